@@ -1,0 +1,151 @@
+"""Values to levels and back, by the public domain alone.
+
+`encode` never fails on a value: what lies outside the domain is clamped and counted, so that the caller can
+refuse or go on as the spec says. `decode` draws a value inside each bin uniformly (whole numbers: uniformly
+over the bin's whole numbers that are not spikes), so synthetic values never repeat a real one by design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+
+Codes = npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class EncodedColumn:
+    """Levels of one column, shape `[rows]`, and how many values did not fit (confidential)."""
+
+    codes: Codes
+    wrong_type: int
+    outside: int
+    unexpected_missing: int
+
+    @property
+    def misfits(self) -> int:
+        """Values that the declared domain does not hold."""
+        return self.wrong_type + self.outside + self.unexpected_missing
+
+
+def encode_column(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
+    """Levels of `values`. Misfits become the nearest level of a range, or the first category, and are counted.
+
+    Missing values of a column that declares none are misfits too; they get the first level.
+    """
+    return _encode_range(column, values) if column.ranged else _encode_category(column, values)
+
+
+def _encode_category(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
+    known = column.labels[: column.levels - 1] if column.missing else column.labels
+    absent = values.isna().to_numpy()
+    text = values.map(_category_text).to_numpy(dtype=object)
+    position = pd.Index(known).get_indexer(text)  # -1 where unknown
+    outside = (position < 0) & ~absent
+    codes = np.where(position < 0, 0, position)
+    return _finish(column, codes, absent, wrong_type=0, outside=int(outside.sum()))
+
+
+def _category_text(value: Hashable) -> Hashable:
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _encode_range(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
+    absent = values.isna().to_numpy()
+    numbers = to_numbers(column, values)
+    wrong = np.isnan(numbers) & ~absent
+    if column.type == "integer":
+        fraction = ~absent & ~wrong & np.isfinite(numbers) & (np.floor(numbers) != numbers)
+        wrong = wrong | fraction
+    clean = np.where(np.isnan(numbers), column.lower, numbers)
+    outside = (clean < column.lower) | (clean > column.upper)
+    clean = np.clip(clean, column.lower, column.upper)
+    codes = level_of(column, clean)
+    return _finish(column, codes, absent, wrong_type=int(wrong.sum()), outside=int((outside & ~absent & ~wrong).sum()))
+
+
+def _finish(column: ColumnDomain, codes: npt.NDArray[np.intp], absent: npt.NDArray[np.bool_], *, wrong_type: int, outside: int) -> EncodedColumn:
+    if column.missing_level is None:
+        unexpected = int(absent.sum())
+        codes = np.where(absent, 0, codes)
+    else:
+        unexpected = 0
+        codes = np.where(absent, column.missing_level, codes)
+    return EncodedColumn(codes.astype(np.uint16), wrong_type, outside, unexpected)
+
+
+def to_numbers(column: ColumnDomain, values: pd.Series[object]) -> npt.NDArray[np.float64]:
+    """Values on the column's numeric scale, shape `[rows]`; NaN where missing or not a number."""
+    if column.type != "datetime":
+        return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    instants = pd.to_datetime(values, errors="coerce").to_numpy(dtype="datetime64[s]")
+    seconds = instants.astype(np.int64)
+    steps = np.floor_divide(seconds, RESOLUTION_SECONDS[column.resolution]).astype(np.float64)
+    return np.where(np.isnat(instants), np.nan, steps)
+
+
+def level_of(column: ColumnDomain, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """Level of each in-range number, shape `[rows]`: its spike if it is one, else its bin."""
+    codes = np.zeros(len(numbers), dtype=np.intp)
+    if column.edges:
+        bins = np.searchsorted(np.asarray(column.edges), numbers, side="right") - 1
+        codes = np.clip(bins, 0, len(column.edges) - 1) + len(column.spikes)
+    for i, spike in enumerate(column.spikes):
+        codes = np.where(numbers == spike, i, codes)
+    return codes
+
+
+def decode_column(column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator) -> pd.Series[object]:
+    """Values for levels: categories as declared, ranges drawn inside their bins, missing as None / NaN / NaT."""
+    if not column.ranged:
+        labels = np.asarray(column.labels, dtype=object)
+        if column.missing_level is not None:
+            labels[column.missing_level] = None
+        return pd.Series(labels[codes], dtype="str")
+    numbers = _draw(column, codes, rng)
+    missing = codes == column.missing_level if column.missing_level is not None else np.zeros(len(codes), dtype=bool)
+    if column.type == "integer":
+        whole = pd.Series(numbers.astype(np.int64))
+        return whole.astype("Int64").mask(pd.Series(missing)) if column.missing else whole
+    if column.type == "number":
+        return pd.Series(np.where(missing, np.nan, np.round(numbers, column.decimals)))
+    seconds = numbers.astype(np.int64) * RESOLUTION_SECONDS[column.resolution]
+    return pd.Series(np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]")))
+
+
+def _draw(column: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    spikes = len(column.spikes)
+    left = np.asarray(column.spikes + column.edges + ((0.0,) if column.missing else ()))
+    width = np.concatenate([np.zeros(spikes), np.diff(column.edges + (column.stop,)), np.zeros(int(column.missing))])
+    uniform = rng.random(len(codes))
+    if column.type == "number":
+        return np.clip(left[codes] + uniform * width[codes], column.lower, column.upper)
+    drawn = left[codes] + np.floor(uniform * width[codes])
+    for _ in range(8):  # redraw what fell on a spike inside a bin; a bin of spikes alone keeps them
+        again = np.isin(drawn, column.spikes) & (codes >= spikes) & (width[codes] > 1)
+        if not again.any():
+            break
+        drawn[again] = left[codes[again]] + np.floor(rng.random(int(again.sum())) * width[codes[again]])
+    return drawn
+
+
+def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, EncodedColumn]]:
+    """Levels of a whole table, shape `[rows, columns]`, and each column's misfit counts (confidential)."""
+    encoded = {c.name: encode_column(c, frame[c.name]) for c in domain.columns}
+    codes = np.column_stack([encoded[n].codes for n in domain.names]) if len(frame) else np.zeros((0, len(domain)), np.uint16)
+    return codes, encoded
+
+
+def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
+    """A table of values for levels of shape `[rows, columns]`."""
+    return pd.DataFrame({c.name: decode_column(c, codes[:, i], rng=rng) for i, c in enumerate(domain.columns)})

@@ -1,0 +1,89 @@
+"""Every mistake a user can make, as one family of exceptions with an exit code each.
+
+A `SynthdpError` is the user's to mend and is shown as text, without a traceback; anything else is a bug in
+synthdp (exit code 1). Messages say what was found, what is allowed and what to do next, and never hold
+anything that was derived from rows, except the one bit that a declared column did not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class SynthdpError(Exception):
+    """Base of all errors that a user can mend. `hint` says what to do next."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+
+@dataclass(frozen=True)
+class SpecProblem:
+    """One mistake in a spec: where it stands (1-based line and column), what was got, what is allowed."""
+
+    path: str
+    line: int
+    column: int
+    field: str
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}:{self.column}: {self.field}: {self.message}"
+        return where if self.hint is None else f"{where}\n    hint: {self.hint}"
+
+
+class SpecError(SynthdpError):
+    """The spec is invalid; `problems` lists every mistake at once."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[SpecProblem]) -> None:
+        self.problems = sorted(problems, key=lambda p: (p.path, p.line, p.column, p.field))
+        count = len(self.problems)
+        head = f"{count} mistake{'s' if count != 1 else ''} in the spec"
+        super().__init__("\n".join([head, *(f"  {p}" for p in self.problems)]))
+
+
+class BudgetError(SynthdpError):
+    """The ledger refuses: a cap is exhausted, or a spend is not in the plan."""
+
+    exit_code = 3
+
+
+class GateError(SynthdpError):
+    """A gate failed: the budget is spent and the bundle is withheld."""
+
+    exit_code = 4
+
+
+class DataError(SynthdpError):
+    """The data does not fit the spec. Names columns, never values or counts."""
+
+    exit_code = 5
+
+
+class VerifyError(SynthdpError):
+    """A bundle does not hold what it claims."""
+
+    exit_code = 6
+
+
+class OutputError(SynthdpError):
+    """The output folder cannot be used: it exists, or it cannot be written."""
+
+    exit_code = 2
+
+
+class BoundaryError(SynthdpError):
+    """Code tried to carry something across the privacy boundary. Always a bug, never a setting."""
+
+    exit_code = 1

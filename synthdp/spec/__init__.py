@@ -1,0 +1,1 @@
+"""The YAML contract (`models`) and its loader (`load`)."""

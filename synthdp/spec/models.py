@@ -1,0 +1,401 @@
+"""The whole YAML contract of a release: every field, its check, its unit and its default, in one place.
+
+Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows. All models
+are frozen and refuse unknown keys. `synthdp.spec.load` turns YAML into a `ReleaseSpec` and reports every
+mistake with line and column; checks that need two parts of the spec live in `ReleaseSpec` below.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+# A spreadsheet may run a cell that begins with one of these as a formula.
+FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0")
+
+
+class Model(BaseModel):
+    """Base of every part of the contract: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
+
+
+def _category(value: str) -> str:
+    if value.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?\d+(\.\d+)?", value):
+        raise ValueError(f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter")
+    return value
+
+
+def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    twice = sorted({str(v) for v in values if values.count(v) > 1})
+    if twice:
+        raise ValueError(f"listed more than once: {', '.join(twice)}")
+    return values
+
+
+# YAML writes codes such as 0 and 1 as numbers; a category is always text.
+Category = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int | float) and not isinstance(v, bool) else v),
+                     AfterValidator(_category)]
+Categories = Annotated[tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(_unique)]
+Name = Annotated[str, Field(min_length=1, max_length=128)]
+Names = Annotated[tuple[Name, ...], AfterValidator(_unique)]
+Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+# --- dataset ---------------------------------------------------------------------------------------------
+
+class CsvSource(Model):
+    """A CSV file; `path` is relative to the spec's folder."""
+
+    kind: Literal["csv"]
+    path: str
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    missing_values: tuple[str, ...] = Field(default=("",), description="texts that stand for a missing value")
+
+
+class ParquetSource(Model):
+    """A Parquet file or folder; `path` is relative to the spec's folder."""
+
+    kind: Literal["parquet"]
+    path: str
+
+
+class SqlSource(Model):
+    """A query against a database whose URL (with its password) comes from an environment variable."""
+
+    kind: Literal["sql"]
+    url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(description="name of the environment variable that holds the URL")
+    query: str
+
+
+class BuiltinSource(Model):
+    """A public or simulated table that ships with synthdp."""
+
+    kind: Literal["builtin"]
+    name: Literal["adult", "rand-hie", "synthetic"]
+
+
+Source = Annotated[CsvSource | ParquetSource | SqlSource | BuiltinSource, Field(discriminator="kind")]
+
+
+class RowUnit(Model):
+    """Protects one row. Right only when no person has several rows; that is why it must be named."""
+
+    kind: Literal["row"]
+    meaning: str = Field(min_length=1, description="what one row is, e.g. 'one person'")
+
+
+class IdUnit(Model):
+    """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used."""
+
+    kind: Literal["id"]
+    column: Name
+    max_rows: Annotated[int, Field(ge=1, le=64)]
+    meaning: str = Field(min_length=1, description="what one id is, e.g. 'one patient'")
+
+
+class Rows(Model):
+    """Number of rows, as a declared constant; rates and batches come from it, never from the table."""
+
+    kind: Literal["public", "approximate"]
+    value: Annotated[int, Field(ge=1, le=2_000_000_000)]
+
+
+class Dataset(Model):
+    id: Slug = Field(description="key of the ledger: all releases of one table share it")
+    title: str | None = None
+    description: str | None = None
+    licence: str | None = None
+    citation: str | None = None
+    source: Source
+    privacy_unit: Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
+    rows: Rows
+    out_of_domain: Literal["refuse", "clamp"] = Field(default="refuse", description="what to do with values outside the declared domain")
+
+
+# --- columns ---------------------------------------------------------------------------------------------
+
+class ColumnBase(Model):
+    missing: bool = Field(default=False, description="whether values may be missing; missing is then a state of its own")
+    description: str | None = None
+    unit: str | None = None
+
+
+class Categorical(ColumnBase):
+    type: Literal["categorical"]
+    categories: Categories
+
+
+class Ordinal(ColumnBase):
+    type: Literal["ordinal"]
+    categories: Categories = Field(description="from lowest to highest")
+
+
+class Boolean(ColumnBase):
+    type: Literal["boolean"]
+    false: Category = "false"
+    true: Category = "true"
+
+    @model_validator(mode="after")
+    def _two_labels(self) -> Boolean:
+        if self.false == self.true:
+            raise ValueError(f"labels of false and true are both {self.true!r}")
+        return self
+
+
+class Integer(ColumnBase):
+    """Whole numbers in [lower, upper]. Bins are half-open from each edge to the next; the last ends at `upper`."""
+
+    type: Literal["integer"]
+    lower: int
+    upper: int
+    bins: Annotated[int, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    edges: Annotated[tuple[int, ...], Field(min_length=1, max_length=1024)] | None = Field(default=None, description="left edges of the bins, instead of `bins`")
+    spikes: Annotated[tuple[int, ...], Field(max_length=64), AfterValidator(_unique)] = Field(default=(), description="values with a level of their own; zero inflation is [0]")
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Integer:
+        return _check_range(self)
+
+
+class Number(ColumnBase):
+    """Real numbers in [lower, upper], written with `decimals` digits."""
+
+    type: Literal["number"]
+    lower: float
+    upper: float
+    bins: Annotated[int, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    edges: Annotated[tuple[float, ...], Field(min_length=1, max_length=1024)] | None = Field(default=None, description="left edges of the bins, instead of `bins`")
+    spikes: Annotated[tuple[float, ...], Field(max_length=64), AfterValidator(_unique)] = Field(default=(), description="values with a level of their own; zero inflation is [0]")
+    decimals: Annotated[int, Field(ge=0, le=12)] = Field(default=4, description="digits written after the point")
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Number:
+        return _check_range(self)
+
+
+class Datetime(ColumnBase):
+    """Points in time in [lower, upper], without time zone, in whole `resolution` steps."""
+
+    type: Literal["datetime"]
+    lower: datetime
+    upper: datetime
+    bins: Annotated[int, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    edges: Annotated[tuple[datetime, ...], Field(min_length=1, max_length=1024)] | None = Field(default=None, description="left edges of the bins, instead of `bins`")
+    spikes: Annotated[tuple[datetime, ...], Field(max_length=64), AfterValidator(_unique)] = Field(default=(), description="instants with a level of their own")
+    resolution: Literal["day", "hour", "minute", "second"] = "day"
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Datetime:
+        return _check_range(self)
+
+
+_Ranged = TypeVar("_Ranged", "Integer", "Number", "Datetime")
+
+
+def _check_range(column: _Ranged) -> _Ranged:
+    lower, upper = column.lower, column.upper
+    if not lower < upper:  # type: ignore[operator]
+        raise ValueError(f"lower {lower} must be below upper {upper}; a column with one value is categorical with one category")
+    outside = [s for s in column.spikes if not lower <= s <= upper]  # type: ignore[operator]
+    if outside:
+        raise ValueError(f"spikes outside [{lower}, {upper}]: {', '.join(map(str, outside))}")
+    edges = column.edges
+    if edges is not None:
+        if "bins" in column.model_fields_set:
+            raise ValueError("give either bins or edges, not both")
+        if any(a >= b for a, b in zip(edges, edges[1:], strict=False)):  # type: ignore[operator]
+            raise ValueError("edges must increase strictly")
+        if not (lower <= edges[0] and edges[-1] <= upper):  # type: ignore[operator]
+            raise ValueError(f"edges must lie in [{lower}, {upper}]; got {edges[0]} to {edges[-1]}")
+        if edges[0] != lower and lower not in column.spikes:
+            raise ValueError(f"the first edge must be the lower bound {lower}; got {edges[0]}")
+    return column
+
+
+Column = Annotated[Categorical | Ordinal | Boolean | Integer | Number | Datetime, Field(discriminator="type")]
+
+
+# --- privacy ---------------------------------------------------------------------------------------------
+
+class Shares(Model):
+    """How the budget is split: relative weights that sum to 1. Graph search is paid only where the mode needs it."""
+
+    measure: Annotated[float, Field(ge=0, le=1)] = 0.2
+    graph: Annotated[float, Field(ge=0, le=1)] = 0.0
+    train: Annotated[float, Field(ge=0, le=1)] = 0.8
+
+    @model_validator(mode="after")
+    def _sum(self) -> Shares:
+        total = self.measure + self.graph + self.train
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"shares must sum to 1, got {total:g} (measure {self.measure:g} + graph {self.graph:g} + train {self.train:g})")
+        return self
+
+
+class Cap(Model):
+    """The most that all releases of this dataset id may spend together."""
+
+    epsilon: Annotated[float, Field(gt=0, le=1000)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+
+
+class Privacy(Model):
+    epsilon: Annotated[float, Field(gt=0, le=100)] = Field(description="total for everything in the run")
+    delta: Annotated[float, Field(gt=0, lt=1)] = Field(description="total for everything in the run; below 1 / rows")
+    adjacency: Literal["add_remove", "replace_one"] = Field(default="add_remove", description="what neighbouring tables are")
+    shares: Shares = Shares()
+    cap: Cap | None = None
+    ledger: str | None = Field(default=None, description="SQLAlchemy URL; default: .synthdp/ledger.db beside the spec")
+
+
+# --- graph -----------------------------------------------------------------------------------------------
+
+class Edge(Model):
+    """Arrows from every name in `causes` to every name in `effects`; in YAML also "a, b -> c"."""
+
+    causes: Annotated[Names, Field(min_length=1)]
+    effects: Annotated[Names, Field(min_length=1)]
+
+
+def _arrow(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    sides = value.split("->")
+    if len(sides) != 2 or not all(s.strip() for s in sides):
+        raise ValueError(f'expected "cause, cause -> effect", got {value!r}')
+    return {"causes": [n.strip() for n in sides[0].split(",")], "effects": [n.strip() for n in sides[1].split(",")]}
+
+
+Edges = tuple[Annotated[Edge, BeforeValidator(_arrow)], ...]
+
+
+class Graph(Model):
+    mode: Literal["none", "given", "validate", "learn"] = "given"
+    edges: Edges = Field(default=(), description="given arrows; in mode learn they are required arrows")
+    forbidden: Edges = Field(default=(), description="arrows that cannot be")
+    tiers: tuple[Annotated[Names, Field(min_length=1)], ...] = Field(default=(), description="earliest first; no arrow goes back")
+    groups: dict[Name, Annotated[Names, Field(min_length=2)]] = Field(default={}, description="columns that share one node of the graph")
+    latent: tuple[Annotated[Names, Field(min_length=2)], ...] = Field(default=(), description="columns with an unseen common cause")
+    algorithm: Literal["measured_pc"] = Field(default="measured_pc", description="how mode learn searches")
+    level: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="family-wise level of the tests")
+    max_parents: Annotated[int, Field(ge=1, le=16)] = Field(default=6, description="most parents that mode learn gives a column")
+    on_refuted: Literal["flag", "drop", "fail"] = Field(default="flag", description="mode validate: what to do with a refuted arrow")
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Every given arrow as (cause, effect), in the order written, groups not expanded."""
+        return tuple((a, b) for e in self.edges for b in e.effects for a in e.causes)
+
+
+# --- the rest --------------------------------------------------------------------------------------------
+
+class Synthesizer(Model):
+    """The causally consistent DP-VAE. What is not set follows public rules of rows, columns and epsilon."""
+
+    kind: Literal["causal_vae"] = "causal_vae"
+    latent: Annotated[int, Field(ge=1, le=256)] = Field(default=4, description="dimensions of z")
+    hidden: Annotated[int, Field(ge=1, le=4096)] = Field(default=64, description="hidden units per column and in the encoder")
+    steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1000, description="DP-SGD steps")
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1024, description="expected batch; the sampling rate is batch / declared rows")
+    clip: Annotated[float, Field(gt=0, le=1e6)] = Field(default=1.0, description="bound on a unit's gradient norm")
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.01
+    ema: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.999, description="decay of the weight average; 0 turns it off")
+    checkpoint_every: Annotated[int, Field(ge=1)] = Field(default=200, description="steps between checkpoints")
+
+
+class Sampling(Model):
+    rows: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = Field(default=None, description="rows to write; default: the declared number")
+    rake: bool = Field(default=True, description="weight the sample to the noisy marginals, then resample")
+    oversample: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="draws per written row before raking")
+
+
+ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
+
+
+class Evaluation(Model):
+    """Judging on real rows: for the steward only, never bundled."""
+
+    enabled: bool = True
+    holdout: Annotated[float, Field(ge=0, lt=0.9)] = Field(default=0.2, description="chance of each unit to be kept out of the fit, as test rows")
+    targets: Names = Field(default=(), description="columns that classifiers predict")
+    classifiers: Annotated[tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(_unique)] = ("logistic", "boosted_trees", "random_forest")
+    max_rows: Annotated[int, Field(ge=100)] = Field(default=20_000, description="most rows that classifiers see")
+    triples: Annotated[int, Field(ge=0, le=10_000)] = Field(default=64, description="random 3-way tables that are compared")
+
+
+class MembershipAttack(Model):
+    """Shadow-model membership inference on a sub-sample; one synthetic set per model, split by model pair."""
+
+    enabled: bool = True
+    rows: Annotated[int, Field(ge=20, le=100_000)] = Field(default=300, description="rows of each shadow model")
+    pairs: Annotated[int, Field(ge=4, le=10_000)] = Field(default=40, description="model pairs (with / without the target)")
+    steps: Annotated[int, Field(ge=1)] = Field(default=100, description="DP-SGD steps of each shadow model")
+
+
+class Attacks(Model):
+    membership: MembershipAttack = MembershipAttack()
+
+
+PUBLIC_METRICS = ("tv1_noisy",)
+CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "attack_advantage_upper", "attack_auc")
+
+
+class Gate(Model):
+    """A bound that must hold or the bundle is withheld.
+
+    A gate on a figure computed on real rows makes publishing itself depend on rows: it must be opted into
+    with `outside_guarantee: true`, and the certificate then says so.
+    """
+
+    metric: Literal["tv1_noisy", "tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "attack_advantage_upper", "attack_auc"]
+    at_most: float | None = None
+    at_least: float | None = None
+    outside_guarantee: bool = False
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Gate:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError("give exactly one of at_most, at_least")
+        if self.metric in CONFIDENTIAL_METRICS and not self.outside_guarantee:
+            raise ValueError(f"metric {self.metric} is computed on real rows: a gate on it is outside the guarantee; "
+                             f"say outside_guarantee: true to accept that, or use one of {', '.join(PUBLIC_METRICS)}")
+        return self
+
+
+class Tracking(Model):
+    enabled: bool = True
+    uri: str | None = Field(default=None, description="MLflow tracking URI; default: mlflow.db beside the spec")
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] = "synthdp"
+
+
+class Compute(Model):
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="default: all cores")
+    backend: Literal["loky", "dask"] = Field(default="loky", description="where fleets of shadow models run")
+    address: str | None = Field(default=None, description="address of the Dask scheduler")
+
+    @model_validator(mode="after")
+    def _address(self) -> Compute:
+        if (self.backend == "dask") != (self.address is not None):
+            raise ValueError("backend dask needs an address, and only that backend takes one")
+        return self
+
+
+class ReleaseSpec(Model):
+    """One release of one table."""
+
+    synthdp: Literal[1] = Field(description="version of this contract")
+    dataset: Dataset
+    columns: Annotated[dict[Name, Column], Field(min_length=1)]
+    privacy: Privacy
+    graph: Graph = Graph(mode="none")
+    synthesizer: Synthesizer = Synthesizer()
+    sampling: Sampling = Sampling()
+    evaluation: Evaluation = Evaluation()
+    attacks: Attacks = Attacks()
+    gates: tuple[Gate, ...] = ()
+    tracking: Tracking = Tracking()
+    compute: Compute = Compute()
