@@ -1,0 +1,181 @@
+"""What a list of events costs: composition by privacy loss distributions (PLD).
+
+An event (`dp_accounting.DpEvent`) says what was done; this module says what it costs. Composition uses
+Google's dp-accounting PLDs with its pessimistic (connect-the-dots) discretisation, so every epsilon is an
+upper bound [Doroshenko et al., "Connect the Dots", arXiv:2207.04380v1, Theorem 3.2 and Corollary 3.3].
+
+dp-accounting has no event for the discrete Gaussian, so one is defined here; its PLD is the library's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import attrs
+import dp_accounting
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from synthdp.errors import BudgetError
+
+Adjacency = Literal["add_remove", "replace_one"]
+DISCRETIZATION = 1e-4
+RELATION = {
+    "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
+}
+
+
+@attrs.frozen
+class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+    """Discrete Gaussian noise of parameter `sigma` on an integer table that one unit fills with <= `sensitivity` counts.
+
+    A unit of one row changes one cell by one under add/remove: a scalar mechanism, whose PLD is exact. Under
+    replace-one two cells change by one each: two scalar mechanisms. A unit of k rows may spread its counts;
+    moving one cell by k is charged, the L2-worst spread. That it also dominates the other spreads in delta
+    at every epsilon is checked numerically over all partitions of k <= 6 by
+    tests/privacy/test_accounting.py; for real-valued Gaussians it follows from rotation invariance.
+    """
+
+    sigma: float
+    sensitivity: int = 1
+
+
+def unit_sampled_gaussian(*, noise_multiplier: float, rate: float, rows: int, steps: int) -> dp_accounting.DpEvent:
+    """`steps` DP-SGD steps in which each of a unit's `rows` rows joins the batch by its own coin.
+
+    With one row this is the Poisson-subsampled Gaussian. With k rows the number of them in a batch is
+    Binomial(k, rate) and each moves the sum by at most the clipping norm: a mixture of Gaussians with
+    sensitivities 0..k [Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
+    arXiv:2310.15526v2, Lemma 4.5: vector-valued sensitivities are dominated by scalars of their norms].
+    """
+    if rows == 1:
+        step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier))
+    else:
+        chances = [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)]
+        step = MixtureOfGaussiansDpEvent(noise_multiplier, tuple(float(i) for i in range(rows + 1)), tuple(chances))
+    return dp_accounting.SelfComposedDpEvent(step, steps)
+
+
+def compose(events: Iterable[dp_accounting.DpEvent], adjacency: Adjacency) -> pld.PrivacyLossDistribution:
+    """The PLD of all `events` together.
+
+    Raises:
+        BudgetError: an event has no sound PLD under this adjacency.
+    """
+    total = pld.identity(value_discretization_interval=DISCRETIZATION)
+    for event in events:
+        total = total.compose(_pld(event, adjacency))
+    return total
+
+
+@lru_cache(maxsize=64)
+def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency) -> pld.PrivacyLossDistribution:
+    match event:
+        case dp_accounting.NoOpDpEvent():
+            return pld.identity(value_discretization_interval=DISCRETIZATION)
+        case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
+            return _pld(inner, adjacency).self_compose(count)
+        case dp_accounting.ComposedDpEvent(events=events):
+            return compose(events, adjacency)
+        case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
+            once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=sensitivity, value_discretization_interval=DISCRETIZATION)
+            return once if adjacency == "add_remove" else once.self_compose(2)
+        case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
+            scale = noise if adjacency == "add_remove" else noise / 2
+            return pld.from_gaussian_mechanism(scale, value_discretization_interval=DISCRETIZATION)
+        case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)):
+            return pld.from_gaussian_mechanism(
+                noise, value_discretization_interval=DISCRETIZATION, sampling_prob=rate, neighboring_relation=RELATION[adjacency]
+            )
+        case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if (
+            adjacency == "add_remove"
+        ):
+            return pld.from_mixture_gaussian_mechanism(noise, moves, chances, value_discretization_interval=10 * DISCRETIZATION)
+    raise BudgetError(f"no sound accounting for {type(event).__name__} under adjacency {adjacency}", hint="use adjacency add_remove")
+
+
+def epsilon(events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency) -> float:
+    """Smallest epsilon with (epsilon, delta)-DP for all events together."""
+    return float(compose(events, adjacency).get_epsilon_for_delta(delta))
+
+
+def delta_profile(events: Iterable[dp_accounting.DpEvent], *, epsilons: Sequence[float], adjacency: Adjacency) -> tuple[tuple[float, float], ...]:
+    """(epsilon, delta) pairs: the whole trade-off, from which ceilings on attacks follow."""
+    composed = compose(events, adjacency)
+    return tuple((e, float(composed.get_delta_for_epsilon(e))) for e in epsilons)
+
+
+def group_epsilon(events: Sequence[dp_accounting.DpEvent], *, size: int, delta: float, adjacency: Adjacency) -> float:
+    """Epsilon at `delta` for any group of `size` units, by group privacy on the composed profile.
+
+    A chain of `size` neighbours gives (k e, d (exp(k e) - 1)/(exp(e) - 1)) from (e, d)
+    [Vadhan, "The Complexity of Differential Privacy" (2017), Lemma 2.2, summed exactly]; the smallest e whose
+    inflated delta stays below `delta` is found by bisection on the profile of the composition.
+    """
+    if size == 1:
+        return epsilon(events, delta=delta, adjacency=adjacency)
+    composed = compose(events, adjacency)
+
+    def inflated(e: float) -> float:
+        if size * e > 700:
+            return math.inf
+        factor = math.expm1(size * e) / math.expm1(e) if e > 0 else float(size)
+        return float(composed.get_delta_for_epsilon(e)) * factor
+
+    low, high = 0.0, epsilon(events, delta=delta, adjacency=adjacency)
+    while inflated(high) > delta:
+        low, high = high, 2 * high
+        if size * high > 700:
+            return math.inf
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inflated(middle) > delta else (low, middle)
+    return size * high
+
+
+def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
+    """An event as plain JSON, for the ledger and the certificate."""
+    match event:
+        case dp_accounting.NoOpDpEvent():
+            return {"event": "nothing"}
+        case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
+            return {"event": "repeated", "count": count, "of": event_to_json(inner)}
+        case dp_accounting.ComposedDpEvent(events=events):
+            return {"event": "all", "of": [event_to_json(e) for e in events]}
+        case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
+            return {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}
+        case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
+            return {"event": "gaussian", "noise_multiplier": noise}
+        case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=inner):
+            return {"event": "poisson_sampled", "rate": rate, "of": event_to_json(inner)}
+        case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances):
+            return {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves), "chances": list(chances)}
+    raise BudgetError(f"no JSON form for {type(event).__name__}")
+
+
+def event_from_json(data: dict[str, Any]) -> dp_accounting.DpEvent:
+    """The event that `event_to_json` wrote.
+
+    Raises:
+        BudgetError: unknown kind of event.
+    """
+    match data:
+        case {"event": "nothing"}:
+            return dp_accounting.NoOpDpEvent()
+        case {"event": "repeated", "count": int(count), "of": dict(inner)}:
+            return dp_accounting.SelfComposedDpEvent(event_from_json(inner), count)
+        case {"event": "all", "of": list(events)}:
+            return dp_accounting.ComposedDpEvent([event_from_json(e) for e in events])
+        case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(sensitivity)}:
+            return DiscreteGaussianDpEvent(float(sigma), sensitivity)
+        case {"event": "gaussian", "noise_multiplier": noise}:
+            return dp_accounting.GaussianDpEvent(float(noise))
+        case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:
+            return dp_accounting.PoissonSampledDpEvent(float(rate), event_from_json(inner))
+        case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves), "chances": list(chances)}:
+            return MixtureOfGaussiansDpEvent(float(noise), tuple(moves), tuple(chances))
+    raise BudgetError(f"unknown event {str(data)[:80]!r}")
