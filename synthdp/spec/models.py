@@ -2,19 +2,24 @@
 
 Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows. All models
 are frozen and refuse unknown keys. `synthdp.spec.load` turns YAML into a `ReleaseSpec` and reports every
-mistake with line and column; checks that need two parts of the spec live in `ReleaseSpec` below.
+mistake with line and column; checks that need two parts of the spec live in `synthdp.spec.checks`.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 # A spreadsheet may run a cell that begins with one of these as a formula.
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Model(BaseModel):
@@ -23,29 +28,69 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
 
 
+def _wrong(*problems: tuple[str, str]) -> PydanticCustomError:
+    """Several mistakes of one model at once, as (field, message); field "" is the model itself."""
+    return PydanticCustomError("wrong", "{text}", {"text": "; ".join(m for _, m in problems), "problems": problems})
+
+
 def _category(value: str) -> str:
     if value.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?\d+(\.\d+)?", value):
         raise ValueError(f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter")
+    if CONTROL.search(value):
+        raise ValueError(f"category {value!r} holds a control character or a line break; rename it")
     return value
 
 
 def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    twice = sorted({str(v) for v in values if values.count(v) > 1})
+    twice = sorted(str(value) for value, count in Counter(values).items() if count > 1)
     if twice:
         raise ValueError(f"listed more than once: {', '.join(twice)}")
     return values
 
 
-# YAML writes codes such as 0 and 1 as numbers; a category is always text.
-Category = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int | float) and not isinstance(v, bool) else v),
-                     AfterValidator(_category)]
+def _text(value: Any) -> Any:
+    """YAML writes codes such as 0, 1 and true without quotes; where a category or a name is wanted they are text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _real(value: Any) -> Any:
+    return float(value) if isinstance(value, float) else value
+
+
+def _instant(value: Any) -> Any:
+    """Only ISO dates and times: pydantic would read a bare number as seconds since 1970."""
+    if not isinstance(value, datetime) and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)):
+        raise ValueError(f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {value!r}")
+    return value
+
+
+def _without_zone(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        raise ValueError("times are without time zone: leave out the Z or the +hh:mm")
+    return value
+
+
+Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
+Real = Annotated[float, Strict(), BeforeValidator(_real)]
+Flag = Annotated[bool, Strict()]
+Instant = Annotated[
+    datetime, BeforeValidator(_instant), AfterValidator(_without_zone), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"})
+]
+Category = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | float | bool), AfterValidator(_category)]
 Categories = Annotated[tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(_unique)]
-Name = Annotated[str, Field(min_length=1, max_length=128)]
+Name = Annotated[str, Field(min_length=1, max_length=128), BeforeValidator(_text, json_schema_input_type=str | int | float | bool)]
 Names = Annotated[tuple[Name, ...], AfterValidator(_unique)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 # --- dataset ---------------------------------------------------------------------------------------------
+
 
 class CsvSource(Model):
     """A CSV file; `path` is relative to the spec's folder."""
@@ -93,15 +138,18 @@ class IdUnit(Model):
 
     kind: Literal["id"]
     column: Name
-    max_rows: Annotated[int, Field(ge=1, le=64)]
+    max_rows: Annotated[Whole, Field(ge=1, le=64)]
     meaning: str = Field(min_length=1, description="what one id is, e.g. 'one patient'")
+
+
+PrivacyUnit = Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
 
 
 class Rows(Model):
     """Number of rows, as a declared constant; rates and batches come from it, never from the table."""
 
     kind: Literal["public", "approximate"]
-    value: Annotated[int, Field(ge=1, le=2_000_000_000)]
+    value: Annotated[Whole, Field(ge=1, le=2_000_000_000)]
 
 
 class Dataset(Model):
@@ -111,15 +159,16 @@ class Dataset(Model):
     licence: str | None = None
     citation: str | None = None
     source: Source
-    privacy_unit: Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
+    privacy_unit: PrivacyUnit
     rows: Rows
     out_of_domain: Literal["refuse", "clamp"] = Field(default="refuse", description="what to do with values outside the declared domain")
 
 
 # --- columns ---------------------------------------------------------------------------------------------
 
+
 class ColumnBase(Model):
-    missing: bool = Field(default=False, description="whether values may be missing; missing is then a state of its own")
+    missing: Flag = Field(default=False, description="whether values may be missing; missing is then a state of its own")
     description: str | None = None
     unit: str | None = None
 
@@ -142,7 +191,7 @@ class Boolean(ColumnBase):
     @model_validator(mode="after")
     def _two_labels(self) -> Boolean:
         if self.false == self.true:
-            raise ValueError(f"labels of false and true are both {self.true!r}")
+            raise _wrong(("true", f"labels of false and true are both {self.true!r}"))
         return self
 
 
@@ -150,11 +199,15 @@ class Integer(ColumnBase):
     """Whole numbers in [lower, upper]. Bins are half-open from each edge to the next; the last ends at `upper`."""
 
     type: Literal["integer"]
-    lower: int
-    upper: int
-    bins: Annotated[int, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
-    edges: Annotated[tuple[int, ...], Field(min_length=1, max_length=1024)] | None = Field(default=None, description="left edges of the bins, instead of `bins`")
-    spikes: Annotated[tuple[int, ...], Field(max_length=64), AfterValidator(_unique)] = Field(default=(), description="values with a level of their own; zero inflation is [0]")
+    lower: Whole
+    upper: Whole
+    bins: Annotated[Whole, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="left edges of the bins, instead of `bins`"
+    )
+    spikes: Annotated[tuple[Whole, ...], Field(max_length=64), AfterValidator(_unique)] = Field(
+        default=(), description="values with a level of their own; zero inflation is [0]"
+    )
 
     @model_validator(mode="after")
     def _ranges(self) -> Integer:
@@ -165,12 +218,16 @@ class Number(ColumnBase):
     """Real numbers in [lower, upper], written with `decimals` digits."""
 
     type: Literal["number"]
-    lower: float
-    upper: float
-    bins: Annotated[int, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
-    edges: Annotated[tuple[float, ...], Field(min_length=1, max_length=1024)] | None = Field(default=None, description="left edges of the bins, instead of `bins`")
-    spikes: Annotated[tuple[float, ...], Field(max_length=64), AfterValidator(_unique)] = Field(default=(), description="values with a level of their own; zero inflation is [0]")
-    decimals: Annotated[int, Field(ge=0, le=12)] = Field(default=4, description="digits written after the point")
+    lower: Real
+    upper: Real
+    bins: Annotated[Whole, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="left edges of the bins, instead of `bins`"
+    )
+    spikes: Annotated[tuple[Real, ...], Field(max_length=64), AfterValidator(_unique)] = Field(
+        default=(), description="values with a level of their own; zero inflation is [0]"
+    )
+    decimals: Annotated[Whole, Field(ge=0, le=12)] = Field(default=4, description="digits written after the point")
 
     @model_validator(mode="after")
     def _ranges(self) -> Number:
@@ -181,11 +238,15 @@ class Datetime(ColumnBase):
     """Points in time in [lower, upper], without time zone, in whole `resolution` steps."""
 
     type: Literal["datetime"]
-    lower: datetime
-    upper: datetime
-    bins: Annotated[int, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
-    edges: Annotated[tuple[datetime, ...], Field(min_length=1, max_length=1024)] | None = Field(default=None, description="left edges of the bins, instead of `bins`")
-    spikes: Annotated[tuple[datetime, ...], Field(max_length=64), AfterValidator(_unique)] = Field(default=(), description="instants with a level of their own")
+    lower: Instant
+    upper: Instant
+    bins: Annotated[Whole, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="left edges of the bins, instead of `bins`"
+    )
+    spikes: Annotated[tuple[Instant, ...], Field(max_length=64), AfterValidator(_unique)] = Field(
+        default=(), description="instants with a level of their own"
+    )
     resolution: Literal["day", "hour", "minute", "second"] = "day"
 
     @model_validator(mode="after")
@@ -198,22 +259,33 @@ _Ranged = TypeVar("_Ranged", "Integer", "Number", "Datetime")
 
 def _check_range(column: _Ranged) -> _Ranged:
     lower, upper = column.lower, column.upper
-    if not lower < upper:  # type: ignore[operator]
-        raise ValueError(f"lower {lower} must be below upper {upper}; a column with one value is categorical with one category")
-    outside = [s for s in column.spikes if not lower <= s <= upper]  # type: ignore[operator]
-    if outside:
-        raise ValueError(f"spikes outside [{lower}, {upper}]: {', '.join(map(str, outside))}")
-    edges = column.edges
-    if edges is not None:
-        if "bins" in column.model_fields_set:
-            raise ValueError("give either bins or edges, not both")
-        if any(a >= b for a, b in zip(edges, edges[1:], strict=False)):  # type: ignore[operator]
-            raise ValueError("edges must increase strictly")
-        if not (lower <= edges[0] and edges[-1] <= upper):  # type: ignore[operator]
-            raise ValueError(f"edges must lie in [{lower}, {upper}]; got {edges[0]} to {edges[-1]}")
-        if edges[0] != lower and lower not in column.spikes:
-            raise ValueError(f"the first edge must be the lower bound {lower}; got {edges[0]}")
+    if not lower < upper:
+        raise _wrong(("lower", f"lower {lower} must be below upper {upper}; a column with one value is categorical with one category"))
+    problems = [*_spike_problems(column), *_edge_problems(column)]
+    if problems:
+        raise _wrong(*problems)
     return column
+
+
+def _spike_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+    outside = [s for s in column.spikes if not column.lower <= s <= column.upper]
+    if outside:
+        yield "spikes", f"spikes must lie in [{column.lower}, {column.upper}]; outside: {', '.join(map(str, outside))}"
+
+
+def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+    lower, upper, edges = column.lower, column.upper, column.edges
+    if edges is None:
+        return
+    if "bins" in column.model_fields_set:
+        yield "bins", "give either bins or edges, not both"
+    falls = [f"{b} after {a}" for a, b in itertools.pairwise(edges) if a >= b]
+    if falls:
+        yield "edges", f"edges must increase strictly; got {', '.join(falls)}"
+    elif not (lower <= edges[0] and edges[-1] <= upper):
+        yield "edges", f"edges must lie in [{lower}, {upper}]; got {edges[0]} to {edges[-1]}"
+    elif edges[0] != lower and lower not in column.spikes:
+        yield "edges", f"the first edge must be the lower bound {lower}; got {edges[0]}"
 
 
 Column = Annotated[Categorical | Ordinal | Boolean | Integer | Number | Datetime, Field(discriminator="type")]
@@ -221,31 +293,32 @@ Column = Annotated[Categorical | Ordinal | Boolean | Integer | Number | Datetime
 
 # --- privacy ---------------------------------------------------------------------------------------------
 
+
 class Shares(Model):
     """How the budget is split: relative weights that sum to 1. Graph search is paid only where the mode needs it."""
 
-    measure: Annotated[float, Field(ge=0, le=1)] = 0.2
-    graph: Annotated[float, Field(ge=0, le=1)] = 0.0
-    train: Annotated[float, Field(ge=0, le=1)] = 0.8
+    measure: Annotated[Real, Field(ge=0, le=1)] = 0.2
+    graph: Annotated[Real, Field(ge=0, le=1)] = 0.0
+    train: Annotated[Real, Field(ge=0, le=1)] = 0.8
 
     @model_validator(mode="after")
     def _sum(self) -> Shares:
         total = self.measure + self.graph + self.train
         if abs(total - 1) > 1e-9:
-            raise ValueError(f"shares must sum to 1, got {total:g} (measure {self.measure:g} + graph {self.graph:g} + train {self.train:g})")
+            raise _wrong(("", f"shares must sum to 1, got {total:g} (measure {self.measure:g} + graph {self.graph:g} + train {self.train:g})"))
         return self
 
 
 class Cap(Model):
     """The most that all releases of this dataset id may spend together."""
 
-    epsilon: Annotated[float, Field(gt=0, le=1000)]
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    epsilon: Annotated[Real, Field(gt=0, le=1000)]
+    delta: Annotated[Real, Field(gt=0, lt=1)]
 
 
 class Privacy(Model):
-    epsilon: Annotated[float, Field(gt=0, le=100)] = Field(description="total for everything in the run")
-    delta: Annotated[float, Field(gt=0, lt=1)] = Field(description="total for everything in the run; below 1 / rows")
+    epsilon: Annotated[Real, Field(gt=0, le=100)] = Field(description="total for everything in the run")
+    delta: Annotated[Real, Field(gt=0, lt=1)] = Field(description="total for everything in the run; below 1 / rows")
     adjacency: Literal["add_remove", "replace_one"] = Field(default="add_remove", description="what neighbouring tables are")
     shares: Shares = Shares()
     cap: Cap | None = None
@@ -253,6 +326,7 @@ class Privacy(Model):
 
 
 # --- graph -----------------------------------------------------------------------------------------------
+
 
 class Edge(Model):
     """Arrows from every name in `causes` to every name in `effects`; in YAML also "a, b -> c"."""
@@ -270,7 +344,8 @@ def _arrow(value: Any) -> Any:
     return {"causes": [n.strip() for n in sides[0].split(",")], "effects": [n.strip() for n in sides[1].split(",")]}
 
 
-Edges = tuple[Annotated[Edge, BeforeValidator(_arrow)], ...]
+Arrow = Annotated[str, Field(pattern=r"^[^>]*[^>\s-]\s*->\s*[^>\s][^>]*$", description="cause, cause -> effect, effect")]
+Edges = tuple[Annotated[Edge, BeforeValidator(_arrow, json_schema_input_type=Edge | Arrow)], ...]
 
 
 class Graph(Model):
@@ -281,8 +356,8 @@ class Graph(Model):
     groups: dict[Name, Annotated[Names, Field(min_length=2)]] = Field(default={}, description="columns that share one node of the graph")
     latent: tuple[Annotated[Names, Field(min_length=2)], ...] = Field(default=(), description="columns with an unseen common cause")
     algorithm: Literal["measured_pc"] = Field(default="measured_pc", description="how mode learn searches")
-    level: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="family-wise level of the tests")
-    max_parents: Annotated[int, Field(ge=1, le=16)] = Field(default=6, description="most parents that mode learn gives a column")
+    level: Annotated[Real, Field(gt=0, lt=1)] = Field(default=0.05, description="family-wise level of the tests")
+    max_parents: Annotated[Whole, Field(ge=1, le=16)] = Field(default=6, description="most parents that mode learn gives a column")
     on_refuted: Literal["flag", "drop", "fail"] = Field(default="flag", description="mode validate: what to do with a refuted arrow")
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -292,24 +367,25 @@ class Graph(Model):
 
 # --- the rest --------------------------------------------------------------------------------------------
 
+
 class Synthesizer(Model):
     """The causally consistent DP-VAE. What is not set follows public rules of rows, columns and epsilon."""
 
     kind: Literal["causal_vae"] = "causal_vae"
-    latent: Annotated[int, Field(ge=1, le=256)] = Field(default=4, description="dimensions of z")
-    hidden: Annotated[int, Field(ge=1, le=4096)] = Field(default=64, description="hidden units per column and in the encoder")
-    steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1000, description="DP-SGD steps")
-    batch: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1024, description="expected batch; the sampling rate is batch / declared rows")
-    clip: Annotated[float, Field(gt=0, le=1e6)] = Field(default=1.0, description="bound on a unit's gradient norm")
-    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.01
-    ema: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.999, description="decay of the weight average; 0 turns it off")
-    checkpoint_every: Annotated[int, Field(ge=1)] = Field(default=200, description="steps between checkpoints")
+    latent: Annotated[Whole, Field(ge=1, le=256)] = Field(default=4, description="dimensions of z")
+    hidden: Annotated[Whole, Field(ge=1, le=4096)] = Field(default=64, description="hidden units per column and in the encoder")
+    steps: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1000, description="DP-SGD steps")
+    batch: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1024, description="expected batch; the sampling rate is batch / declared rows")
+    clip: Annotated[Real, Field(gt=0, le=1e6)] = Field(default=1.0, description="bound on a unit's gradient norm")
+    learning_rate: Annotated[Real, Field(gt=0, le=10)] = 0.01
+    ema: Annotated[Real, Field(ge=0, lt=1)] = Field(default=0.999, description="decay of the weight average; 0 turns it off")
+    checkpoint_every: Annotated[Whole, Field(ge=1)] = Field(default=200, description="steps between checkpoints")
 
 
 class Sampling(Model):
-    rows: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = Field(default=None, description="rows to write; default: the declared number")
-    rake: bool = Field(default=True, description="weight the sample to the noisy marginals, then resample")
-    oversample: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="draws per written row before raking")
+    rows: Annotated[Whole, Field(ge=1, le=2_000_000_000)] | None = Field(default=None, description="rows to write; default: the declared number")
+    rake: Flag = Field(default=True, description="weight the sample to the noisy marginals, then resample")
+    oversample: Annotated[Whole, Field(ge=1, le=64)] = Field(default=4, description="draws per written row before raking")
 
 
 ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
@@ -318,21 +394,21 @@ ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "l
 class Evaluation(Model):
     """Judging on real rows: for the steward only, never bundled."""
 
-    enabled: bool = True
-    holdout: Annotated[float, Field(ge=0, lt=0.9)] = Field(default=0.2, description="chance of each unit to be kept out of the fit, as test rows")
+    enabled: Flag = True
+    holdout: Annotated[Real, Field(ge=0, lt=0.9)] = Field(default=0.2, description="chance of each unit to be kept out of the fit, as test rows")
     targets: Names = Field(default=(), description="columns that classifiers predict")
     classifiers: Annotated[tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(_unique)] = ("logistic", "boosted_trees", "random_forest")
-    max_rows: Annotated[int, Field(ge=100)] = Field(default=20_000, description="most rows that classifiers see")
-    triples: Annotated[int, Field(ge=0, le=10_000)] = Field(default=64, description="random 3-way tables that are compared")
+    max_rows: Annotated[Whole, Field(ge=100)] = Field(default=20_000, description="most rows that classifiers see")
+    triples: Annotated[Whole, Field(ge=0, le=10_000)] = Field(default=64, description="random 3-way tables that are compared")
 
 
 class MembershipAttack(Model):
     """Shadow-model membership inference on a sub-sample; one synthetic set per model, split by model pair."""
 
-    enabled: bool = True
-    rows: Annotated[int, Field(ge=20, le=100_000)] = Field(default=300, description="rows of each shadow model")
-    pairs: Annotated[int, Field(ge=4, le=10_000)] = Field(default=40, description="model pairs (with / without the target)")
-    steps: Annotated[int, Field(ge=1)] = Field(default=100, description="DP-SGD steps of each shadow model")
+    enabled: Flag = True
+    rows: Annotated[Whole, Field(ge=20, le=100_000)] = Field(default=300, description="rows of each shadow model")
+    pairs: Annotated[Whole, Field(ge=4, le=10_000)] = Field(default=40, description="model pairs (with / without the target)")
+    steps: Annotated[Whole, Field(ge=1)] = Field(default=100, description="DP-SGD steps of each shadow model")
 
 
 class Attacks(Model):
@@ -351,36 +427,41 @@ class Gate(Model):
     """
 
     metric: Literal["tv1_noisy", "tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "attack_advantage_upper", "attack_auc"]
-    at_most: float | None = None
-    at_least: float | None = None
-    outside_guarantee: bool = False
+    at_most: Real | None = None
+    at_least: Real | None = None
+    outside_guarantee: Flag = False
 
     @model_validator(mode="after")
     def _one_bound(self) -> Gate:
         if (self.at_most is None) == (self.at_least is None):
-            raise ValueError("give exactly one of at_most, at_least")
+            raise _wrong(("", "give exactly one of at_most, at_least"))
         if self.metric in CONFIDENTIAL_METRICS and not self.outside_guarantee:
-            raise ValueError(f"metric {self.metric} is computed on real rows: a gate on it is outside the guarantee; "
-                             f"say outside_guarantee: true to accept that, or use one of {', '.join(PUBLIC_METRICS)}")
+            raise _wrong(
+                (
+                    "metric",
+                    f"{self.metric} is computed on real rows, so a gate on it is outside the guarantee; "
+                    f"say outside_guarantee: true to accept that, or use one of {', '.join(PUBLIC_METRICS)}",
+                )
+            )
         return self
 
 
 class Tracking(Model):
-    enabled: bool = True
+    enabled: Flag = True
     uri: str | None = Field(default=None, description="MLflow tracking URI; default: mlflow.db beside the spec")
     experiment: Annotated[str, Field(min_length=1, max_length=200)] = "synthdp"
 
 
 class Compute(Model):
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="default: all cores")
+    threads: Annotated[Whole, Field(ge=1, le=1024)] | None = Field(default=None, description="default: all cores")
     backend: Literal["loky", "dask"] = Field(default="loky", description="where fleets of shadow models run")
     address: str | None = Field(default=None, description="address of the Dask scheduler")
 
     @model_validator(mode="after")
     def _address(self) -> Compute:
         if (self.backend == "dask") != (self.address is not None):
-            raise ValueError("backend dask needs an address, and only that backend takes one")
+            raise _wrong(("", "backend dask needs an address, and only that backend takes one"))
         return self
 
 

@@ -1,0 +1,275 @@
+"""Checks that need two parts of a spec. All of them run, so that every mistake is told at once.
+
+The loader runs them on incomplete specs too: then it names what is `lost` (a section, `section.field`, or
+`section.field[]` for a list that lacks entries), and a check that reads a lost part is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec import graphchecks
+from synthdp.spec.crossproblem import CrossProblem
+from synthdp.spec.models import CONTROL, FORMULA_START, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec
+from synthdp.spec.syntax import Loc
+from synthdp.spec.wording import nearest
+
+MAX_LEVELS = 65_536  # over all columns together: the width of the one-hot row that the model reads
+MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
+JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
+CLASSIFIED = ("tstr_auc", "tstr_ratio")
+ATTACKED = ("attack_advantage_upper", "attack_auc")
+
+
+def check(spec: ReleaseSpec) -> ReleaseSpec:
+    """The spec itself, if its parts fit together; for specs that were built in Python rather than loaded.
+
+    Raises:
+        SpecError: with every mistake.
+    """
+    problems = cross_problems(spec)
+    if problems:
+        raise SpecError([SpecProblem("spec", 0, 0, ".".join(map(str, p.loc)), p.message, p.hint) for p in problems])
+    return spec
+
+
+def cross_problems(spec: ReleaseSpec, *, lost: frozenset[str] = frozenset()) -> list[CrossProblem]:
+    """Every mistake between the parts of `spec`. Checks that read a part named in `lost` are left out."""
+    crowded = list(graphchecks.crowds(spec)) if "graph" not in lost else []
+    lost = lost | {".".join(map(str, p.loc)) for p in crowded}
+    able = [c for c in CHECKS if not any(_covers(gone, read) for gone in lost for read in c.reads)]
+    # Nobody reads more than a hundred mistakes of one sort, and suggesting names for them costs time.
+    return crowded + [p for c in able for p in itertools.islice(c.run(spec), 101)]
+
+
+def _covers(gone: str, read: str) -> bool:
+    return read == gone or read.startswith(gone + ".")
+
+
+@dataclass(frozen=True)
+class _Check:
+    """A check, and the parts of the spec that it reads."""
+
+    reads: tuple[str, ...]
+    run: Callable[[ReleaseSpec], Iterable[CrossProblem]]
+
+
+def _delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    rows, delta = spec.dataset.rows.value, spec.privacy.delta
+    if delta * rows >= 1:
+        hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows one whole row to be published"
+        yield CrossProblem(("privacy", "delta"), f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}", hint)
+
+
+def suggested_delta(rows: int) -> str:
+    """A power of ten at least ten times below 1 / rows."""
+    return f"1e-{len(str(rows)) + 1}"
+
+
+def _cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    cap = spec.privacy.cap
+    for name in ("epsilon", "delta") if cap else ():
+        asked, most = getattr(spec.privacy, name), getattr(cap, name)
+        if asked > most:
+            hint = "the cap bounds all releases of this dataset together; lower the release, or agree on another cap"
+            yield CrossProblem(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
+
+
+def _shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    shares, where = spec.privacy.shares, ("privacy", "shares")
+    if shares.train == 0:
+        yield CrossProblem(
+            (*where, "train"), "got 0; the model cannot be trained without a share of the budget", "most of the budget belongs here, e.g. 0.8"
+        )
+    if shares.measure == 0:
+        yield CrossProblem((*where, "measure"), "got 0; the noisy marginals that everything starts from need a share", "e.g. 0.2")
+
+
+def _graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    share, mode = spec.privacy.shares.graph, spec.graph.mode
+    if mode in ("validate", "learn") and share == 0:
+        hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
+        yield CrossProblem(("privacy", "shares", "graph"), f"got 0; graph mode {mode} looks at the data and needs a share of the budget", hint)
+    if mode in ("none", "given") and share > 0:
+        hint = "set it to 0 and give its part to measure or train, or use mode validate or learn"
+        yield CrossProblem(("privacy", "shares", "graph"), f"got {share:g}; graph mode {mode} spends nothing on the graph", hint)
+
+
+def _batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    rows = spec.dataset.rows.value
+    if spec.synthesizer.batch > rows:
+        message = f"got {spec.synthesizer.batch}, more than the declared {rows} rows"
+        yield CrossProblem(("synthesizer", "batch"), message, "the expected batch is a part of the rows, e.g. a fiftieth")
+
+
+def _attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    attack, rows = spec.attacks.membership, spec.dataset.rows.value
+    if attack.enabled and attack.rows > rows:
+        hint = "lower it, or set enabled: false"
+        yield CrossProblem(("attacks", "membership", "rows"), f"got {attack.rows}, more than the declared {rows} rows", hint)
+
+
+def _unit(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    unit = spec.dataset.privacy_unit
+    if isinstance(unit, IdUnit) and unit.max_rows > 1 and spec.privacy.adjacency == "replace_one":
+        message = f"replace_one cannot be used where one unit has up to {unit.max_rows} rows"
+        yield CrossProblem(("privacy", "adjacency"), message, "use add_remove")
+
+
+def _unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    unit = spec.dataset.privacy_unit
+    if isinstance(unit, IdUnit) and unit.column in spec.columns:
+        message = f"column {unit.column!r} is also listed under columns; an id is never modelled or released"
+        yield CrossProblem(("dataset", "privacy_unit", "column"), message, f"delete {unit.column!r} from columns")
+
+
+def _targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    evaluation = spec.evaluation
+    for i, name in enumerate(evaluation.targets):
+        if name not in spec.columns:
+            yield CrossProblem(
+                ("evaluation", "targets", i), f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns"
+            )
+    if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
+        yield CrossProblem(("evaluation", "holdout"), "got 0; classifiers for the targets need test rows", "e.g. holdout: 0.2")
+
+
+def _gates(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    evaluation = spec.evaluation
+    for i, gate in enumerate(spec.gates):
+        where = ("gates", i, "metric")
+        if gate.metric in JUDGED and not evaluation.enabled:
+            yield CrossProblem(
+                where, f"{gate.metric} is never computed: evaluation is not enabled", "set evaluation.enabled: true, or delete the gate"
+            )
+        elif gate.metric in JUDGED and evaluation.holdout == 0:
+            yield CrossProblem(where, f"{gate.metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2")
+        elif gate.metric in CLASSIFIED and not evaluation.targets:
+            yield CrossProblem(
+                where, f"{gate.metric} needs classifiers, and evaluation.targets is empty", "name at least one column in evaluation.targets"
+            )
+        if gate.metric in ATTACKED and not spec.attacks.membership.enabled:
+            yield CrossProblem(where, f"{gate.metric} is never computed: the membership attack is not enabled", "enable it, or delete the gate")
+
+
+def _column_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    for name in spec.columns:
+        if name.startswith(FORMULA_START):
+            yield CrossProblem(
+                ("columns", name), "the name starts like a spreadsheet formula", "rename the column in the source; begin with a letter"
+            )
+        yield from _plain_name(("columns", name), name, "rename the column in the source")
+
+
+def _group_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    for name in spec.graph.groups:
+        yield from _plain_name(("graph", "groups", name), name, "rename the group")
+
+
+def _plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
+    if CONTROL.search(name):
+        yield CrossProblem(where, "the name holds a control character or a line break", hint)
+    elif name != name.strip():
+        yield CrossProblem(where, "the name begins or ends with a space", hint)
+
+
+def _levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    total = sum(_level_count(column) for column in spec.columns.values())
+    if total > MAX_LEVELS:
+        message = f"all columns together have {total:,} levels; at most {MAX_LEVELS:,} fit into the model"
+        yield CrossProblem(("columns",), message, "use fewer bins, or merge rare categories")
+
+
+def _level_count(column: Column) -> int:
+    if isinstance(column, Boolean):
+        return 2 + column.missing
+    if isinstance(column, Categorical | Ordinal):
+        return len(column.categories) + column.missing
+    return len(column.spikes) + (len(column.edges) if column.edges is not None else column.bins) + column.missing
+
+
+def _whole_bounds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    for name, column in spec.columns.items():
+        for bound in ("lower", "upper") if column.type == "integer" else ():
+            if abs(getattr(column, bound)) > MAX_WHOLE:
+                yield CrossProblem(
+                    ("columns", name, bound), "beyond 2^53, where whole numbers are no longer exact", "use a narrower range, or rescale the column"
+                )
+
+
+def _missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    source = spec.dataset.source
+    missing = source.missing_values if isinstance(source, CsvSource) else ()
+    for name, column in spec.columns.items():
+        for where, text in _labels(column):
+            if text in missing:
+                hint = "delete the category and set missing: true, or take the text out of missing_values"
+                yield CrossProblem(
+                    ("columns", name, *where), f"category {text!r} also stands for a missing value (dataset.source.missing_values)", hint
+                )
+            elif text == "missing" and column.missing:
+                hint = "rename the category, or list 'missing' in dataset.source.missing_values and delete it here"
+                yield CrossProblem(("columns", name, *where), "category 'missing' cannot be told from the state of missing values", hint)
+
+
+def _labels(column: Column) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(column, Boolean):
+        yield from ((("false",), column.false), (("true",), column.true))
+    elif isinstance(column, Categorical | Ordinal):
+        yield from ((("categories", i), text) for i, text in enumerate(column.categories))
+
+
+def _source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    path = getattr(spec.dataset.source, "path", None)
+    where = ("dataset", "source")
+    if path is not None and (not path or CONTROL.search(path)):
+        yield CrossProblem(
+            (*where, "path"), "a path cannot be empty or hold control characters", "give the file's path, relative to this spec's folder"
+        )
+    delimiter = getattr(spec.dataset.source, "delimiter", ",")
+    if delimiter in '"\r\n':
+        yield CrossProblem((*where, "delimiter"), f"{delimiter!r} cannot part the fields of a CSV file", 'use ",", ";", "|" or "\\t"')
+
+
+def _addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    for where, text in ((("privacy", "ledger"), spec.privacy.ledger), (("tracking", "uri"), spec.tracking.uri)):
+        if text is not None and (not text or CONTROL.search(text)):
+            yield CrossProblem(where, "an address cannot be empty or hold control characters", "leave the key out for the default beside the spec")
+
+
+_NODES = ("columns", "graph.groups", "graph.groups[]")
+CHECKS = (
+    _Check(("dataset.rows", "privacy.delta"), _delta),
+    _Check(("privacy.epsilon", "privacy.cap"), _cap),
+    _Check(("privacy.shares",), _shares),
+    _Check(("privacy.shares", "graph.mode"), _graph_share),
+    _Check(("dataset.rows", "synthesizer.batch"), _batch),
+    _Check(("dataset.rows", "attacks.membership"), _attack_rows),
+    _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),
+    _Check(("dataset.privacy_unit", "columns"), _unit_column),
+    _Check(("columns", "evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _targets),
+    _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), _gates),
+    _Check(("columns",), _column_names),
+    _Check(("graph.groups",), _group_names),
+    _Check(("columns", "columns[]"), _levels),
+    _Check(("columns",), _whole_bounds),
+    _Check(("dataset.source", "columns"), _missing_texts),
+    _Check(("dataset.source",), _source),
+    _Check(("privacy.ledger", "tracking.uri"), _addresses),
+    _Check(("columns", "graph.groups"), graphchecks.groups),
+    _Check((*_NODES, "graph.edges"), graphchecks.edge_names),
+    _Check((*_NODES, "graph.forbidden"), graphchecks.forbidden_names),
+    _Check((*_NODES, "graph.tiers"), graphchecks.tier_names),
+    _Check((*_NODES, "graph.latent"), graphchecks.latent_names),
+    _Check(("graph.edges",), graphchecks.loops),
+    _Check(("graph.edges",), graphchecks.cycles),
+    _Check(("graph.edges",), graphchecks.repeats),
+    _Check(("graph.edges", "graph.forbidden"), graphchecks.contradictions),
+    _Check(("graph.edges", "graph.tiers"), graphchecks.backward),
+    _Check(("graph.mode", "graph.edges", "graph.edges[]"), graphchecks.needs_edges),
+    _Check(("graph.mode", "graph.edges", "graph.forbidden", "graph.tiers", "graph.groups", "graph.latent"), graphchecks.mode_none),
+    _Check(("graph.mode", "graph.edges", "graph.max_parents"), graphchecks.parents),
+)

@@ -1,0 +1,220 @@
+"""Checks of the graph section: names that exist, arrows that do not contradict each other, no cycles.
+
+The nodes of the graph are the groups, and the columns that are in no group. Everywhere in the section but in
+`groups` itself, a grouped column is named through its group: it has no arrows of its own.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from synthdp.spec.crossproblem import CrossProblem
+from synthdp.spec.models import Edge, ReleaseSpec
+from synthdp.spec.syntax import Loc
+from synthdp.spec.wording import nearest
+
+Arrow = tuple[str, str]
+MAX_ARROWS = 100_000
+MAX_CYCLES = 20
+
+
+def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No list of arrows is so long that the other checks could not go through it."""
+    for section, edges in (("edges", spec.graph.edges), ("forbidden", spec.graph.forbidden)):
+        total = sum(len(edge.causes) * len(edge.effects) for edge in edges)
+        if total > MAX_ARROWS:
+            yield CrossProblem(
+                ("graph", section), f"{total:,} arrows; there may be at most {MAX_ARROWS:,}", "write tiers instead of listing every pair"
+            )
+
+
+def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Groups hold known columns, each in one group, and are not named like a column."""
+    seen: dict[str, str] = {}
+    for group, members in spec.graph.groups.items():
+        if group in spec.columns:
+            yield CrossProblem(("graph", "groups", group), f"group {group!r} is named like a column", "give the group a name of its own")
+        for i, name in enumerate(members):
+            where = ("graph", "groups", group, i)
+            if name not in spec.columns:
+                yield CrossProblem(where, f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
+            elif name in seen:
+                yield CrossProblem(where, f"column {name!r} is already in group {seen[name]!r}", "a column is in one group at most")
+            seen.setdefault(name, group)
+
+
+def edge_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Both ends of every given arrow are nodes."""
+    yield from _arrow_names(spec, "edges", spec.graph.edges)
+
+
+def forbidden_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Both ends of every forbidden arrow are nodes."""
+    yield from _arrow_names(spec, "forbidden", spec.graph.forbidden)
+
+
+def tier_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Tiers hold nodes, each in one tier."""
+    seen: dict[str, int] = {}
+    nodes = _Nodes.of(spec)
+    for t, tier in enumerate(spec.graph.tiers):
+        for i, name in enumerate(tier):
+            where = ("graph", "tiers", t, i)
+            yield from nodes.wrong(where, name)
+            if name in seen:
+                yield CrossProblem(where, f"{name!r} is already in tier {seen[name] + 1}", "a name is in one tier at most")
+            seen.setdefault(name, t)
+
+
+def latent_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Latent pairs hold nodes."""
+    nodes = _Nodes.of(spec)
+    for p, names in enumerate(spec.graph.latent):
+        for i, name in enumerate(names):
+            yield from nodes.wrong(("graph", "latent", p, i), name)
+
+
+def loops(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No arrow from a name to itself."""
+    for e, edge in enumerate(spec.graph.edges):
+        for name in edge.causes:
+            if name in edge.effects:
+                yield CrossProblem(("graph", "edges", e), f"arrow from {name!r} to itself", "take the name off one side")
+
+
+def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No cycles; those reported share no name, so that each needs its own correction."""
+    written = _arrows(spec.graph.edges)
+    order = {name: i for i, name in enumerate(spec.columns)}
+    arrows = [a for a in written if a[0] != a[1]]
+    for _ in range(MAX_CYCLES):
+        cycle = _one_cycle(arrows)
+        if not cycle:
+            return
+        start = min(range(len(cycle)), key=lambda i: (order.get(cycle[i], len(order)), cycle[i]))
+        ring = [*cycle[start:], *cycle[:start], cycle[start]]
+        last = max(written[a] for a in itertools.pairwise(ring))
+        hint = "turn round or delete one of these arrows; if the two drive each other, put them in one group"
+        yield CrossProblem(("graph", "edges", last), f"the graph has a cycle: {' -> '.join(ring)}", hint)
+        arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
+
+
+def repeats(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No arrow is written twice."""
+    first: dict[Arrow, int] = {}
+    for e, edge in enumerate(spec.graph.edges):
+        for arrow in _product(edge):
+            if first.setdefault(arrow, e) != e:
+                yield CrossProblem(("graph", "edges", e), f"arrow {_shown(arrow)} is written twice", "delete one")
+
+
+def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No arrow is both given and forbidden."""
+    given = _arrows(spec.graph.edges)
+    for f, edge in enumerate(spec.graph.forbidden):
+        for arrow in _product(edge):
+            if arrow in given:
+                yield CrossProblem(("graph", "forbidden", f), f"arrow {_shown(arrow)} is also given under edges", "delete it in one of the two")
+
+
+def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """No given arrow goes from a later tier to an earlier one."""
+    tier = {name: t for t, names in reversed(list(enumerate(spec.graph.tiers))) for name in names}
+    for e, edge in enumerate(spec.graph.edges):
+        for cause, effect in _product(edge):
+            if cause in tier and effect in tier and tier[cause] > tier[effect]:
+                message = f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier {tier[effect] + 1}"
+                yield CrossProblem(("graph", "edges", e), message, "turn the arrow round, or change the tiers")
+
+
+def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Modes given and validate are about given arrows."""
+    if spec.graph.mode in ("given", "validate") and not spec.graph.edges:
+        hint = 'give arrows such as "age -> income", or use mode learn or none'
+        yield CrossProblem(("graph", "edges"), f"missing or empty; mode {spec.graph.mode} needs at least one arrow", hint)
+
+
+def mode_none(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Mode none has no graph, so nothing may be said about one."""
+    for name in ("edges", "forbidden", "tiers", "groups", "latent"):
+        if spec.graph.mode == "none" and getattr(spec.graph, name):
+            yield CrossProblem(("graph", name), "has no effect: graph mode is none", "use mode given, validate or learn, or delete it")
+
+
+def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Mode learn must be able to keep the arrows that it is given."""
+    graph, count = spec.graph, dict[str, int]()
+    for _, effect in _arrows(graph.edges):
+        count[effect] = count.get(effect, 0) + 1
+    for name, causes in count.items():
+        if graph.mode == "learn" and causes > graph.max_parents:
+            message = f"got {graph.max_parents}, but the given arrows already lead {causes} causes to {name!r}"
+            yield CrossProblem(("graph", "max_parents"), message, f"set it to {causes} or more")
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """What may be named in the graph section."""
+
+    names: tuple[str, ...]
+    group_of: dict[str, str]
+
+    @classmethod
+    def of(cls, spec: ReleaseSpec) -> _Nodes:
+        group_of = {name: group for group, members in spec.graph.groups.items() for name in members}
+        return cls((*(name for name in spec.columns if name not in group_of), *spec.graph.groups), group_of)
+
+    def wrong(self, where: Loc, name: str) -> Iterator[CrossProblem]:
+        """A mistake, unless `name` is a node."""
+        group = self.group_of.get(name)
+        if name in self._known:
+            return
+        if group is not None:
+            yield CrossProblem(where, f"column {name!r} is in group {group!r} and has no place of its own in the graph", f"write {group!r} instead")
+            return
+        yield CrossProblem(where, f"unknown column {name!r}", nearest(name, self.names) or "name a column listed under columns, or a group")
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+
+def _arrow_names(spec: ReleaseSpec, section: str, edges: tuple[Edge, ...]) -> Iterator[CrossProblem]:
+    nodes = _Nodes.of(spec)
+    for e, edge in enumerate(edges):
+        for side, names in (("causes", edge.causes), ("effects", edge.effects)):
+            for i, name in enumerate(names):
+                yield from nodes.wrong(("graph", section, e, side, i), name)
+
+
+def _product(edge: Edge) -> Iterator[Arrow]:
+    return ((cause, effect) for effect in edge.effects for cause in edge.causes)
+
+
+def _arrows(edges: tuple[Edge, ...]) -> dict[Arrow, int]:
+    """Every arrow, and the position where it is first written."""
+    found: dict[Arrow, int] = {}
+    for e, edge in enumerate(edges):
+        for arrow in _product(edge):
+            found.setdefault(arrow, e)
+    return found
+
+
+def _one_cycle(arrows: list[Arrow]) -> list[str]:
+    """The names of some cycle, each a cause of the next and the last of the first; empty if there is none."""
+    causes: dict[str, list[str]] = {}
+    for cause, effect in arrows:
+        causes.setdefault(effect, []).append(cause)
+    try:
+        graphlib.TopologicalSorter(causes).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1][:-1])
+    return []
+
+
+def _shown(arrow: Arrow) -> str:
+    return f"{arrow[0]} -> {arrow[1]}"

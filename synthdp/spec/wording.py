@@ -1,0 +1,191 @@
+"""Pydantic's findings about a spec, in a steward's words.
+
+Pydantic says where (`loc`) and which rule; this module says which key that is in the YAML (discriminator tags
+are taken out of `loc`), what was got, what is allowed and, for names, which one was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from synthdp.spec.syntax import Loc
+
+MAX_FINDINGS = 500
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mistake at `loc`, a path of keys and list positions from the root of the spec."""
+
+    loc: Loc
+    message: str
+    hint: str | None = None
+    kind: Literal["value", "missing", "unknown"] = "value"
+
+
+def findings(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
+    """Every mistake in `error`, which came from validating `root`."""
+    found = [f for detail in error.errors(include_url=False)[:MAX_FINDINGS] for f in _finding(detail, root)]
+    # A key that is unknown because it is misspelt explains the one that is missing.
+    meant = {(*f.loc[:-1], f.hint.split("'")[1]) for f in found if f.kind == "unknown" and f.hint and f.hint.startswith("did you mean")}
+    return [f for f in found if f.kind != "missing" or f.loc not in meant]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A "did you mean" for a misspelt name, if one of the known names is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if not near:
+        folded = {k.casefold(): k for k in known}
+        near = [folded[name.casefold()]] if name.casefold() in folded else []
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def got(value: object) -> str:
+    """A value as the steward wrote it, shortened."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else value[:57] + "...")
+    if isinstance(value, int | float):
+        return str(value)[:60]
+    return "a list" if isinstance(value, list | tuple) else "a map" if isinstance(value, dict) else "something else"
+
+
+def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
+    loc, model = _resolve(detail["loc"], root)
+    rule, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
+    if rule == "wrong":
+        for name, message in context["problems"]:
+            yield Finding((*loc, name) if name else loc, message)
+    elif rule == "missing":
+        field = model.model_fields.get(str(loc[-1])) if model else None
+        yield Finding(loc, "missing; it is required", field.description if field else None, "missing")
+    elif rule == "extra_forbidden":
+        keys = list(model.model_fields) if model else []
+        hint = nearest(str(loc[-1]), keys) or f"keys that can stand here: {', '.join(keys)}"
+        yield Finding(loc, "unknown key", hint, "unknown")
+    elif rule.startswith("union_tag"):
+        yield _tag(loc, rule, context)
+    else:
+        yield Finding(loc, *_value(rule, context, value, detail["msg"]))
+
+
+def _tag(loc: Loc, rule: str, context: dict[str, Any]) -> Finding:
+    key, allowed = context["discriminator"].strip("'"), _quoted(context.get("expected_tags", ""))
+    if rule == "union_tag_not_found":
+        return Finding((*loc, key), "missing; it says which kind this is", None, "missing")
+    tag = str(context["tag"])
+    return Finding((*loc, key), f"got {got(tag)}; allowed: {', '.join(allowed)}", nearest(tag, allowed))
+
+
+def _value(rule: str, context: dict[str, Any], value: object, default: str) -> tuple[str, str | None]:
+    """What is wrong with a value, and a hint."""
+    if rule == "value_error":
+        return str(context["error"]), None
+    if rule == "literal_error":
+        allowed = _quoted(context["expected"]) or [context["expected"]]
+        return f"got {got(value)}; allowed: {', '.join(allowed)}", nearest(str(value), allowed)
+    if rule in _WANTED:
+        wanted, hint = _WANTED[rule]
+        return f"expected {wanted}, got {got(value)}", hint
+    for key, words in _BOUNDS:
+        if key in context and rule in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+            return f"got {got(value)}; it must be {words} {context[key]:g}", None
+    if rule in ("too_short", "too_long", "string_too_short", "string_too_long"):
+        return _length(rule, context, value), None
+    if rule == "string_pattern_mismatch":
+        return f"got {got(value)}; {_PATTERNS.get(context['pattern'], 'it must match ' + context['pattern'])}", None
+    if rule.startswith("datetime"):
+        return f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {got(value)}", "look for a day or an hour that does not exist"
+    return f"{default[:1].lower()}{default[1:]}; got {got(value)}", None
+
+
+def _length(rule: str, context: dict[str, Any], value: object) -> str:
+    things = "characters" if rule.startswith("string") else "entries"
+    length = len(value) if isinstance(value, str | list | tuple | dict) else context.get("actual_length", "?")
+    bound = f"at least {context['min_length']}" if "min_length" in context else f"at most {context['max_length']}"
+    return f"got {length} {things}; there must be {bound}"
+
+
+_NUMBER_HINT = "write plain digits: no quotes, no separators, no unit"
+_TEXT_HINT = "put it in quotes if it is meant as text"
+_LIST_HINT = "write [a, b], or one '- item' per line"
+_MAP_HINT = "write `key: value` lines, indented below the key"
+_WANTED: dict[str, tuple[str, str | None]] = {
+    "int_type": ("a whole number", _NUMBER_HINT),
+    "float_type": ("a number", _NUMBER_HINT),
+    "finite_number": ("a finite number", None),
+    "bool_type": ("true or false", "yes, no, on and off are text here"),
+    "string_type": ("text", _TEXT_HINT),
+    "string_unicode": ("text", _TEXT_HINT),
+    "tuple_type": ("a list", _LIST_HINT),
+    "dict_type": ("a map of names to values", _MAP_HINT),
+    "model_type": ("a map of keys to values", _MAP_HINT),
+    "model_attributes_type": ("a map of keys to values", _MAP_HINT),
+}
+_BOUNDS = (("gt", "above"), ("ge", "at least"), ("lt", "below"), ("le", "at most"))
+_PATTERNS = {
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "use letters, digits, dots, hyphens and underscores, beginning with a letter or digit, at most 64",
+    "^[A-Z_][A-Z0-9_]*$": "give the name of an environment variable: capital letters, digits and underscores, e.g. SOURCE_URL",
+}
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)
+
+
+def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | None]:
+    """`loc` without pydantic's own segments, and the model that holds its last segment."""
+    kind: Any = root
+    shown: list[str | int] = []
+    holder: type[BaseModel] | None = root
+    for segment in loc:
+        kind = _bare(kind)
+        member = _member(kind, segment)
+        if member is not None:
+            kind = holder = member
+            continue
+        if segment == "[key]" and get_origin(kind) is not dict:
+            break
+        shown.append(segment)
+        holder = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        kind = _inside(kind, segment)
+    return tuple(shown), holder
+
+
+def _bare(kind: Any) -> Any:
+    """A type without Annotated and without "or None"."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    members = [m for m in get_args(kind) if m is not type(None)] if get_origin(kind) in (Union, types.UnionType) else []
+    return _bare(members[0]) if len(members) == 1 else kind
+
+
+def _member(kind: Any, tag: str | int) -> type[BaseModel] | None:
+    """The member of a tagged union that `tag` names."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return None
+    for member in map(_bare, get_args(kind)):
+        if issubclass(member, BaseModel) and any(
+            tag in get_args(f.annotation) for f in member.model_fields.values() if get_origin(f.annotation) is Literal
+        ):
+            return cast(type[BaseModel], member)
+    return None
+
+
+def _inside(kind: Any, segment: str | int) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(str(segment))
+        return field.annotation if field else None
+    arguments = get_args(kind)
+    return arguments[-1] if get_origin(kind) is dict else arguments[0] if arguments else None

@@ -1,0 +1,278 @@
+"""Strict YAML to a tree of nodes that know their line and column.
+
+YAML as PyYAML loads it keeps the last of two equal keys, reads `no` as false and `1e-5` as text, accepts NaN,
+and expands aliases without limit. Here every such surprise is either a mistake with a position, or read by the
+few rules of YAML 1.2's core: `true` and `false` are booleans, decimal numbers without leading zeros are
+numbers, `null`, `~` and nothing are null, and all else (`no`, `12:30`, `007`, `0x1F`, `1_000`, dates) is text.
+
+The tree is built from parser events with an explicit stack, so depth and size are bounded before memory is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from synthdp.spec.syntax import Loc, Mistake, syntax_mistake
+
+MAX_DEPTH = 32
+MAX_NODES = 100_000
+Scalar = str | int | float | bool | None
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_TO_FILL = re.compile(r"<fill in: (.*)>", re.DOTALL)
+_UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Written(float):
+    """A number that `str` gives back as it was written, for places where a code such as 1.50 or +5 is text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass
+class Node:
+    """A value of the document: a scalar, a list of nodes, or a map of names to nodes.
+
+    `line` and `column` are its first character (1-based); `keys` are the places of a map's keys.
+    A `spoiled` node has been reported already and says nothing more; `index` is its place in its list.
+    """
+
+    line: int
+    column: int
+    kind: str = "scalar"
+    scalar: Scalar = None
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict)
+    spoiled: bool = False
+    index: int = 0
+
+    def value(self) -> object:
+        """Plain Python data; a spoiled node is a marker that no model accepts."""
+        if self.spoiled:
+            return SPOILED
+        if self.kind == "map":
+            return {key: node.value() for key, node in self.entries.items()}
+        return [node.value() for node in self.items] if self.kind == "list" else self.scalar
+
+    def place(self, loc: Loc) -> tuple[int, int]:
+        """Line and column for `loc`, or for the deepest part of it that is written down.
+
+        A list or map that starts below its key is shown at the key: that is where one looks for it.
+        """
+        node, found = self, (self.line, self.column)
+        for segment in loc:
+            below = node.child(segment)
+            if below is None:
+                break
+            found = (below.line, below.column)
+            key = node.keys.get(str(segment)) if node.kind == "map" else None
+            if key and below.kind != "scalar" and below.line != key[0]:
+                found = key
+            node = below
+        return found
+
+    def child(self, segment: str | int) -> Node | None:
+        """The node under a key or at a position of the list as it stands now."""
+        if self.kind == "map":
+            return self.entries.get(str(segment))
+        if self.kind == "list" and isinstance(segment, int) and 0 <= segment < len(self.items):
+            return self.items[segment]
+        return None
+
+
+class _Spoiled:
+    """Stands for a value that was reported already."""
+
+
+SPOILED = _Spoiled()
+
+
+class _StopError(Exception):
+    """The text cannot be read further."""
+
+
+def read(text: str) -> tuple[Node | None, list[Mistake]]:
+    """The document's tree and every mistake in the YAML itself; no tree where the text is not YAML at all."""
+    mistakes = list(_unprintable(text))
+    if mistakes:
+        return None, mistakes
+    builder = _Builder(mistakes)
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            builder.take(event)
+    except _StopError:
+        return None, mistakes
+    except yaml.MarkedYAMLError as error:
+        return None, [*mistakes, syntax_mistake(error, text)]
+    except yaml.YAMLError:
+        return None, [*mistakes, Mistake(1, 1, (), "this is not readable YAML", "look for stray characters, or start again from `synthdp init`")]
+    return builder.root, mistakes
+
+
+def _unprintable(text: str) -> Iterator[Mistake]:
+    for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
+        yield Mistake(line, column, (), f"character U+{ord(found[0]):04X} cannot stand in YAML", "delete it; it is invisible in most editors")
+
+
+@dataclass
+class _Frame:
+    """An open list or map. In a map, `waits` says that `key` was read and its value comes next."""
+
+    node: Node
+    loc: Loc
+    waits: bool = False
+    key: str = ""
+    refused: bool = False
+
+
+class _Builder:
+    """Takes parser events and grows the tree; knows where it is from its stack of open lists and maps."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        self.mistakes = mistakes
+        self.root: Node | None = None
+        self.stack: list[_Frame] = []
+        self.nodes = 0
+        self.documents = 0
+
+    def take(self, event: yaml.Event) -> None:
+        """Handle one event of the parser."""
+        if isinstance(event, yaml.DocumentStartEvent):
+            self.documents += 1
+            if self.documents > 1:
+                self.wrong(event, (), "a second document starts here; a spec is one document", "delete the '---' and what follows, or use two files")
+                raise _StopError
+        elif isinstance(event, yaml.NodeEvent):
+            self._node(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self.stack.pop()
+
+    def wrong(self, event: yaml.Event, loc: Loc, message: str, hint: str | None = None) -> None:
+        """Note a mistake at the event's place."""
+        self.mistakes.append(Mistake(*_at(event), loc, message, hint))
+
+    def _node(self, event: yaml.NodeEvent) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
+            limit = f"{MAX_NODES:,} values" if self.nodes > MAX_NODES else f"{MAX_DEPTH} levels of nesting"
+            self.wrong(event, (), f"the spec has more than {limit}", "no table needs that; look for a generator or an editor that went astray")
+            raise _StopError
+        top = self.stack[-1] if self.stack else None
+        if top and top.node.kind == "map" and not top.waits:
+            self._key(event, top)
+            return
+        node = Node(*_at(event))
+        loc = self._place(node, top)
+        self._properties(event, node, loc)
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, node, loc)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            node.kind = _kind(event)
+            self.stack.append(_Frame(node, loc))
+
+    def _key(self, event: yaml.NodeEvent, top: _Frame) -> None:
+        top.waits, top.refused, top.key = True, True, event.value if isinstance(event, yaml.ScalarEvent) else ""
+        self._properties(event, None, top.loc)
+        if not isinstance(event, yaml.ScalarEvent):
+            self.wrong(event, top.loc, "a key must be plain text", "write `name: value`")
+            if isinstance(event, yaml.CollectionStartEvent):
+                self.stack.append(_Frame(Node(0, 0, kind=_kind(event)), top.loc))  # read to its end, outside the tree
+            return
+        name = event.value
+        if name == "<<" and event.implicit[0]:
+            self.wrong(event, top.loc, "merge keys (<<) are not read", "write the shared lines out in each place")
+        elif _surrogate(name):
+            self.wrong(event, top.loc, "an escape gives half a character", "write the character itself")
+        elif name in top.node.keys:
+            first = top.node.keys[name][0]
+            self.wrong(event, (*top.loc, name), f"this key is given twice; the first is on line {first}", "keep one of the two")
+        else:
+            top.refused = False
+            top.node.keys[name] = _at(event)
+
+    def _place(self, node: Node, top: _Frame | None) -> Loc:
+        """Hang a node into the tree; its loc. A node of a refused key hangs nowhere."""
+        if top is None:
+            self.root = node
+            return ()
+        if top.node.kind == "list":
+            node.index = len(top.node.items)
+            top.node.items.append(node)
+            return (*top.loc, node.index)
+        top.waits = False
+        if not top.refused:
+            top.node.entries[top.key] = node
+        return (*top.loc, top.key)
+
+    def _properties(self, event: yaml.NodeEvent, node: Node | None, loc: Loc) -> None:
+        if isinstance(event, yaml.AliasEvent):
+            self.wrong(event, loc, f"aliases (*{event.anchor}) are not read", "write the value out")
+        elif event.anchor is not None:
+            self.wrong(event, loc, f"anchors (&{event.anchor}) are not read", "delete the anchor")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
+            self.wrong(event, loc, f"tags ({shown}) are not read", "delete the tag; quotes make any value text")
+        if node is not None:
+            node.spoiled = isinstance(event, yaml.AliasEvent) or tag is not None
+
+    def _scalar(self, event: yaml.ScalarEvent, node: Node, loc: Loc) -> None:
+        node.scalar = event.value
+        to_fill = _TO_FILL.fullmatch(event.value)
+        problem = None
+        if to_fill:
+            problem = (f"still to be filled in: {to_fill[1]}", "replace the text in <...> by the value")
+        elif _surrogate(event.value):
+            problem = ("an escape gives half a character", "write the character itself")
+        elif event.implicit[0] and _NOT_FINITE.fullmatch(event.value):
+            problem = (f"{event.value} is not a number that can be used here", "give a finite number; for the text itself, put it in quotes")
+        elif event.implicit[0]:
+            node.scalar = _plain(event.value)
+            if isinstance(node.scalar, float) and math.isinf(node.scalar):
+                problem = ("the number is too large", "give a number below 1e308")
+        if problem:
+            node.spoiled = True
+            self.wrong(event, loc, *problem)
+
+
+def _at(event: yaml.Event) -> tuple[int, int]:
+    mark = event.start_mark
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _kind(event: yaml.CollectionStartEvent) -> str:
+    return "map" if isinstance(event, yaml.MappingStartEvent) else "list"
+
+
+def _surrogate(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _plain(text: str) -> Scalar:
+    """A scalar without quotes, by the rules at the top of this file."""
+    if text in ("null", "~", ""):
+        return None
+    if text in ("true", "false"):
+        return text == "true"
+    if _INTEGER.fullmatch(text) and len(text) < 19 and str(int(text)) == text:
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        number = Written(text)
+        number.text = text
+        return number
+    return text
