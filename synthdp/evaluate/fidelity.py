@@ -1,0 +1,163 @@
+"""How close a synthetic table's low-order marginals are to the real ones: mean total variation, associations.
+
+All functions are pure and see level codes only, so the grid is the public domain's. What is computed on real
+codes is confidential; `noisy_tv1` compares with *released* tables and is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.evaluate.association import association_matrix
+from synthdp.evaluate.counting import CrossTable, FloatArray, count_tables, total_variation
+
+TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release of one domain
+
+
+@dataclass(frozen=True, eq=False)
+class FidelityReport:
+    """Mean total variation (0 is equal, 1 is disjoint) of all 1-way, all 2-way and some 3-way tables.
+
+    `tv2` and `tv3` are None where there is no such table. `shares_*` are each column's level shares, shape
+    `[levels]`; `association_*` are matrices of Cramér's V, shape `[columns, columns]`.
+    """
+
+    tv1: float
+    tv2: float | None
+    tv3: float | None
+    by_column: Mapping[str, float]
+    by_pair: Mapping[tuple[str, str], float]
+    by_triple: Mapping[tuple[str, str, str], float]
+    shares_real: Mapping[str, FloatArray]
+    shares_synthetic: Mapping[str, FloatArray]
+    association_real: FloatArray
+    association_synthetic: FloatArray
+
+    @property
+    def association_difference(self) -> FloatArray:
+        """Synthetic minus real, shape `[columns, columns]`."""
+        return self.association_synthetic - self.association_real
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "tv1": self.tv1,
+            "tv2": self.tv2,
+            "tv3": self.tv3,
+            "by_column": dict(self.by_column),
+            "by_pair": [{"columns": list(pair), "tv": tv} for pair, tv in self.by_pair.items()],
+            "by_triple": [{"columns": list(triple), "tv": tv} for triple, tv in self.by_triple.items()],
+            "shares_real": {name: shares.tolist() for name, shares in self.shares_real.items()},
+            "shares_synthetic": {name: shares.tolist() for name, shares in self.shares_synthetic.items()},
+            "association_real": self.association_real.tolist(),
+            "association_synthetic": self.association_synthetic.tolist(),
+        }
+
+
+def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64) -> FidelityReport:
+    """Compare two tables of level codes, shape `[rows, columns]` each, over the same domain.
+
+    `triples` 3-way tables are drawn by a fixed public seed. Raises ValueError where a table has no rows.
+    """
+    if not len(real) or not len(synthetic):
+        raise ValueError("fidelity needs at least one row in both tables")
+    columns = len(domain)
+    tables = [(i,) for i in range(columns)], list(combinations(range(columns), 2)), choose_triples(columns, triples)
+    wanted = [table for group in tables for table in group]
+    counted_real, counted_synthetic = (count_tables(codes, domain.sizes, wanted) for codes in (real, synthetic))
+    tv = {a.columns: total_variation(a, b) for a, b in zip(counted_real, counted_synthetic, strict=True)}
+    singles, pairs, threes = ([tv[t] for t in group] for group in tables)
+    names = domain.names
+    span = slice(columns, columns + len(pairs))
+    return FidelityReport(
+        tv1=float(np.mean(singles)),
+        tv2=_mean(pairs),
+        tv3=_mean(threes),
+        by_column=dict(zip(names, singles, strict=True)),
+        by_pair={(names[i], names[j]): value for (i, j), value in zip(tables[1], pairs, strict=True)},
+        by_triple={(names[i], names[j], names[k]): value for (i, j, k), value in zip(tables[2], threes, strict=True)},
+        shares_real=_shares(counted_real[:columns], names),
+        shares_synthetic=_shares(counted_synthetic[:columns], names),
+        association_real=association_matrix(counted_real[span], columns),
+        association_synthetic=association_matrix(counted_synthetic[span], columns),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, FloatArray]:
+    shares = {}
+    for table in tables:
+        dense = np.zeros(table.sizes[0])
+        keys, counts = table.occupied()
+        dense[keys] = counts / table.total
+        shares[names[table.columns[0]]] = dense
+    return shares
+
+
+def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
+    """At most `count` different column triples, drawn by a fixed public seed; all of them where there are fewer."""
+    available = comb(columns, 3)
+    if available <= 20_000:
+        every = list(combinations(range(columns), 3))
+        order = np.random.default_rng(TRIPLE_SEED).permutation(available)[:count]
+        return [every[i] for i in order]
+    rng = np.random.default_rng(TRIPLE_SEED)
+    chosen: dict[tuple[int, int, int], None] = {}
+    while len(chosen) < count:
+        i, j, k = sorted(rng.choice(columns, size=3, replace=False).tolist())
+        chosen[i, j, k] = None
+    return list(chosen)
+
+
+class Marginal(Protocol):
+    """A released noisy table: its columns and noisy counts of their sizes' shape."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def counts(self) -> npt.NDArray[Any]: ...
+
+
+def noisy_tv1(synthetic: Codes, tables: Sequence[Marginal], domain: Domain) -> float:
+    """Mean total variation between the synthetic and the *released noisy* 1-way tables: a public figure.
+
+    The noisy counts are first brought to the nearest distribution. Tables of several columns are left out;
+    raises ValueError where no 1-way table is left or `synthetic` has no rows.
+    """
+    single = {table.columns[0]: table for table in tables if len(table.columns) == 1}
+    if not single or not len(synthetic):
+        raise ValueError("tv1_noisy needs synthetic rows and at least one released 1-way table")
+    wanted = [(domain.index(name),) for name in single]
+    shares = _shares(count_tables(synthetic, domain.sizes, wanted), domain.names)
+    return float(np.mean([0.5 * np.abs(shares[name] - nearest_distribution(table.counts)).sum() for name, table in single.items()]))
+
+
+def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
+    """Noisy counts, shape `[cells]`, as shares: the Euclidean projection that keeps the total; uniform if that is not positive.
+
+    Clipping alone would keep the upward half of the noise in empty cells and move mass to them. Source:
+    J. Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, figure 1.
+    """
+    noisy = np.asarray(counts, dtype=np.float64).ravel()
+    total = noisy.sum()
+    if total <= 0:
+        return np.full(len(noisy), 1.0 / len(noisy))
+    shares = noisy / total
+    descending = np.sort(shares)[::-1]
+    excess = (np.cumsum(descending) - 1.0) / np.arange(1, len(shares) + 1)
+    last = int(np.flatnonzero(descending > excess)[-1])
+    projected: FloatArray = np.maximum(shares - excess[last], 0.0)
+    return projected

@@ -1,0 +1,217 @@
+"""TSTR beside TRTR on simulated tables: where the answer is known, and where there is none."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp.data.domain import Domain
+from synthdp.evaluate import EvaluationReport, evaluate
+from synthdp.evaluate.features import MOST_INDICATORS, build_features, target_levels
+from synthdp.evaluate.learners import CLASSIFIERS
+from synthdp.evaluate.utility import UtilityReport, utility
+from synthdp.spec import models as m
+
+DOMAIN = Domain.from_spec(
+    {
+        "group": m.Categorical(type="categorical", categories=("a", "b", "c"), missing=True),
+        "rank": m.Ordinal(type="ordinal", categories=("low", "mid", "high")),
+        "dose": m.Number(type="number", lower=0, upper=10, spikes=(0,), bins=8, missing=True),
+        "day": m.Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=6),
+        "ill": m.Boolean(type="boolean"),
+        "kind": m.Categorical(type="categorical", categories=("x", "y", "z")),
+    }
+)
+
+
+def table(rows: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    group, rank = rng.integers(0, 3, rows), rng.integers(0, 3, rows)
+    dose = np.where(rng.random(rows) < 0.2, 0.0, rng.uniform(0, 10, rows))
+    ill = rng.random(rows) < 1 / (1 + np.exp(-(dose - 5 + 2 * (group == 1))))
+    kind = np.where(rng.random(rows) < 0.7, group, rng.integers(0, 3, rows))
+    frame = pd.DataFrame(
+        {
+            "group": np.array(["a", "b", "c"], dtype=object)[group],
+            "rank": np.array(["low", "mid", "high"])[rank],
+            "dose": dose,
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365, rows), unit="D"),
+            "ill": np.where(ill, "true", "false"),
+            "kind": np.array(["x", "y", "z"])[kind],
+        }
+    )
+    frame.loc[rng.random(rows) < 0.1, "group"] = None
+    frame.loc[rng.random(rows) < 0.1, "dose"] = np.nan
+    return frame
+
+
+TRAIN, TEST = table(1500, 1), table(800, 2)
+
+
+def run(
+    train: pd.DataFrame, test: pd.DataFrame, synthetic: pd.DataFrame, *targets: str, classifiers: tuple[str, ...] = ("logistic",), **more: int
+) -> UtilityReport:
+    return utility(
+        train,
+        test,
+        synthetic,
+        domain=DOMAIN,
+        targets=targets,
+        classifiers=classifiers,
+        max_rows=more.get("max_rows", 20_000),
+        rng=np.random.default_rng(0),
+    )
+
+
+@pytest.mark.parametrize("target", ["ill", "kind"])
+def test_another_draw_of_the_same_law_is_as_useful(target: str) -> None:
+    report = run(TRAIN, TEST, table(1500, 3), target, classifiers=tuple(CLASSIFIERS))
+    assert len(report.rows) == 3 * len(CLASSIFIERS)
+    for row in report.rows:
+        assert row.difference == pytest.approx(0, abs=0.06), row
+        assert row.low is not None and row.high is not None and row.low <= row.high
+    assert all(row.real > 0.75 for row in report.rows if row.metric == "auc" and row.real is not None)
+    assert report.tstr_ratio == pytest.approx(1, abs=0.03)
+    assert report.notes == ()
+
+
+def test_the_same_rows_give_no_difference_at_all() -> None:
+    # Row order differs between the two sides, which random forests would notice.
+    for row in run(TRAIN, TEST, TRAIN, "ill", classifiers=("logistic", "knn")).rows:
+        assert row.difference == pytest.approx(0, abs=0.01)
+
+
+def test_a_shuffled_target_teaches_nothing_and_the_interval_says_so() -> None:
+    # One shuffle leans to a random side of the one strong signal; several average out.
+    found = []
+    for seed in range(16):
+        shuffled = TRAIN.assign(ill=np.random.default_rng(seed).permutation(TRAIN["ill"]))
+        found.append(run(TRAIN, TEST, shuffled, "ill").rows[0])
+    assert np.mean([row.synthetic for row in found]) == pytest.approx(0.5, abs=0.08)
+    for row in found:
+        assert row.low is not None and row.difference is not None and row.high is not None
+        assert 0 < row.low < row.difference < row.high
+
+
+def test_ranged_targets_get_regressors() -> None:
+    report = run(TRAIN, TEST, table(1500, 3), "dose", "day")
+    assert {(r.target, r.classifier, r.metric) for r in report.rows} == {
+        (t, c, x) for t in ("dose", "day") for c in ("ridge", "boosted_trees") for x in ("r2", "mae")
+    }
+    dose = next(r for r in report.rows if (r.target, r.classifier, r.metric) == ("dose", "boosted_trees", "r2"))
+    assert dose.real is not None and 0.15 < dose.real < 0.9
+    assert dose.difference == pytest.approx(0, abs=0.1)
+    day = next(r for r in report.rows if (r.target, r.classifier, r.metric) == ("day", "ridge", "mae"))
+    assert day.real == pytest.approx(365 / 4, rel=0.1)  # a uniform day guessed by its mean, in days
+    assert report.mean_auc_synthetic is None and report.tstr_ratio is None
+
+
+def test_max_rows_cuts_every_table() -> None:
+    small = run(TRAIN, TEST, TRAIN, "ill", max_rows=100)
+    wide = next(r for r in small.rows if r.metric == "accuracy")
+    assert wide.real is not None and (wide.real * 100) == pytest.approx(round(wide.real * 100), abs=1e-9)
+
+
+@pytest.mark.parametrize("classifier", list(CLASSIFIERS))
+def test_a_synthetic_target_with_one_class(classifier: str) -> None:
+    report = run(TRAIN, TEST, TRAIN.assign(ill="true"), "ill", classifiers=(classifier,))
+    by = {r.metric: r for r in report.rows}
+    assert by["auc"].synthetic == 0.5
+    assert by["accuracy"].synthetic == pytest.approx((TEST["ill"] == "true").mean())
+    assert any("single class" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("classifier", list(CLASSIFIERS))
+def test_a_class_that_training_never_saw(classifier: str) -> None:
+    lacking = TRAIN[TRAIN["kind"] != "z"]
+    auc = run(TRAIN, TEST, lacking, "kind", classifiers=(classifier,)).rows[0]
+    assert auc.synthetic is not None and auc.real is not None and 0.5 < auc.synthetic < auc.real
+
+
+def test_a_test_table_with_one_class_has_no_auc() -> None:
+    rows = {r.metric: r for r in run(TRAIN, TEST[TEST["ill"] == "true"], TRAIN, "ill").rows}
+    assert (rows["auc"].real, rows["auc"].difference, rows["auc"].low) == (None, None, None)
+    assert rows["accuracy"].real is not None
+
+
+def test_nothing_to_learn_from_or_to_test_on() -> None:
+    assert "held out" in run(TRAIN, TEST.iloc[:0], TRAIN, "ill").notes[0]
+    assert "no rows" in run(TRAIN, TEST, TRAIN.iloc[:0], "ill").notes[0]
+    assert "no evaluation targets" in run(TRAIN, TEST, TRAIN).notes[0]
+    assert "too few rows" in run(TRAIN, TEST.assign(dose=np.nan), TRAIN, "dose").notes[0]
+    alone = Domain.from_spec({"ill": m.Boolean(type="boolean")})
+    report = utility(TRAIN, TEST, TRAIN, domain=alone, targets=("ill",), classifiers=("logistic",), max_rows=100, rng=np.random.default_rng(0))
+    assert report.rows == () and "no other column" in report.notes[0]
+
+
+def test_what_a_model_warns_of_is_recorded_and_does_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    from synthdp.evaluate import learners
+
+    hasty = learners.Learner(lambda seed, mask: LogisticRegression(max_iter=1), "wide")
+    monkeypatch.setitem(learners.CLASSIFIERS, "logistic", hasty)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = run(TRAIN, TEST, TRAIN, "ill")
+    assert report.notes == ("ill, logistic on real rows: ConvergenceWarning", "ill, logistic on synthetic rows: ConvergenceWarning")
+
+
+# --- features --------------------------------------------------------------------------------------------
+
+
+def test_features_come_from_the_domain_alone() -> None:
+    names = ["group", "dose", "ill"]
+    some = build_features(DOMAIN, TRAIN, names)
+    one = build_features(DOMAIN, TRAIN.iloc[[3]], names)
+    np.testing.assert_array_equal(some.wide[[3]], one.wide)
+    # 3 groups and missing; dose, its spike at 0 and missing; ill
+    assert some.wide.shape == (1500, 4 + 3 + 1) and some.narrow.shape == (1500, 3)
+    hand = pd.DataFrame({"group": [None, "b"], "dose": [0.0, np.nan], "ill": ["true", "false"]})
+    np.testing.assert_allclose(build_features(DOMAIN, hand, names).wide, [[0, 0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 0.5, 0, 1, 0]])
+
+
+def test_features_stay_inside_public_bounds_and_memory() -> None:
+    outside = TRAIN.assign(dose=1e9)
+    assert build_features(DOMAIN, outside, ["dose"]).wide.max() == 1
+    many = Domain.from_spec({"code": m.Categorical(type="categorical", categories=tuple(map(str, range(1000))))})
+    frame = pd.DataFrame({"code": ["0", "999", "256"]})
+    assert build_features(many, frame, ["code"]).wide.shape == (3, MOST_INDICATORS)
+    assert target_levels(many["code"], frame["code"]).tolist() == [0, 999, 256]
+
+
+# --- the whole ------------------------------------------------------------------------------------------
+
+
+def judged(synthetic: pd.DataFrame, test: pd.DataFrame = TEST, **more: object) -> EvaluationReport:
+    chosen = m.Evaluation(**{"targets": ("ill", "dose"), "classifiers": ("logistic",), **more})
+    return evaluate(TRAIN, test, synthetic, domain=DOMAIN, settings=chosen, rng=np.random.default_rng(0))
+
+
+def test_metrics_have_the_names_that_gates_use() -> None:
+    report = judged(table(1500, 3))
+    found = report.metrics()
+    assert set(found) == {"tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"} <= set(m.CONFIDENTIAL_METRICS)
+    assert 0 < found["tv1"] < found["tv2"] < found["tv3"] < 0.4
+    assert report.floor is not None and report.floor.tv1 == pytest.approx(found["tv1"], abs=0.02)
+    again = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert again["metrics"] == pytest.approx(found)
+    assert len(again["fidelity"]["by_pair"]) == 15 and len(again["utility"]["rows"]) == 3 + 4
+
+
+def test_a_bad_table_scores_worse() -> None:
+    rng = np.random.default_rng(9)
+    independent = TRAIN.apply(lambda column: pd.Series(rng.permutation(column.to_numpy()), dtype=column.dtype))
+    good, bad = judged(table(1500, 3)).metrics(), judged(independent).metrics()
+    assert bad["tv1"] < 1e-9 and bad["tv2"] > 1.2 * good["tv2"] and bad["tstr_auc"] < 0.65 < good["tstr_auc"]
+
+
+def test_without_holdout_or_targets_the_rest_is_there() -> None:
+    report = judged(TRAIN, TEST.iloc[:0])
+    assert set(report.metrics()) == {"tv1", "tv2", "tv3"} and report.floor is None
+    json.dumps(report.to_json(), allow_nan=False)
+    assert set(judged(TRAIN.iloc[:0]).metrics()) == set()
