@@ -1,0 +1,135 @@
+"""Between an attack's numbers and differential privacy: ceilings that a claim puts on attacks, and lower bounds on epsilon.
+
+Ceiling. Let t = P[guess member | in], f = P[guess member | out] for any attack on an (eps, delta)-private
+release, in either direction of the neighbour relation. Then for the event "guess member" and for its complement
+
+    t     <= e^eps f       + delta
+    1 - f <= e^eps (1 - t) + delta.
+
+Adding both, with a = t - f:  1 + a <= e^eps (1 - a) + 2 delta, so
+
+    a <= (e^eps - 1 + 2 delta) / (e^eps + 1),        accuracy = (1 + a) / 2 <= (e^eps + delta) / (e^eps + 1).
+
+A mechanism satisfies every pair (eps, delta(eps)) of its profile at once, so the least of these bounds holds.
+At eps = 0 it reads a <= delta(0), and delta(0) = sup_S P(S) - Q(S) is the total variation distance itself,
+which the best attack attains: with the whole tight profile the least bound is delta(0), and it is exact. For
+one Gaussian with epsilon 1 at delta 1e-5 that is .107, where the pair (1, 1e-5) alone would allow .462.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+
+import numpy as np
+
+from attacks.errors import AttackError
+from attacks.statistics import CONFIDENCE, Counts, Interval, clopper_pearson
+from attacks.threat import BoolArray, FloatArray
+
+Profile = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A release's claim: (epsilon, delta), and if known more pairs (epsilon, delta) of its profile, both directions covered."""
+
+    epsilon: float
+    delta: float
+    profile: tuple[tuple[float, float], ...] = ()
+
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """Every pair the claim makes."""
+        return ((self.epsilon, self.delta), *self.profile)
+
+    def ceiling_advantage(self) -> float:
+        """Greatest advantage any attack can have if the claim is true."""
+        return ceiling_from_profile(self.pairs())
+
+
+def ceiling_accuracy(epsilon: float, delta: float) -> float:
+    """Greatest accuracy of any attack on an (epsilon, delta)-private release, worlds equally likely: (e^eps + delta) / (1 + e^eps)."""
+    return (1 + ceiling_advantage(epsilon, delta)) / 2
+
+
+def ceiling_advantage(epsilon: float, delta: float) -> float:
+    """Greatest TPR - FPR of any attack on an (epsilon, delta)-private release."""
+    if not epsilon >= 0 or not 0 <= delta <= 1:
+        raise AttackError(f"epsilon={epsilon}, delta={delta}; needs epsilon >= 0 and 0 <= delta <= 1")
+    odds = exp(-epsilon)  # divided through by e^eps, which may overflow
+    return min(1.0, (1 - odds + 2 * delta * odds) / (1 + odds))
+
+
+def ceiling_from_profile(profile: Profile) -> float:
+    """Greatest advantage that all pairs (epsilon, delta) of a profile allow together; include epsilon 0 for the exact one."""
+    if not profile:
+        raise AttackError("an empty privacy profile allows nothing to be said: give at least one (epsilon, delta)")
+    return min(ceiling_advantage(epsilon, delta) for epsilon, delta in profile)
+
+
+def epsilon_lower_bound(counts: Counts, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
+    """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (Jagielski et al., 2020).
+
+    The guess must have been fixed before these models were looked at. Both directions of the definition use
+    the same two limits, each wrong with at most half of 1 - confidence, so looking at both costs nothing more.
+    """
+    hits, alarms = _limits(counts, confidence)
+    return max(0.0, _ratio(hits - delta, alarms), _ratio(1 - alarms - delta, 1 - hits))
+
+
+def provable_epsilon(models: int, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
+    """The greatest bound that `models` test models in each world can give, by an attack that is always right."""
+    return epsilon_lower_bound(Counts(models, models, 0, models), delta=delta, confidence=confidence)
+
+
+def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONFIDENCE) -> float:
+    """How far the proven rates lie outside the region that a whole profile allows; above 0 refutes it with `confidence`.
+
+    The greatest of TPR_lower - e^eps FPR_upper - delta and the same for the complement (Dong et al., 2022:
+    the trade-off function of a profile is the envelope of these lines).
+    """
+    hits, alarms = _limits(counts, confidence)
+    return max(max(hits - exp(eps) * alarms, (1 - alarms) - exp(eps) * (1 - hits)) - delta for eps, delta in profile)
+
+
+def choose_threshold(scores: FloatArray, members: BoolArray, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
+    """The threshold with the greatest lower bound on epsilon on *these* scores; use it on other models only."""
+    levels = np.unique(scores)
+    middles = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2])
+    bounds = [epsilon_lower_bound(Counts.at(scores, members, threshold=t), delta=delta, confidence=confidence) for t in middles]
+    best = np.flatnonzero(np.isclose(bounds, max(bounds)))
+    return float(middles[best[len(best) // 2]])
+
+
+def power_warnings(models: int, claim: Claim | None, gap: Interval) -> tuple[str, ...]:
+    """What this many test models per world cannot show, in words; empty when there is nothing to warn of."""
+    warnings = []
+    if models < 50:
+        warnings.append(f"{models} test models in each world are few: about 100 pairs (50 test models) are needed for a stable result")
+    if claim is not None:
+        if provable_epsilon(models, delta=claim.delta) < claim.epsilon:
+            warnings.append(
+                f"too few models to refute the claim: {models} test models in each world can prove at most "
+                f"epsilon {provable_epsilon(models, delta=claim.delta):.2f}, the claim is {claim.epsilon:g}"
+            )
+        if gap.upper > claim.ceiling_advantage() >= gap.lower:
+            warnings.append(
+                f"the interval of the advantage reaches over the claim's ceiling {claim.ceiling_advantage():.3f}: "
+                "this run neither confirms nor refutes it"
+            )
+    return tuple(warnings)
+
+
+def _limits(counts: Counts, confidence: float) -> tuple[float, float]:
+    """Lower limit of the TPR and upper limit of the FPR that hold together with `confidence` (union bound)."""
+    hits = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence).lower
+    alarms = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence).upper
+    return hits, alarms
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    """log(numerator / denominator), with no proof (-inf) from a numerator that is not positive."""
+    if numerator <= 0:
+        return -inf
+    return log(numerator / denominator) if denominator > 0 else inf

@@ -1,0 +1,136 @@
+"""What the adversary reads off a synthetic set: a vector of numbers for the classifier.
+
+Naive, Histogram, Correlation and Ensemble follow Stadler et al. (2022) and the causally constrained synthesis
+paper, section 5.3; they describe the table as a whole and are nearly blind to one record. Targeted counting
+queries (Houssiau et al., 2022, "TAPAS") ask how many synthetic rows agree with the target on sets of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from attacks.threat import BoolArray, Codes, FloatArray, Public
+
+Extractor = Callable[[Codes], FloatArray]
+Factory = Callable[[Public, Codes, np.random.Generator], Extractor]
+
+QUERIES = 256
+_CHUNK = 4096
+
+
+def naive(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
+    """Mean, median, variance, number of levels present, most and least frequent level of each column: 6 x columns."""
+
+    def extract(synthetic: Codes) -> FloatArray:
+        counts = _counts(synthetic, public)
+        modes = [(np.count_nonzero(c), np.argmax(c), np.argmin(c)) for c in counts]
+        moments = np.stack([synthetic.mean(axis=0), np.median(synthetic, axis=0), synthetic.var(axis=0)])
+        return np.concatenate([moments.ravel(), np.asarray(modes, dtype=np.float64).ravel()])
+
+    return extract
+
+
+def histogram(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
+    """Share of rows at each level of each column: as many as there are levels."""
+
+    def extract(synthetic: Codes) -> FloatArray:
+        return np.concatenate(_counts(synthetic, public)) / len(synthetic)
+
+    return extract
+
+
+def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
+    """For each pair of columns, Pearson's correlation of the codes, and Cramer's V, which needs no order."""
+    pairs = list(combinations(range(len(public.sizes)), 2))
+
+    def extract(synthetic: Codes) -> FloatArray:
+        codes = synthetic.astype(np.float64)
+        centred = codes - codes.mean(axis=0)
+        scale = np.sqrt((centred**2).sum(axis=0))
+        scaled = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 0)
+        pearson = scaled.T @ scaled
+        cramer = [_cramer_v(synthetic[:, a], synthetic[:, b], public.sizes[a], public.sizes[b]) for a, b in pairs]
+        return np.array([pearson[a, b] for a, b in pairs] + cramer)
+
+    return extract
+
+
+def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
+    """Naive, Histogram and Correlation together."""
+    parts = [make(public, target, rng) for make in (naive, histogram, correlation)]
+
+    def extract(synthetic: Codes) -> FloatArray:
+        return np.concatenate([part(synthetic) for part in parts])
+
+    return extract
+
+
+def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
+    """How many rows agree with the target on each of up to `QUERIES` sets of columns, the empty set first."""
+    masks = column_subsets(len(public.sizes), QUERIES, rng)
+    needed = masks.sum(axis=1)
+
+    def extract(synthetic: Codes) -> FloatArray:
+        total = np.zeros(len(masks))
+        for start in range(0, len(synthetic), _CHUNK):
+            agree = (synthetic[start : start + _CHUNK] == target).astype(np.float32)
+            total += (agree @ masks.T.astype(np.float32) == needed).sum(axis=0)
+        return total
+
+    return extract
+
+
+EXTRACTORS: dict[str, Factory] = {
+    "naive": naive,
+    "histogram": histogram,
+    "correlation": correlation,
+    "ensemble": ensemble,
+    "targeted": targeted,
+}
+
+
+def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolArray:
+    """Different sets of columns as masks `[sets, columns]`: the empty set, singles, all columns, and random ones.
+
+    Random sets spread evenly over the sizes. All sets are taken when there are no more than `count`.
+    """
+    sizes = range(columns + 1)
+    if 2**columns <= count:
+        chosen = {s for size in sizes for s in combinations(range(columns), size)}
+    else:
+        chosen = {(), tuple(range(columns)), *((c,) for c in range(columns))}
+        room = {size: comb(columns, size) for size in range(2, columns)}
+        while len(chosen) < count and room:
+            size = int(rng.choice(list(room)))
+            subset = tuple(sorted(int(c) for c in rng.choice(columns, size=size, replace=False)))
+            room[size] -= subset not in chosen
+            chosen.add(subset)
+            if room[size] == 0:
+                del room[size]
+    masks = np.zeros((len(chosen), columns), dtype=bool)
+    for row, subset in zip(masks, sorted(chosen, key=lambda s: (len(s), s)), strict=True):
+        row[list(subset)] = True
+    return masks
+
+
+def feature_matrix(extract: Extractor, sets: Sequence[Codes]) -> FloatArray:
+    """Features of each synthetic set, shape `[sets, features]`."""
+    return np.stack([extract(synthetic) for synthetic in sets])
+
+
+def _counts(synthetic: Codes, public: Public) -> list[FloatArray]:
+    return [np.bincount(column, minlength=size).astype(np.float64) for column, size in zip(synthetic.T, public.sizes, strict=True)]
+
+
+def _cramer_v(a: Codes, b: Codes, size_a: int, size_b: int) -> float:
+    """Cramer's V of two columns, 0-1; 0 when one of them is constant."""
+    table = np.bincount(a.astype(np.int64) * size_b + b, minlength=size_a * size_b).reshape(size_a, size_b)
+    table = table[table.any(axis=1)][:, table.any(axis=0)]
+    if min(table.shape) < 2:
+        return 0.0
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    return float(np.sqrt(((table - expected) ** 2 / expected).sum() / (table.sum() * (min(table.shape) - 1))))

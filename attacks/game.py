@@ -1,0 +1,182 @@
+"""The membership game: models with and without the target, one synthetic set each; the game keeps the bits.
+
+Stadler, Oprisanu, Troncoso (2022), "Synthetic data - anonymisation groundhog day", section 3, and Algorithm 1
+of the causally constrained synthesis paper, with one correction: *one* synthetic set per independently trained
+model, and models split by pair. Several sets per model, split at random, let a classifier recognise the model
+rather than the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attacks.errors import AttackError
+from attacks.fleet import Fleet
+from attacks.threat import BoolArray, Codes, FloatArray, ThreatModel, Trainer
+
+MINIMUM_PAIRS = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Scores of an attack beside the truth, shape `[models]`; a score above 0 is a guess of "member"."""
+
+    scores: FloatArray
+    members: BoolArray
+
+    @classmethod
+    def together(cls, outcomes: list[Outcome]) -> Outcome:
+        """Outcomes of several games as one."""
+        return cls(np.concatenate([o.scores for o in outcomes]), np.concatenate([o.members for o in outcomes]))
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game that was played. Shadow models come with their bits, challenges without.
+
+    `shadows`, `challenges`: one synthetic set per model; models of one pair are always on the same side.
+    `shadow_members`: the bits of the shadows; `shadow_pairs`: which shadows belong together. `lost`: pairs
+    dropped because a training always killed its worker.
+    """
+
+    target: Codes
+    shadows: tuple[Codes, ...]
+    shadow_members: BoolArray
+    shadow_pairs: Codes
+    challenges: tuple[Codes, ...]
+    lost: int
+    _members: BoolArray = field(repr=False)
+
+    def reveal(self, scores: FloatArray) -> Outcome:
+        """Lay the adversary's scores for the challenges, in their order, beside the secret bits.
+
+        Raises:
+            AttackError: not exactly one finite score for each challenge.
+        """
+        if scores.shape != (len(self.challenges),) or not np.isfinite(scores).all():
+            raise AttackError(f"got scores of shape {scores.shape}; needs one finite score for each of {len(self.challenges)} challenges")
+        return Outcome(np.asarray(scores, dtype=np.float64), self._members.copy())
+
+    def row_counts_differ(self) -> bool:
+        """Whether the number of released rows alone tells worlds apart, among the shadows."""
+        counts = np.array([len(s) for s in self.shadows])
+        return set(counts[self.shadow_members]) != set(counts[~self.shadow_members])
+
+    def control(self, rng: np.random.Generator) -> Game:
+        """A game nobody can win, from the shadow models *without* the target and meaningless bits.
+
+        Costs no training. Any attack must be at chance here; if it is not, the measuring is broken.
+        """
+        outs = [s for s, member in zip(self.shadows, self.shadow_members, strict=True) if not member]
+        sets = [outs[i] for i in rng.permutation(len(outs))]
+        pairs = len(sets) // 2
+        if pairs < 2:
+            raise AttackError(f"{len(outs)} models without the target are too few for a control: play at least 8 pairs")
+        return _split(self.target, sets[: 2 * pairs], rng.integers(2, size=pairs).astype(bool), lost=0, rng=rng)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Trains the models of the game; a task knows its place only by its index, and seeds itself."""
+
+    rows: Codes
+    target: Codes
+    trainer: Trainer
+    threat: ThreatModel
+    entropy: tuple[int, ...]
+    first_has_target: BoolArray
+    control: bool
+
+    def __call__(self, index: int) -> dict[str, Codes]:
+        pair, second = divmod(index, 2)
+        member = bool(self.first_has_target[pair]) != bool(second) and not self.control
+        rows = self._training_rows(pair, member)
+        order = np.random.default_rng(self._seed(1, index)).permutation(len(rows))
+        synthetic = np.asarray(self.trainer(rows[order], seed_sequence=self._seed(2, index)))
+        if synthetic.ndim != 2 or synthetic.shape[1] != rows.shape[1] or not np.issubdtype(synthetic.dtype, np.integer):
+            raise AttackError(f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {rows.shape[1]}]")
+        return {"synthetic": synthetic}
+
+    def _seed(self, *key: int) -> np.random.SeedSequence:
+        # Made afresh in the task: a shared SeedSequence counts its children and so differs between backends.
+        return np.random.SeedSequence(self.entropy, spawn_key=key)
+
+    def _training_rows(self, pair: int, member: bool) -> Codes:
+        """The rest, shared by the models of a pair, with the target or what stands in for it."""
+        size = self.threat.size(len(self.rows))
+        drawn = np.random.default_rng(self._seed(0, 0 if self.threat.knowledge == "rest" else 1 + pair)).permutation(len(self.rows))
+        rest = self.rows[drawn[:size]]
+        if member:
+            return np.concatenate([rest, self.target[None, :]])
+        if self.threat.relation == "add_remove":
+            return rest
+        fresh = np.random.default_rng(self._seed(3, pair)).choice(drawn[size:])
+        return np.concatenate([rest, self.rows[fresh][None, :]])
+
+    def fingerprint(self) -> str:
+        """A name of the whole game, so that results of another are not continued. As confidential as they are."""
+        digest = hashlib.blake2b(repr((self.entropy, self.threat, self.rows.shape, self.control)).encode(), digest_size=16)
+        for array in (self.rows, self.target):
+            digest.update(np.ascontiguousarray(array, dtype=np.int64).tobytes())
+        return digest.hexdigest()
+
+
+def play(
+    rows: Codes,
+    target: Codes,
+    trainer: Trainer,
+    *,
+    pairs: int,
+    rng: np.random.Generator,
+    fleet: Fleet,
+    threat: ThreatModel | None = None,
+    control: bool = False,
+) -> Game:
+    """Train `pairs` models with `target` `[columns]` and `pairs` without; one synthetic set each.
+
+    `rows` `[rows, columns]` are the *other* rows. A game of the same arguments and the same state of `rng`
+    continues what it finds in the fleet's folder. With `control`, neither world ever has the target.
+
+    Raises:
+        AttackError: too few pairs or rows, or a trainer that does not return codes.
+        FleetError: the folder belongs to another game, or workers cannot start.
+    """
+    if pairs < MINIMUM_PAIRS:
+        raise AttackError(f"pairs={pairs}; at least {MINIMUM_PAIRS} are needed to split by pair, and 100 to say much")
+    rows, target = np.asarray(rows), np.asarray(target)
+    if rows.ndim != 2 or target.shape != rows.shape[1:]:
+        raise AttackError(f"target has shape {target.shape}, rows have {rows.shape[1:]} columns: both must be of one encoding")
+    threat = threat or ThreatModel()
+    threat.size(len(rows))
+    entropy = tuple(int(word) for word in rng.integers(2**32, size=4))
+    first_has_target = rng.integers(2, size=pairs).astype(bool)
+    work = _Work(rows, target, trainer, threat, entropy, first_has_target, control)
+    harvest = fleet.run(work, 2 * pairs, fingerprint=work.fingerprint())
+    kept = [p for p in range(pairs) if not {2 * p, 2 * p + 1} & set(harvest.failed)]
+    if len(kept) < MINIMUM_PAIRS:
+        raise AttackError(f"trainings that always kill their worker spoiled {pairs - len(kept)} of {pairs} pairs: mend the trainer")
+    sets = [harvest.results[2 * p + s]["synthetic"] for p in kept for s in (0, 1)]
+    return _split(target, sets, first_has_target[kept], lost=pairs - len(kept), rng=rng)
+
+
+def _split(target: Codes, sets: list[Codes], first_has_target: BoolArray, *, lost: int, rng: np.random.Generator) -> Game:
+    """Deal whole pairs to the two halves: sets `2p` and `2p+1` are pair p."""
+    pairs = len(first_has_target)
+    order = rng.permutation(pairs)
+    half = pairs // 2
+    members = np.stack([first_has_target, ~first_has_target], axis=1).ravel()
+    shadow = (2 * order[:half, None] + np.arange(2)).ravel()
+    # Challenges come in an order that says nothing about pairs.
+    challenge = rng.permutation((2 * order[half:, None] + np.arange(2)).ravel())
+    return Game(
+        target=target,
+        shadows=tuple(sets[i] for i in shadow),
+        shadow_members=members[shadow],
+        shadow_pairs=shadow // 2,
+        challenges=tuple(sets[i] for i in challenge),
+        lost=lost,
+        _members=members[challenge],
+    )

@@ -1,0 +1,175 @@
+"""The whole membership attack: play games on some targets, fit on one half of the pairs, be judged on the other.
+
+The verdict is that of one attack declared beforehand (`MAIN`); all other extractors and classifiers are a
+table beside it, since the best of many on the test half would flatter the attacker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
+from attacks.epsilon import Claim, choose_threshold, epsilon_lower_bound, power_warnings, profile_excess, provable_epsilon
+from attacks.errors import AttackError
+from attacks.features import EXTRACTORS, feature_matrix
+from attacks.fleet import Fleet
+from attacks.game import Game, Outcome, play
+from attacks.report import AttackRow, MembershipReport, attack_row
+from attacks.statistics import Counts, Interval, advantage, roc
+from attacks.targets import declared_targets
+from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
+
+MAIN = ("targeted", "random_forest")
+BASELINE = ("histogram", "random_forest")
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """One extractor's features of one game, and a seed for everything that the attack draws."""
+
+    game: Game
+    shadows: FloatArray
+    challenges: FloatArray
+    seed: int
+
+    @classmethod
+    def on(cls, game: Game, public: Public, extractor: str, seed: int) -> _Attack:
+        extract = EXTRACTORS[extractor](public, game.target, np.random.default_rng(seed))
+        return cls(game, feature_matrix(extract, game.shadows), feature_matrix(extract, game.challenges), seed)
+
+    def outcome(self, classifier: str) -> Outcome:
+        """Fit on the shadows, score the challenges, let the game reveal."""
+        return self.game.reveal(scores_after_fit(classifier, self.shadows, self.game.shadow_members, self.challenges, seed=self.seed))
+
+    def threshold(self, classifier: str, delta: float) -> float:
+        """The guess for the bound on epsilon, fixed on the shadows alone."""
+        game = self.game
+        held_out = held_out_scores(classifier, self.shadows, game.shadow_members, game.shadow_pairs, seed=self.seed)
+        return choose_threshold(held_out, game.shadow_members, delta=delta)
+
+
+def attack_membership(
+    table: Codes,
+    trainer: Trainer,
+    *,
+    public: Public,
+    targets: Sequence[int],
+    pairs: int,
+    rng: np.random.Generator,
+    fleet: Fleet,
+    threat: ThreatModel | None = None,
+    claim: Claim | None = None,
+    control_pairs: int = 0,
+    extractors: Sequence[str] = tuple(EXTRACTORS),
+    classifiers: Sequence[str] = tuple(CLASSIFIERS),
+) -> MembershipReport:
+    """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
+
+    `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result. The control
+    re-uses the models without the target; with `control_pairs` it is a game of its own, which also tests the
+    machinery of the trainings and costs `2 x control_pairs` models for each target. The same arguments and
+    the same state of `rng` continue what lies in the fleet's folder.
+
+    Raises:
+        AttackError: something that was asked for is unknown, too few, or outside the domain.
+        FleetError: the folder belongs to another run, or workers cannot start.
+    """
+    _known(extractors, EXTRACTORS, "extractor")
+    _known(classifiers, CLASSIFIERS, "classifier")
+    table, targets = public.checked(table, "the table"), declared_targets(table, targets)
+    games, controls = [], []
+    for number, position in enumerate(targets):
+        rest, record = np.delete(table, position, axis=0), table[position]
+        game = play(rest, record, trainer, pairs=pairs, rng=rng, fleet=fleet.within(f"target-{number}"), threat=threat)
+        games.append(_inside(game, public))
+        if control_pairs:
+            folder = fleet.within(f"control-{number}")
+            controls.append(_inside(play(rest, record, trainer, pairs=control_pairs, rng=rng, fleet=folder, threat=threat, control=True), public))
+        elif pairs >= 8:
+            controls.append(game.control(rng))
+    return judge(games, controls, public=public, claim=claim, extractors=extractors, classifiers=classifiers, rng=rng)
+
+
+def judge(
+    games: Sequence[Game],
+    controls: Sequence[Game],
+    *,
+    public: Public,
+    rng: np.random.Generator,
+    claim: Claim | None = None,
+    extractors: Sequence[str] = tuple(EXTRACTORS),
+    classifiers: Sequence[str] = tuple(CLASSIFIERS),
+) -> MembershipReport:
+    """Attack games that were played; models of all games are judged together, each game by its own classifier.
+
+    A ceiling and a bound on epsilon hold for the mean over targets as they do for one.
+    """
+    seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
+    delta = claim.delta if claim else 0.0
+    rows = [attack_row(e, c, Outcome.together(o)) for e in extractors for c, o in _outcomes(games, seeds, public, e, *classifiers).items()]
+    attacks = [_Attack.on(game, public, MAIN[0], seed) for game, seed in zip(games, seeds, strict=False)]
+    outcomes = [attack.outcome(MAIN[1]) for attack in attacks]
+    pooled = Outcome.together(outcomes)
+    main = attack_row(*MAIN, pooled)
+    baseline = _gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]])
+    control = _gap(_outcomes(controls, seeds[len(games) :], public, *MAIN)[MAIN[1]]) if controls else None
+    counts = _pooled([attack.threshold(MAIN[1], delta) for attack in attacks], outcomes)
+    return MembershipReport(
+        main=main,
+        per_target=tuple(_gap([outcome]) for outcome in outcomes),
+        table=tuple(rows),
+        baseline=baseline,
+        control=control,
+        epsilon_lower=epsilon_lower_bound(counts, delta=delta),
+        epsilon_provable=provable_epsilon(main.models, delta=delta),
+        profile_excess=profile_excess(counts, claim.pairs()) if claim else None,
+        claim=claim,
+        roc=tuple((float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)),
+        warnings=_warnings(games, main, claim, control),
+    )
+
+
+def _outcomes(games: Sequence[Game], seeds: Sequence[int], public: Public, extractor: str, *classifiers: str) -> dict[str, list[Outcome]]:
+    """What each classifier scores on one extractor's features, game by game."""
+    attacks = [_Attack.on(game, public, extractor, seed) for game, seed in zip(games, seeds, strict=False)]
+    return {classifier: [attack.outcome(classifier) for attack in attacks] for classifier in classifiers}
+
+
+def _pooled(thresholds: Sequence[float], outcomes: Sequence[Outcome]) -> Counts:
+    """Counts of all games, each at its own threshold."""
+    shifted = [Outcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)]
+    pooled = Outcome.together(shifted)
+    return Counts.at(pooled.scores, pooled.members)
+
+
+def _gap(outcomes: list[Outcome]) -> Interval:
+    pooled = Outcome.together(outcomes)
+    return advantage(Counts.at(pooled.scores, pooled.members))
+
+
+def _warnings(games: Sequence[Game], main: AttackRow, claim: Claim | None, control: Interval | None) -> tuple[str, ...]:
+    """Everything a reader must know before believing the numbers."""
+    found = list(power_warnings(main.models, claim, main.advantage))
+    if control is None:
+        found.append("too few pairs for a control (8 are needed)")
+    elif not control.contains(0):
+        found.append("the control is not at chance: chance does this in 1 of 20 runs; if it does it again, the measuring is broken")
+    if any(game.row_counts_differ() for game in games):
+        found.append("the number of released rows differs between the worlds: release a fixed number")
+    if lost := sum(game.lost for game in games):
+        found.append(f"{lost} model pairs were dropped because a training always killed its worker")
+    return tuple(found)
+
+
+def _inside(game: Game, public: Public) -> Game:
+    for synthetic in (*game.shadows, *game.challenges):
+        public.checked(synthetic, "a synthetic set")
+    return game
+
+
+def _known(names: Sequence[str], registry: Mapping[str, object], what: str) -> None:
+    if unknown := sorted(set(names) - set(registry)):
+        raise AttackError(f"unknown {what} {', '.join(unknown)}; known: {', '.join(registry)}")

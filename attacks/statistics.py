@@ -1,0 +1,155 @@
+"""Numbers of a membership attack, each with its uncertainty. Pure functions of scores and truth.
+
+`members` are the secret bits, shape `[models]`; a score above 0 guesses "member". Models of one world are
+independent of each other. Two models of a pair may share their other rows and so be positively correlated:
+that narrows the difference of their rates, so intervals that treat them as independent err on the wide side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import beta, norm, rankdata
+
+from attacks.errors import AttackError
+from attacks.threat import BoolArray, FloatArray
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its two-sided confidence interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+    def contains(self, value: float) -> bool:
+        """Whether `value` lies in the closed interval."""
+        return self.lower <= value <= self.upper
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Guesses of "member" in the world with the target (of `positives` models) and without (of `negatives`)."""
+
+    true_positives: int
+    positives: int
+    false_positives: int
+    negatives: int
+
+    @classmethod
+    def at(cls, scores: FloatArray, members: BoolArray, *, threshold: float = 0.0) -> Counts:
+        """Count guesses `score > threshold`.
+
+        Raises:
+            AttackError: one of the two worlds has no model.
+        """
+        guess, members = scores > threshold, np.asarray(members, dtype=bool)
+        if members.all() or not members.any():
+            raise AttackError("scores of one world only: an attack needs models with and without the target")
+        return cls(int((guess & members).sum()), int(members.sum()), int((guess & ~members).sum()), int((~members).sum()))
+
+    @property
+    def precision(self) -> float | None:
+        """Share of "member" guesses that are right; None when there was no such guess."""
+        guesses = self.true_positives + self.false_positives
+        return self.true_positives / guesses if guesses else None
+
+
+def clopper_pearson(successes: int, trials: int, *, confidence: float = CONFIDENCE) -> Interval:
+    """Exact two-sided interval of a binomial share (Clopper and Pearson, 1934)."""
+    if not 0 <= successes <= trials or trials < 1:
+        raise AttackError(f"{successes} successes of {trials} trials; needs 0 <= successes <= trials and a trial")
+    tail = (1 - confidence) / 2
+    lower = float(beta.ppf(tail, successes, trials - successes + 1)) if successes else 0.0
+    upper = float(beta.ppf(1 - tail, successes + 1, trials - successes)) if successes < trials else 1.0
+    return Interval(successes / trials, lower, upper)
+
+
+def true_positive_rate(counts: Counts) -> Interval:
+    """Share of models with the target that are recognised: recall, and the base paper's PA."""
+    return clopper_pearson(counts.true_positives, counts.positives)
+
+
+def true_negative_rate(counts: Counts) -> Interval:
+    """Share of models without the target that are recognised: the base paper's NA."""
+    return clopper_pearson(counts.negatives - counts.false_positives, counts.negatives)
+
+
+def advantage(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
+    """TPR - FPR, which is 2 x accuracy - 1 for as many models in each world; in -1 .. 1.
+
+    The interval recovers variances from Clopper-Pearson limits of the two rates (Newcombe, 1998, method 10,
+    with exact limits in place of Wilson's): it stays wide where the plain normal one collapses.
+    """
+    tpr = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence)
+    fpr = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence)
+    value = tpr.value - fpr.value
+    down = np.hypot(tpr.value - tpr.lower, fpr.upper - fpr.value)
+    up = np.hypot(tpr.upper - tpr.value, fpr.value - fpr.lower)
+    return Interval(value, float(max(-1.0, value - down)), float(min(1.0, value + up)))
+
+
+def accuracy(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
+    """Accuracy when both worlds are equally likely: (1 + advantage) / 2, with its interval; in 0 .. 1."""
+    gap = advantage(counts, confidence=confidence)
+    return Interval(*((1 + bound) / 2 for bound in (gap.value, gap.lower, gap.upper)))
+
+
+def roc(scores: FloatArray, members: BoolArray) -> FloatArray:
+    """Points (FPR, TPR) for falling thresholds, from (0, 0) to (1, 1); shape `[points, 2]`. Tied scores make one step."""
+    order = np.argsort(-scores, kind="stable")
+    last_of_tie = np.append(np.diff(scores[order]) != 0, True)
+    hits = np.cumsum(members[order])[last_of_tie] / members.sum()
+    alarms = np.cumsum(~members[order])[last_of_tie] / (~members).sum()
+    return np.concatenate([np.zeros((1, 2)), np.stack([alarms, hits], axis=1)])
+
+
+def best_advantage(scores: FloatArray, members: BoolArray) -> float:
+    """Greatest TPR - FPR over all thresholds. Chosen on what it is measured on, so biased upwards: no verdict."""
+    points = roc(scores, members)
+    return float((points[:, 1] - points[:, 0]).max())
+
+
+def auc(scores: FloatArray, members: BoolArray, *, confidence: float = CONFIDENCE) -> Interval:
+    """Area under the ROC with DeLong's variance (DeLong et al., 1988; midranks: Sun and Xu, 2014), on the logit scale.
+
+    Where that variance is 0 (worlds fully apart, or all scores tied) it says nothing; then the exact interval
+    of as many independent comparisons of one model of each world is given instead, which is wider.
+    """
+    inside, outside = scores[members], scores[~members]
+    if not len(inside) or not len(outside):
+        raise AttackError("scores of one world only: an attack needs models with and without the target")
+    ranks = rankdata(np.concatenate([inside, outside]))
+    beaten = (ranks[: len(inside)] - rankdata(inside)) / len(outside)
+    beats = 1 - (ranks[len(inside) :] - rankdata(outside)) / len(inside)
+    value = float(beaten.mean())
+    variance = sum(float(np.var(part, ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (beaten, beats))
+    if variance < 1e-12 or not 0 < value < 1:
+        trials = min(len(inside), len(outside))
+        low, high = int(np.floor(value * trials + 1e-9)), int(np.ceil(value * trials - 1e-9))
+        bounds = (clopper_pearson(low, trials, confidence=confidence), clopper_pearson(high, trials, confidence=confidence))
+        return Interval(value, bounds[0].lower, bounds[1].upper)
+    logit, reach = np.log(value / (1 - value)), norm.ppf((1 + confidence) / 2) * np.sqrt(variance) / (value * (1 - value))
+    lower, upper = 1 / (1 + np.exp(-np.clip([logit - reach, logit + reach], -700, 700)))
+    return Interval(value, float(lower), float(upper))
+
+
+def models_needed(false_positive_rate: float) -> int:
+    """Models without the target that it takes to see such a false-positive rate at all."""
+    return int(np.ceil(1 / false_positive_rate - 1e-9))
+
+
+def tpr_at_fpr(scores: FloatArray, members: BoolArray, *, false_positive_rate: float) -> Interval | None:
+    """Greatest TPR with an empirical FPR of at most `false_positive_rate`; None when there are too few models for it.
+
+    The threshold is read off these same scores, as is usual, so the interval covers the TPR at that threshold only.
+    """
+    outside = np.sort(scores[~members])[::-1]
+    if len(outside) < models_needed(false_positive_rate):
+        return None
+    threshold = outside[int(np.floor(false_positive_rate * len(outside) + 1e-9))]
+    return clopper_pearson(int((scores[members] > threshold).sum()), int(members.sum()))

@@ -1,0 +1,79 @@
+"""Whom to attack: at random, the most isolated rows, or rows that are named.
+
+The choice matters more than the classifier (Meeus, Guepin, Cretu, de Montjoye, 2023, "Achilles' heels"):
+an average row hides in its neighbours, an isolated one does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from attacks.errors import AttackError
+from attacks.threat import Codes, FloatArray
+
+NEIGHBOURS = 5
+_CHUNK = 256
+
+
+def random_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """Positions of `count` different rows, uniformly at random."""
+    _check(rows, count)
+    return tuple(int(i) for i in rng.choice(len(rows), size=count, replace=False))
+
+
+def isolated_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """Positions of the `count` most isolated rows, most isolated first; ties go to rarer levels, then by `rng`."""
+    _check(rows, count)
+    order = np.lexsort((rng.permutation(len(rows)), -rarity(rows), -isolation(rows)))
+    return tuple(int(i) for i in order[:count])
+
+
+def declared_targets(rows: Codes, positions: Sequence[int]) -> tuple[int, ...]:
+    """The named positions, checked.
+
+    Raises:
+        AttackError: none, one twice, or one outside the table.
+    """
+    if not positions or len(set(positions)) != len(positions) or min(positions) < 0 or max(positions) >= len(rows):
+        raise AttackError(f"{len(positions)} target positions; needs at least one, all different, within the table")
+    return tuple(int(p) for p in positions)
+
+
+SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]]] = {
+    "random": random_targets,
+    "isolated": isolated_targets,
+}
+
+
+def isolation(rows: Codes, *, neighbours: int = NEIGHBOURS) -> FloatArray:
+    """Mean Hamming distance (share of columns that differ, 0-1) of each row to its nearest others; shape `[rows]`."""
+    total, columns = rows.shape
+    nearest = min(neighbours, total - 1)
+    if nearest < 1:
+        raise AttackError(f"{total} rows; isolation needs at least 2")
+    result = np.empty(total)
+    by_column = np.ascontiguousarray(rows.T)
+    for start in range(0, total, _CHUNK):
+        part = slice(start, min(start + _CHUNK, total))
+        distance = np.zeros((part.stop - part.start, total), dtype=np.uint16)
+        for column in by_column:
+            distance += column[part, None] != column[None, :]
+        distance[np.arange(len(distance)), np.arange(part.start, part.stop)] = columns + 1  # not its own neighbour
+        result[part] = np.partition(distance, nearest - 1, axis=1)[:, :nearest].mean(axis=1) / columns
+    return result
+
+
+def rarity(rows: Codes) -> FloatArray:
+    """Sum over columns of -log(share of rows with the same level), in nats; shape `[rows]`."""
+    total = np.zeros(len(rows))
+    for column in rows.T:
+        counts = np.bincount(column)
+        total -= np.log(counts[column] / len(rows))
+    return total
+
+
+def _check(rows: Codes, count: int) -> None:
+    if not 1 <= count <= len(rows):
+        raise AttackError(f"asked for {count} targets; the table allows between 1 and its number of rows")

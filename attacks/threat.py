@@ -1,0 +1,99 @@
+"""The threat model, apart from any attack: what the adversary is given, and what one training looks like.
+
+The adversary always knows the public description of the table (`Public`), the record he asks about, and how
+the releaser trains (`Trainer`, which he runs himself as a shadow). A `ThreatModel` says what he knows of the
+*other* rows, and by what the two worlds differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks.errors import AttackError
+
+Codes = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+Relation = Literal["add_remove", "replace_one"]
+Knowledge = Literal["rest", "reference"]
+
+
+class Trainer(Protocol):
+    """One independently trained model and one synthetic set drawn from it.
+
+    `rows` holds whole-number codes, shape `[rows, columns]`, and may be read-only; the answer has shape
+    `[released rows, columns]`. All randomness comes from `seed_sequence`, so that a task gives the same answer
+    in whatever process it runs. For worker processes it must be a module-level function, a closure or a
+    dataclass; threads inside a training are its own business (`torch.set_num_threads(1)`).
+    """
+
+    def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
+        """Train on `rows` and release one synthetic set."""
+        ...
+
+
+@dataclass(frozen=True)
+class Public:
+    """What anyone may know of the table: the number of levels of each column. Codes lie in `0 .. size-1`."""
+
+    sizes: tuple[int, ...]
+
+    def checked(self, codes: Codes, what: str) -> Codes:
+        """`codes` as an array of shape `[rows, columns]` inside the domain.
+
+        Raises:
+            AttackError: wrong shape, not whole numbers, or a level outside its column.
+        """
+        table = np.asarray(codes)
+        if table.ndim != 2 or table.shape[1] != len(self.sizes) or not np.issubdtype(table.dtype, np.integer):
+            raise AttackError(
+                f"{what}: got {table.dtype} of {table.ndim} dimensions {table.shape[1:]}; "
+                f"needs whole-number codes [rows, {len(self.sizes)}]: encode the table first"
+            )
+        if table.size and (table.min() < 0 or (table.max(axis=0) >= np.asarray(self.sizes)).any()):
+            raise AttackError(f"{what}: a code lies outside its column; allowed are 0 .. size-1 with sizes {self.sizes}: declare every level")
+        return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreatModel:
+    """What differs between the two worlds, and what the adversary knows of the other rows.
+
+    `relation`: `add_remove` - the world without the target has one row less; `replace_one` - it has a fresh
+    row instead. `knowledge`: `rest` - he knows every other row (the adversary of differential privacy), and
+    all shadow models share them; `reference` - he has rows of the same population, and every model pair
+    draws its other rows afresh. `rows`: how many other rows each training gets (None: all; `replace_one` and
+    `reference` need some left over). In both cases the two models of a pair share the other rows, so the
+    ceiling of a differentially private trainer holds.
+    """
+
+    relation: Relation = "add_remove"
+    knowledge: Knowledge = "rest"
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words and sizes at once rather than in a worker."""
+        for name, got, allowed in (("relation", self.relation, get_args(Relation)), ("knowledge", self.knowledge, get_args(Knowledge))):
+            if got not in allowed:
+                raise AttackError(f"{name}={got!r}; allowed: {', '.join(allowed)}")
+        if self.rows is not None and self.rows < 2:
+            raise AttackError(f"rows={self.rows}; each training needs at least 2 rows beside the target")
+
+    def size(self, available: int) -> int:
+        """Other rows of each training when `available` can be drawn from.
+
+        Raises:
+            AttackError: not enough rows for this threat model.
+        """
+        spare = int(self.relation == "replace_one" or self.knowledge == "reference")
+        size = available - int(self.relation == "replace_one") if self.rows is None else self.rows
+        if size < 2 or size > available or (self.rows is not None and size + spare > available):
+            raise AttackError(f"the threat model needs {size} other rows and {spare} to spare; {available} are there: lower `rows`")
+        if self.knowledge == "reference" and self.rows is None:
+            raise AttackError("knowledge='reference' draws other rows afresh for each pair: say how many with `rows`")
+        return size

@@ -1,0 +1,138 @@
+"""Fleets lose nothing that was finished: killed workers, Ctrl-C, foreign folders, tasks that always kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attacks.errors import FleetError
+from attacks.fleet import RUNNERS, Fleet, Loky, Progress, Serial, Work, WorkerDied
+
+
+def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:
+    """Work that counts its runs in files and kills its process where told; a closure, so that workers get it by value."""
+
+    def work(index: int) -> dict[str, np.ndarray]:
+        with (runs / str(index)).open("a") as stream:
+            stream.write("x")
+        if kills(index, (runs / str(index)).stat().st_size):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"square": np.array([index * index])}
+
+    return work
+
+
+def runs_of(runs: Path) -> dict[int, int]:
+    return {int(p.name): p.stat().st_size for p in runs.iterdir()}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+def values(harvest: object) -> dict[int, int]:
+    return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("runner", [Serial(), Loky(2), Loky(1)])
+def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -> None:
+    harvest = Fleet(folder=tmp_path / "f", runner=runner).run(squares(runs), 6, fingerprint="a")
+    assert values(harvest) == {i: i * i for i in range(6)} and harvest.failed == ()
+    assert runs_of(runs) == dict.fromkeys(range(6), 1)
+    assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [f"model-{i:06d}.npz" for i in range(6)]
+
+
+def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> None:
+    harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a")
+    assert values(harvest) == {i: i * i for i in range(12)} and harvest.failed == ()
+    counted = runs_of(runs)
+    assert counted[5] == 2
+    # Only what was in flight beside the victim (one other worker) may have run twice.
+    assert sum(n - 1 for i, n in counted.items() if i != 5) <= 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(tmp_path: Path, runs: Path, workers: int) -> None:
+    fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=3)
+    harvest = fleet.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
+    assert harvest.failed == (2,)
+    assert values(harvest) == {i: i * i for i in range(6) if i != 2}
+    assert runs_of(runs)[2] == 3
+
+
+class Interrupted:
+    """A serial runner that is interrupted after three tasks."""
+
+    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
+        for index in indices[:3]:
+            yield job(index)
+        raise KeyboardInterrupt
+
+
+def test_after_ctrl_c_the_rest_is_run(tmp_path: Path, runs: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        Fleet(folder=tmp_path / "f", runner=Interrupted()).run(squares(runs), 8, fingerprint="a")
+    (tmp_path / "f" / "model-000005.99.tmp").write_bytes(b"half a file")
+    (tmp_path / "f" / "model-000005.started").touch()
+    harvest = Fleet(folder=tmp_path / "f").run(squares(runs), 8, fingerprint="a")
+    assert values(harvest) == {i: i * i for i in range(8)}
+    assert runs_of(runs) == dict.fromkeys(range(8), 1)
+    assert not list((tmp_path / "f").glob("*.tmp"))
+
+
+def test_results_of_another_run_are_refused(tmp_path: Path, runs: Path) -> None:
+    Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="a")
+    with pytest.raises(FleetError, match="another run"):
+        Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="b")
+
+
+def test_pickled_arrays_are_not_loaded(tmp_path: Path, runs: Path) -> None:
+    (tmp_path / "f").mkdir()
+    np.savez(tmp_path / "f" / "model-000000.npz", square=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="a")
+
+
+def test_object_arrays_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="allow_pickle"):
+        Fleet(folder=tmp_path / "f").run(lambda i: {"square": np.array([{}], dtype=object)}, 1, fingerprint="a")
+    assert not list((tmp_path / "f").glob("*.npz"))
+
+
+class NeverStarts:
+    """A pool whose workers die before they take a task."""
+
+    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
+        raise WorkerDied("no memory")
+
+
+def test_workers_that_never_start_are_an_error_not_a_loop(tmp_path: Path, runs: Path) -> None:
+    with pytest.raises(FleetError, match="died 3 times before any task"):
+        Fleet(folder=tmp_path / "f", runner=NeverStarts(), attempts=3).run(squares(runs), 2, fingerprint="a")
+
+
+@pytest.mark.parametrize("runner", [Serial(), Loky(2)])
+def test_an_error_of_the_work_comes_through(tmp_path: Path, runner: Serial | Loky) -> None:
+    def work(index: int) -> dict[str, np.ndarray]:
+        raise ArithmeticError("diverged")
+
+    with pytest.raises(ArithmeticError, match="diverged"):
+        Fleet(folder=tmp_path / "f", runner=runner).run(work, 2, fingerprint="a")
+
+
+def test_progress_counts_up_and_estimates(tmp_path: Path, runs: Path) -> None:
+    seen: list[Progress] = []
+    Fleet(folder=tmp_path / "f", progress=seen.append).run(squares(runs), 4, fingerprint="a")
+    assert [p.finished for p in seen] == [0, 1, 2, 3, 4]
+    assert seen[0].remaining_s is None and seen[-1].remaining_s == 0 and {p.total for p in seen} == {4}
+
+
+def test_runners_by_name() -> None:
+    assert {name: make(3) for name, make in RUNNERS.items()} == {"serial": Serial(), "loky": Loky(3)}

@@ -1,0 +1,135 @@
+"""Every statistic of an attack against scipy, scikit-learn, brute force, or a value worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attacks.errors import AttackError
+from attacks.statistics import (
+    Counts,
+    accuracy,
+    advantage,
+    auc,
+    best_advantage,
+    clopper_pearson,
+    models_needed,
+    roc,
+    tpr_at_fpr,
+    true_negative_rate,
+    true_positive_rate,
+)
+from scipy.stats import binom, binomtest
+from sklearn.metrics import roc_auc_score
+
+SCORES = np.array([0.9, 0.8, -0.1, 0.4, -0.5, -0.7])
+MEMBERS = np.array([True, True, True, False, False, False])
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (10, 10), (3, 10), (97, 100), (1, 1)])
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_clopper_pearson_is_scipys_exact_interval(successes: int, trials: int, confidence: float) -> None:
+    ours, theirs = clopper_pearson(successes, trials, confidence=confidence), binomtest(successes, trials).proportion_ci(confidence, method="exact")
+    assert (ours.value, ours.lower, ours.upper) == pytest.approx((successes / trials, theirs.low, theirs.high))
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0)])
+def test_clopper_pearson_refuses_impossible_counts(successes: int, trials: int) -> None:
+    with pytest.raises(AttackError, match="0 <= successes <= trials"):
+        clopper_pearson(successes, trials)
+
+
+def test_rates_by_hand() -> None:
+    counts = Counts.at(SCORES, MEMBERS)
+    assert counts == Counts(2, 3, 1, 3)
+    assert true_positive_rate(counts).value == pytest.approx(2 / 3)
+    assert true_negative_rate(counts).value == pytest.approx(2 / 3)
+    assert counts.precision == pytest.approx(2 / 3)
+    assert advantage(counts).value == pytest.approx(1 / 3)
+    assert accuracy(counts).value == pytest.approx(4 / 6)
+    assert Counts(0, 3, 0, 3).precision is None
+
+
+def test_accuracy_is_mean_of_both_worlds_as_in_the_papers_tables() -> None:
+    # Causally constrained synthesis, Table 5, first row: PA 76.97, NA 82.42, accuracy 79.7 (165 models each).
+    counts = Counts(127, 165, 29, 165)
+    assert 100 * true_positive_rate(counts).value == pytest.approx(76.97, abs=0.005)
+    assert 100 * true_negative_rate(counts).value == pytest.approx(82.42, abs=0.005)
+    assert 100 * accuracy(counts).value == pytest.approx(79.7, abs=0.01)
+
+
+def test_one_world_alone_is_refused() -> None:
+    with pytest.raises(AttackError, match="one world only"):
+        Counts.at(SCORES, np.ones(6, dtype=bool))
+
+
+@pytest.mark.parametrize("models", [10, 20, 50])
+@pytest.mark.parametrize(("hit", "alarm"), [(0.5, 0.5), (0.05, 0.05), (0.632, 0.01), (0.9, 0.3), (0.99, 0.01)])
+def test_advantage_interval_covers_as_promised(models: int, hit: float, alarm: float) -> None:
+    """Exact coverage by summing over every pair of counts."""
+    hits, alarms = binom.pmf(np.arange(models + 1), models, hit), binom.pmf(np.arange(models + 1), models, alarm)
+    covered = sum(
+        hits[t] * alarms[f]
+        for t in range(models + 1)
+        for f in range(models + 1)
+        if hits[t] * alarms[f] > 1e-9 and advantage(Counts(t, models, f, models)).contains(hit - alarm)
+    )
+    assert covered >= 0.95
+
+
+def test_advantage_interval_is_not_needlessly_wide() -> None:
+    gap = advantage(Counts(50, 100, 50, 100))
+    assert 0.138 < gap.upper < 0.145  # the normal interval, which is too narrow for rare events, has .1386
+
+
+def test_roc_by_hand_with_ties() -> None:
+    points = roc(np.array([2.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
+    assert points.tolist() == [[0, 0], [0, 0.5], [0.5, 1], [1, 1]]
+    assert best_advantage(np.array([2.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False])) == 0.5
+
+
+def _delong_by_definition(scores: np.ndarray, members: np.ndarray) -> float:
+    wins = (scores[members][:, None] > scores[~members]) + 0.5 * (scores[members][:, None] == scores[~members])
+    return float(wins.mean(axis=1).var(ddof=1) / len(wins) + wins.mean(axis=0).var(ddof=1) / len(wins.T))
+
+
+def test_auc_and_its_variance_match_their_definitions() -> None:
+    rng = np.random.default_rng(1)
+    members = rng.integers(2, size=80).astype(bool)
+    scores = np.round(rng.normal(size=80) + members, 1)  # rounded: ties
+    got = auc(scores, members)
+    assert got.value == pytest.approx(roc_auc_score(members, scores))
+    logit = lambda p: np.log(p / (1 - p))  # noqa: E731
+    spread = (logit(got.upper) - logit(got.lower)) / (2 * 1.959964) * got.value * (1 - got.value)
+    assert spread**2 == pytest.approx(_delong_by_definition(scores, members), rel=1e-5)
+
+
+def test_auc_interval_stays_open_where_delong_says_nothing() -> None:
+    apart = auc(np.arange(20.0), np.arange(20) >= 10)
+    assert (apart.value, apart.upper) == (1, 1) and apart.lower == pytest.approx(0.025**0.1)
+    tied = auc(np.zeros(20), np.arange(20) >= 10)
+    assert tied.value == 0.5 and tied.lower < 0.25 and tied.upper > 0.75
+
+
+def test_auc_interval_covers() -> None:
+    rng = np.random.default_rng(2)
+    members = np.arange(50) < 25
+    truth = 0.7602499  # Phi(1 / sqrt 2)
+    covered = np.mean([auc(rng.normal(size=50) + members, members).contains(truth) for _ in range(600)])
+    assert 0.925 <= covered <= 0.985
+
+
+def test_low_rates_need_enough_models() -> None:
+    assert (models_needed(0.01), models_needed(0.001)) == (100, 1000)
+    scores, members = np.concatenate([np.full(100, 2.0), np.arange(100) / 100]), np.arange(200) < 100
+    assert tpr_at_fpr(scores[:-1], members[:-1], false_positive_rate=0.01) is None
+    got = tpr_at_fpr(scores, members, false_positive_rate=0.01)
+    assert got is not None and got.value == 1 and got.lower == pytest.approx(0.025 ** (1 / 100))
+
+
+def test_tpr_at_fpr_spends_no_more_alarms_than_allowed() -> None:
+    rng = np.random.default_rng(3)
+    scores, members = rng.normal(size=400).round(1), np.arange(400) < 200
+    for rate in (0.01, 0.05, 0.2):
+        best = max((p[1] for p in roc(scores, members) if p[0] <= rate), default=0.0)
+        got = tpr_at_fpr(scores, members, false_positive_rate=rate)
+        assert got is not None and got.value == pytest.approx(best)
