@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -91,7 +91,7 @@ class Progress:
 class Harvest:
     """Results by task, and the tasks that always killed their worker."""
 
-    results: dict[int, dict[str, npt.NDArray[Any]]]
+    results: dict[int, dict[str, npt.NDArray[Any]]] = field(repr=False)
     failed: tuple[int, ...]
 
 

@@ -39,14 +39,14 @@ class Game:
 
     `shadows`, `challenges`: one synthetic set per model; models of one pair are always on the same side.
     `shadow_members`: the bits of the shadows; `shadow_pairs`: which shadows belong together. `lost`: pairs
-    dropped because a training always killed its worker.
+    dropped because a training always killed its worker. Nothing that came from rows shows in its `repr`.
     """
 
-    target: Codes
-    shadows: tuple[Codes, ...]
-    shadow_members: BoolArray
-    shadow_pairs: Codes
-    challenges: tuple[Codes, ...]
+    target: Codes = field(repr=False)
+    shadows: tuple[Codes, ...] = field(repr=False)
+    shadow_members: BoolArray = field(repr=False)
+    shadow_pairs: Codes = field(repr=False)
+    challenges: tuple[Codes, ...] = field(repr=False)
     lost: int
     _members: BoolArray = field(repr=False)
 
@@ -82,8 +82,8 @@ class Game:
 class _Work:
     """Trains the models of the game; a task knows its place only by its index, and seeds itself."""
 
-    rows: Codes
-    target: Codes
+    rows: Codes = field(repr=False)
+    target: Codes = field(repr=False)
     trainer: Trainer
     threat: ThreatModel
     entropy: tuple[int, ...]

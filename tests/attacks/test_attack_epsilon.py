@@ -6,6 +6,9 @@ from math import exp, log
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
 from attacks.epsilon import (
     Claim,
     ceiling_accuracy,
@@ -19,8 +22,6 @@ from attacks.epsilon import (
 )
 from attacks.errors import AttackError
 from attacks.statistics import Counts, Interval
-from scipy.optimize import brentq
-from scipy.stats import binom, norm
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:

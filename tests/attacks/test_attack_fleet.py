@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from attacks.errors import FleetError
 from attacks.fleet import RUNNERS, Fleet, Loky, Progress, Serial, Work, WorkerDied
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binom, binomtest
+from sklearn.metrics import roc_auc_score
+
 from attacks.errors import AttackError
 from attacks.statistics import (
     Counts,
@@ -18,8 +21,6 @@ from attacks.statistics import (
     true_negative_rate,
     true_positive_rate,
 )
-from scipy.stats import binom, binomtest
-from sklearn.metrics import roc_auc_score
 
 SCORES = np.array([0.9, 0.8, -0.1, 0.4, -0.5, -0.7])
 MEMBERS = np.array([True, True, True, False, False, False])
