@@ -344,7 +344,7 @@ def _arrow(value: Any) -> Any:
     return {"causes": [n.strip() for n in sides[0].split(",")], "effects": [n.strip() for n in sides[1].split(",")]}
 
 
-Arrow = Annotated[str, Field(pattern=r"^[^>]*[^>\s-]\s*->\s*[^>\s][^>]*$", description="cause, cause -> effect, effect")]
+Arrow = Annotated[str, Field(pattern=r"^.*\S.*->.*\S.*$", description="cause, cause -> effect, effect")]
 Edges = tuple[Annotated[Edge, BeforeValidator(_arrow, json_schema_input_type=Edge | Arrow)], ...]
 
 

@@ -26,7 +26,7 @@ _SYNTAX = (
     ("sequence entries are not allowed", "a list item '- ' where none can stand", "start the list on a line of its own, below the key"),
     ("could not find expected ':'", "a key without ':' after it", "write `key: value`; check the line above too"),
     ("end of stream", "a quotation mark that is never closed", "close it, or write '' for an apostrophe inside '...'"),
-    ("escape character", "an unknown escape after a backslash", "inside \"...\" a backslash is written twice; '...' has no escapes"),
+    ("escape c", "an unknown escape after a backslash", "inside \"...\" a backslash is written twice; '...' has no escapes"),
     ("',' or ']'", "a list [...] that is not closed, or a comma is missing", "close it with ], and put commas between the items"),
     ("',' or '}'", "a map {...} that is not closed, or a comma is missing", "close it with }, and put commas between the entries"),
     ("tag handle", "a tag (!...) that is not read", "delete the tag; quotes make any value text"),

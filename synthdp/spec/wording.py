@@ -39,6 +39,13 @@ def findings(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
     return [f for f in found if f.kind != "missing" or f.loc not in meant]
 
 
+def first_words(error: ValidationError) -> str:
+    """The first mistake in `error`, for a value that was asked for."""
+    detail = error.errors(include_url=False)[0]
+    context = detail.get("ctx", {})
+    return str(context["text"]) if detail["type"] == "wrong" else _value(detail["type"], context, detail["input"], detail["msg"])[0]
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """A "did you mean" for a misspelt name, if one of the known names is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
@@ -62,7 +69,7 @@ def got(value: object) -> str:
 
 
 def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
-    loc, model = _resolve(detail["loc"], root)
+    loc, model, kind = _resolve(detail["loc"], root)
     rule, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if rule == "wrong":
         for name, message in context["problems"]:
@@ -75,15 +82,16 @@ def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
         hint = nearest(str(loc[-1]), keys) or f"keys that can stand here: {', '.join(keys)}"
         yield Finding(loc, "unknown key", hint, "unknown")
     elif rule.startswith("union_tag"):
-        yield _tag(loc, rule, context)
+        yield _tag(loc, rule, context, kind)
     else:
         yield Finding(loc, *_value(rule, context, value, detail["msg"]))
 
 
-def _tag(loc: Loc, rule: str, context: dict[str, Any]) -> Finding:
-    key, allowed = context["discriminator"].strip("'"), _quoted(context.get("expected_tags", ""))
+def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> Finding:
+    key = context["discriminator"].strip("'")
+    allowed = [str(tag) for member in get_args(union) for tag in get_args(_bare(member).model_fields[key].annotation)]
     if rule == "union_tag_not_found":
-        return Finding((*loc, key), "missing; it says which kind this is", None, "missing")
+        return Finding((*loc, key), "missing; it is required", f"one of: {', '.join(allowed)}", "missing")
     tag = str(context["tag"])
     return Finding((*loc, key), f"got {got(tag)}; allowed: {', '.join(allowed)}", nearest(tag, allowed))
 
@@ -144,8 +152,8 @@ def _quoted(text: str) -> list[str]:
     return re.findall(r"'([^']*)'", text)
 
 
-def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | None]:
-    """`loc` without pydantic's own segments, and the model that holds its last segment."""
+def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | None, Any]:
+    """`loc` without pydantic's own segments, the model that holds its last segment, and the type there."""
     kind: Any = root
     shown: list[str | int] = []
     holder: type[BaseModel] | None = root
@@ -160,7 +168,7 @@ def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | No
         shown.append(segment)
         holder = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
         kind = _inside(kind, segment)
-    return tuple(shown), holder
+    return tuple(shown), holder, _bare(kind)
 
 
 def _bare(kind: Any) -> Any:

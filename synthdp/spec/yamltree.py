@@ -242,7 +242,7 @@ class _Builder:
         elif event.implicit[0] and _NOT_FINITE.fullmatch(event.value):
             problem = (f"{event.value} is not a number that can be used here", "give a finite number; for the text itself, put it in quotes")
         elif event.implicit[0]:
-            node.scalar = _plain(event.value)
+            node.scalar = plain(event.value)
             if isinstance(node.scalar, float) and math.isinf(node.scalar):
                 problem = ("the number is too large", "give a number below 1e308")
         if problem:
@@ -263,7 +263,7 @@ def _surrogate(text: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def _plain(text: str) -> Scalar:
+def plain(text: str) -> Scalar:
     """A scalar without quotes, by the rules at the top of this file."""
     if text in ("null", "~", ""):
         return None

@@ -1,0 +1,43 @@
+"""The contract as a JSON schema, for editors that complete and check YAML while it is written.
+
+Editors see what one field can hold; checks between fields are the loader's (`synthdp validate`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synthdp.spec.models import ReleaseSpec
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a spec as it is written: arrows as text, codes without quotes."""
+    schema = ReleaseSpec.model_json_schema(mode="validation")
+    return {"$schema": DIALECT, **_tidy(schema), "title": "synthdp release spec"}
+
+
+# Constraints behind a validator of ours come out of pydantic under its own names.
+_KEYWORDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+_ARRAY_KEYWORDS = {"minLength": "minItems", "maxLength": "maxItems"}
+
+
+def _tidy(node: Any, *, names: bool = False) -> Any:
+    """Standard keywords only, and no generated titles, which editors would show in place of descriptions.
+
+    `names` says that the keys of `node` are the user's (a field may be called title), not the schema's.
+    """
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if names:
+        return {key: _tidy(value) for key, value in node.items()}
+    keywords = _KEYWORDS | (_ARRAY_KEYWORDS if node.get("type") == "array" else {})
+    # Defaults are values, not schemas.
+    return {
+        keywords.get(key, key): value if key == "default" else _tidy(value, names=key in ("properties", "$defs"))
+        for key, value in node.items()
+        if key != "title"
+    }
