@@ -87,7 +87,8 @@ def _finish(column: ColumnDomain, codes: npt.NDArray[np.intp], absent: npt.NDArr
 def to_numbers(column: ColumnDomain, values: pd.Series[object]) -> npt.NDArray[np.float64]:
     """Values on the column's numeric scale, shape `[rows]`; NaN where missing or not a number."""
     if column.type != "datetime":
-        return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers: npt.NDArray[np.float64] = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers
     instants = pd.to_datetime(values, errors="coerce").to_numpy(dtype="datetime64[s]")
     seconds = instants.astype(np.int64)
     steps = np.floor_divide(seconds, RESOLUTION_SECONDS[column.resolution]).astype(np.float64)
@@ -129,8 +130,9 @@ def _draw(column: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.G
     width = np.concatenate([np.zeros(spikes), np.diff(column.edges + (column.stop,)), np.zeros(int(column.missing))])
     uniform = rng.random(len(codes))
     if column.type == "number":
-        return np.clip(left[codes] + uniform * width[codes], column.lower, column.upper)
-    drawn = left[codes] + np.floor(uniform * width[codes])
+        real: npt.NDArray[np.float64] = np.clip(left[codes] + uniform * width[codes], column.lower, column.upper)
+        return real
+    drawn: npt.NDArray[np.float64] = left[codes] + np.floor(uniform * width[codes])
     for _ in range(8):  # redraw what fell on a spike inside a bin; a bin of spikes alone keeps them
         again = np.isin(drawn, column.spikes) & (codes >= spikes) & (width[codes] > 1)
         if not again.any():

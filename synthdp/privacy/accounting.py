@@ -22,7 +22,9 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from synthdp.errors import BudgetError
 
 Adjacency = Literal["add_remove", "replace_one"]
-DISCRETIZATION = 1e-4
+# Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians inverts its
+# loss numerically at every point of the grid, so it gets a wider one, and all that is composed with it.
+FINE, COARSE = 1e-4, 1e-3
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
@@ -66,35 +68,38 @@ def compose(events: Iterable[dp_accounting.DpEvent], adjacency: Adjacency) -> pl
     Raises:
         BudgetError: an event has no sound PLD under this adjacency.
     """
-    total = pld.identity(value_discretization_interval=DISCRETIZATION)
-    for event in events:
-        total = total.compose(_pld(event, adjacency))
+    listed = list(events)
+    width = COARSE if any(_has_mixture(e) for e in listed) else FINE
+    total = pld.identity(value_discretization_interval=width)
+    for event in listed:
+        total = total.compose(_pld(event, adjacency, width))
     return total
 
 
+def _has_mixture(event: dp_accounting.DpEvent) -> bool:
+    inner = [event.event] if hasattr(event, "event") else getattr(event, "events", [])
+    return isinstance(event, MixtureOfGaussiansDpEvent) or any(_has_mixture(e) for e in inner)
+
+
 @lru_cache(maxsize=64)
-def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency) -> pld.PrivacyLossDistribution:
+def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
     match event:
         case dp_accounting.NoOpDpEvent():
-            return pld.identity(value_discretization_interval=DISCRETIZATION)
+            return pld.identity(value_discretization_interval=width)
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
-            return _pld(inner, adjacency).self_compose(count)
-        case dp_accounting.ComposedDpEvent(events=events):
-            return compose(events, adjacency)
+            return _pld(inner, adjacency, width).self_compose(count)
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
-            once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=sensitivity, value_discretization_interval=DISCRETIZATION)
+            once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=sensitivity, value_discretization_interval=width)
             return once if adjacency == "add_remove" else once.self_compose(2)
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
             scale = noise if adjacency == "add_remove" else noise / 2
-            return pld.from_gaussian_mechanism(scale, value_discretization_interval=DISCRETIZATION)
+            return pld.from_gaussian_mechanism(scale, value_discretization_interval=width)
         case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)):
             return pld.from_gaussian_mechanism(
-                noise, value_discretization_interval=DISCRETIZATION, sampling_prob=rate, neighboring_relation=RELATION[adjacency]
+                noise, value_discretization_interval=width, sampling_prob=rate, neighboring_relation=RELATION[adjacency]
             )
-        case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if (
-            adjacency == "add_remove"
-        ):
-            return pld.from_mixture_gaussian_mechanism(noise, moves, chances, value_discretization_interval=10 * DISCRETIZATION)
+        case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if adjacency == "add_remove":
+            return pld.from_mixture_gaussian_mechanism(noise, moves, chances, value_discretization_interval=width)
     raise BudgetError(f"no sound accounting for {type(event).__name__} under adjacency {adjacency}", hint="use adjacency add_remove")
 
 
@@ -144,8 +149,6 @@ def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
             return {"event": "nothing"}
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
             return {"event": "repeated", "count": count, "of": event_to_json(inner)}
-        case dp_accounting.ComposedDpEvent(events=events):
-            return {"event": "all", "of": [event_to_json(e) for e in events]}
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             return {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
@@ -168,8 +171,6 @@ def event_from_json(data: dict[str, Any]) -> dp_accounting.DpEvent:
             return dp_accounting.NoOpDpEvent()
         case {"event": "repeated", "count": int(count), "of": dict(inner)}:
             return dp_accounting.SelfComposedDpEvent(event_from_json(inner), count)
-        case {"event": "all", "of": list(events)}:
-            return dp_accounting.ComposedDpEvent([event_from_json(e) for e in events])
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(sensitivity)}:
             return DiscreteGaussianDpEvent(float(sigma), sensitivity)
         case {"event": "gaussian", "noise_multiplier": noise}:

@@ -215,8 +215,9 @@ def _select(connection: Connection, *, dataset: str | None = None, run: str | No
 def _append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any]) -> Entry:
     last = connection.execute(sa.select(_entries.c.seq, _entries.c.hash).order_by(_entries.c.seq.desc()).limit(1)).first()
     seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
-    content = {"seq": seq, "dataset": dataset, "run": run, "kind": kind, "at": datetime.now(UTC).isoformat(timespec="seconds"), "previous": previous}
-    entry = Entry(**content, body=body, hash=entry_hash(**content, body=body))
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    digest = entry_hash(seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous)
+    entry = Entry(seq, dataset, run, kind, body, at, previous, digest)
     connection.execute(sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)}))
     return entry
 

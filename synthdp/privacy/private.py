@@ -36,8 +36,8 @@ class _Sealed:
     def _refuse(self, *_: Any) -> NoReturn:
         raise BoundaryError(f"{type(self).__name__} values cannot be pickled, copied, measured, compared or looped over")
 
-    __reduce_ex__ = __reduce__ = __getstate__ = __copy__ = __deepcopy__ = _refuse  # type: ignore[assignment]
-    __len__ = __iter__ = __bool__ = __eq__ = __hash__ = __getitem__ = _refuse  # type: ignore[assignment]
+    __reduce_ex__ = __reduce__ = __getstate__ = __copy__ = __deepcopy__ = _refuse
+    __len__ = __iter__ = __bool__ = __eq__ = __hash__ = __getitem__ = _refuse
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -53,6 +53,7 @@ class Private(_Sealed, Generic[T]):
     """Rows behind a seal. Made by `privacy.source`, opened by `privacy.session` and by nothing else."""
 
     __slots__ = ("_open",)
+    _open: Callable[[], T]
 
     def __init__(self, value: T, *, key: object) -> None:
         _check_key(key, "seal rows")
@@ -65,8 +66,7 @@ class Private(_Sealed, Generic[T]):
     def unseal(self, *, key: object) -> T:
         """The rows, for the kernel."""
         _check_key(key, "open rows")
-        opened: T = self._open()
-        return opened
+        return self._open()
 
 
 @dataclass(frozen=True, order=True)
@@ -126,6 +126,7 @@ class Confidential(_Sealed, Generic[T]):
     """Computed on real rows without noise. `for_steward` is called where internal reports and tracking write."""
 
     __slots__ = ("_open", "reason")
+    _open: Callable[[], T]
     reason: str
 
     def __init__(self, value: T, reason: str, *, key: object) -> None:
@@ -142,5 +143,4 @@ class Confidential(_Sealed, Generic[T]):
 
     def for_steward(self) -> T:
         """The content, for the internal report, tracking, and gates that were opted into by name."""
-        opened: T = self._open()
-        return opened
+        return self._open()

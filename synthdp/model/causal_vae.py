@@ -1,0 +1,127 @@
+"""The causally consistent VAE: p(x) = integral p(z) prod_i p(x_i | parents(i), z).
+
+Each column is a categorical over its levels, with logits from a hidden layer fed by the column's parents and
+by z; the encoder q(z | x) sees all columns, missing ones as their own state (Ma et al., "EDDI", 2019,
+arXiv:1809.11142v4, where missing inputs carry no evidence; here missing is itself modelled). Without any edge
+this is the plain VAE, the non-causal twin, by the same code.
+
+The structure is exact: a column's logits are a function of its parents and z alone, because no weight connects
+it to any other column (`ParentLookup` holds rows for parents only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from synthdp.privacy.dpsgd import PerExampleLoss
+from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
+
+LOG_VARIANCE_RANGE = (-8.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Everything that fixes the network's shape; public.
+
+    `parents[i]` are the positions of column i's parents; `sizes[i]` its levels; `latent_of[k]` the columns
+    that dimension k of z reaches.
+    """
+
+    sizes: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...]
+    latent_of: tuple[tuple[int, ...], ...]
+    hidden: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Architecture:
+        """The architecture that `to_json` wrote."""
+        return cls(tuple(data["sizes"]), _tuples(data["parents"]), _tuples(data["latent_of"]), int(data["hidden"]))
+
+
+def _tuples(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(v) for v in row) for row in rows)
+
+
+class CausalVae(PerExampleLoss):
+    """Encoder, decoder and negative ELBO."""
+
+    absent: Tensor
+
+    def __init__(self, architecture: Architecture, *, generator: torch.Generator) -> None:
+        """`generator` draws the starting weights, which depend on nothing else."""
+        super().__init__()
+        self.architecture = architecture
+        columns, width, latent = len(architecture.sizes), architecture.hidden, len(architecture.latent_of)
+        self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width)
+        self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
+        self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width) if any(architecture.parents) else None
+        self.decode_latent = MaskedLinear(_latent_mask(architecture))
+        self.decode_levels = NodeLinear(columns, width, max(architecture.sizes))
+        self.register_buffer("absent", torch.arange(max(architecture.sizes)) >= torch.tensor(architecture.sizes).unsqueeze(1), persistent=False)
+        self._reset(generator)
+
+    def _reset(self, generator: torch.Generator) -> None:
+        self.encode_columns.reset(generator)
+        self.encode_latent.reset(generator)
+        self.decode_latent.reset(generator)
+        if self.decode_parents is not None:
+            self.decode_parents.reset(generator)
+
+    def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
+        """Set each column's bias to the log of its (released) probabilities, so that training starts there."""
+        with torch.no_grad():
+            for i, p in enumerate(marginals):
+                self.decode_levels.bias[i, : len(p)] = torch.from_numpy(np.log(p)).float()
+
+    def forward(self, codes: Tensor, generator: torch.Generator) -> Tensor:
+        """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`."""
+        mean, log_variance = self.encode(codes)
+        noise = torch.randn(mean.shape, generator=generator)
+        z = mean + noise * (log_variance / 2).exp()
+        logits = self.logits(codes, z)
+        surprise = F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none").view(len(codes), -1).sum(1)
+        divergence = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
+        return surprise + divergence
+
+    def encode(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance of q(z | x), each `[batch, latent]`."""
+        hidden = torch.relu(self.encode_columns(codes).squeeze(1))
+        mean, log_variance = self.encode_latent(hidden).chunk(2, dim=1)
+        return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
+
+    def logits(self, codes: Tensor, z: Tensor) -> Tensor:
+        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`; absent levels -inf."""
+        hidden = self.decode_latent(z).view(len(z), -1, self.architecture.hidden)
+        if self.decode_parents is not None:
+            hidden = hidden + self.decode_parents(codes)
+        levels: Tensor = self.decode_levels(torch.relu(hidden))
+        return levels.masked_fill(self.absent, -torch.inf)
+
+    def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
+        """Logits of one column, `[batch, levels of the column]`: what `logits` gives for it, without the others."""
+        rows = slice(column * self.architecture.hidden, (column + 1) * self.architecture.hidden)
+        latent = self.decode_latent
+        hidden = F.linear(z, (latent.weight * latent.mask)[rows], latent.bias[rows])
+        if self.decode_parents is not None:
+            hidden = hidden + self.decode_parents.of_node(column, codes)
+        size = self.architecture.sizes[column]
+        return torch.relu(hidden) @ self.decode_levels.weight[column, :, :size] + self.decode_levels.bias[column, :size]
+
+
+def _latent_mask(architecture: Architecture) -> Tensor:
+    mask = torch.zeros(len(architecture.sizes), architecture.hidden, len(architecture.latent_of))
+    for k, reached in enumerate(architecture.latent_of):
+        mask[list(reached), :, k] = 1
+    return mask.flatten(0, 1)

@@ -1,0 +1,221 @@
+"""Differentially private stochastic gradient descent, by Opacus, with everything public taken from the spec.
+
+Guarantee. A step draws each row with probability `rate`, clips each row's gradient to norm `clip` (Opacus
+ghost-clipping hooks and optimizer; norms from `layers`) and adds Gaussian noise of standard deviation `noise_multiplier * sensitivity` to the sum.
+A unit of k rows moves the sum by at most (rows drawn of k) * sensitivity: `accounting.unit_sampled_gaussian`.
+Rate, steps and expected batch are constants; the number of rows enters nowhere.
+
+Noise on a lattice [derived here]. The clipped sum S is rounded to a public lattice gZ^d, and the noise is a
+real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) + round(N) =
+round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output says through its low
+bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
+`sensitivity` also holds 0.1% for the float32 arithmetic of norms and sums. What remains assumed is that the
+64-bit generator's normals are normal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import dp_accounting
+import numpy as np
+import torch
+from opacus.grad_sample import GradSampleModuleFastGradientClipping
+from opacus.grad_sample.utils import register_grad_sampler, register_norm_sampler
+from opacus.optimizers import DPOptimizerFastGradientClipping
+from torch import Tensor, nn
+
+from synthdp.errors import BoundaryError
+from synthdp.privacy import layers
+from synthdp.privacy.dpsgd_settings import LATTICE_BITS, DpSgd
+from synthdp.privacy.mechanisms import Arrays
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.source import Table
+
+Weights = dict[str, Tensor]
+Progress = Callable[[int, int], None]  # steps done, steps in all
+
+DECAY_FROM = 0.7  # the learning rate falls linearly to zero over the last 30% of the steps
+
+
+def _no_gradient_sampler(*_: object) -> NoReturn:
+    raise BoundaryError("per-example gradients are never built: norms come from the layers themselves")
+
+
+def _norms(layer: layers.ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> layers.Norms:
+    """Opacus' norm sampler: also keeps what `clipped_sum` needs, until the step is done."""
+    layer.seen = (inputs[0], gradient)
+    return layer.norms(inputs[0], gradient)
+
+
+register_norm_sampler(layers.CLIPPED_LAYERS)(_norms)
+register_grad_sampler(layers.CLIPPED_LAYERS)(_no_gradient_sampler)
+
+
+class PerExampleLoss(nn.Module):
+    """What DP-SGD trains: `forward(codes [batch, columns], generator) -> loss of each example [batch]`.
+
+    The loss of an example must depend on that example alone; its parameters must sit in layers of `privacy.layers`.
+    """
+
+
+@dataclass(frozen=True)
+class Training:
+    """One DP-SGD run as a mechanism: settings, the module to train, and where to keep checkpoints."""
+
+    settings: DpSgd
+    module: PerExampleLoss
+    progress: Progress
+    checkpoint: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name of the settings."""
+        return self.settings.name
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """Event of the settings."""
+        return self.settings.event(rows_per_unit)
+
+    def run(self, table: Table, streams: Streams) -> Weights:
+        """Train and return the averaged weights.
+
+        Checkpoints hold noisy weights only, which are released content; steps after the last checkpoint of a
+        killed run were seen by nobody and are done again under the same charge.
+        """
+        codes = torch.from_numpy(table.fit_codes.astype(np.int64))
+        trainer = _Trainer(self.settings, self.module, streams)
+        first = trainer.load(self.checkpoint) if self.checkpoint and self.checkpoint.exists() else 0
+        for step in range(first, self.settings.steps):
+            trainer.step(codes, step)
+            done = step + 1
+            if self.checkpoint and done % self.settings.checkpoint_every == 0 and done < self.settings.steps:
+                trainer.save(self.checkpoint, done)
+            self.progress(done, self.settings.steps)
+        return trainer.averaged()
+
+    def pack(self, value: Weights) -> Arrays:
+        """Weights as arrays."""
+        return {name: tensor.numpy() for name, tensor in value.items()}
+
+    def unpack(self, arrays: Arrays) -> Weights:
+        """Weights from arrays."""
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+class _Trainer:
+    """Opacus wiring of one run."""
+
+    def __init__(self, settings: DpSgd, module: PerExampleLoss, streams: Streams) -> None:
+        _check_layers(module)
+        module.train()
+        self.settings, self.streams = settings, streams
+        self.wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip)
+        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
+        self.params = [p for p in module.parameters() if p.requires_grad]
+        self.layers = [m for m in module.modules() if isinstance(m, layers.ClippedLayer)]
+        self.biases = [layer.bias for layer in self.layers]
+        dimension = sum(p.numel() for p in self.params)
+        self.optimizer = _LatticeOptimizer(
+            torch.optim.Adam(self.params, lr=settings.learning_rate),
+            noise_multiplier=settings.noise_multiplier * settings.sensitivity(dimension) / settings.clip,
+            max_grad_norm=settings.clip,
+            expected_batch_size=settings.expected_batch,
+            rng=streams.gradient,
+        )
+        self.average = [p.detach().clone() for p in self.params]
+        # Noise of the reparametrised z is no privacy noise: any fresh seed will do.
+        self.latent_rng = torch.Generator().manual_seed(secrets.randbits(63))
+
+    def step(self, codes: Tensor, step: int) -> None:
+        """One noisy step; an empty batch is a step of pure noise."""
+        batch = torch.from_numpy(self.settings.draw_batch(len(codes), self.streams.sampling))
+        self._clipped_gradient(codes[batch])
+        total, decay_from = self.settings.steps, self.settings.steps * DECAY_FROM
+        fade = min(1.0, (total - step) / (total - decay_from)) if total > decay_from else 1.0
+        self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate * fade
+        self.optimizer.step()
+        decay = min(self.settings.ema, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - decay)
+
+    def _clipped_gradient(self, batch: Tensor) -> None:
+        """Put the sum of clipped per-example gradients into `p.grad`.
+
+        An example whose loss or norm is not finite counts as zero: dropping it depends on that example and
+        the public weights alone, so the bound holds for it too.
+        """
+        self.optimizer.zero_grad()
+        while len(batch):
+            losses = self.wrapped(batch, self.latent_rng)
+            # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
+            torch.autograd.grad(losses.sum(), self.biases)
+            coefficient = self.wrapped.get_clipping_coef()
+            finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
+            if bool(finite.all()):
+                break
+            batch = batch[finite]
+        for layer in self.layers:
+            sums = layer.clipped_sum(*layer.seen, coefficient) if layer.seen is not None and len(batch) else {}
+            for p in layer.parameters():
+                p.grad = sums.get(p, torch.zeros_like(p))
+            layer.seen = None  # rows do not outlive their step
+
+    def averaged(self) -> Weights:
+        """The averaged weights by name (the last ones where averaging is off)."""
+        final = self.average if self.settings.ema > 0 else self.params
+        return {n: p.detach().clone() for n, p in zip(self.names, final, strict=True)}
+
+    def save(self, path: Path, done: int) -> None:
+        """Write weights, averages, Adam's state and the step, all after noise, atomically."""
+        from safetensors.torch import save_file
+
+        state = self.optimizer.original_optimizer.state
+        tensors = {"step": torch.tensor(done)}
+        for n, p, a in zip(self.names, self.params, self.average, strict=True):
+            own = {"weight": p.detach(), "average": a, **state[p]}
+            tensors |= {f"{kind}/{n}": t.contiguous() for kind, t in own.items()}
+        partial = path.with_suffix(".partial")
+        save_file(tensors, partial)
+        partial.replace(path)
+
+    def load(self, path: Path) -> int:
+        """Continue from `path`; returns the steps already done."""
+        from safetensors.torch import load_file
+
+        tensors = load_file(path)
+        with torch.no_grad():
+            for n, p, a in zip(self.names, self.params, self.average, strict=True):
+                p.copy_(tensors[f"weight/{n}"])
+                a.copy_(tensors[f"average/{n}"])
+                self.optimizer.original_optimizer.state[p] = {k: tensors[f"{k}/{n}"] for k in ("step", "exp_avg", "exp_avg_sq")}
+        return int(tensors["step"])
+
+
+class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
+    """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own stream."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, *, rng: np.random.Generator, **settings: float) -> None:
+        super().__init__(optimizer, loss_reduction="mean", **settings)
+        self.rng = rng
+
+    def add_noise(self) -> None:
+        """Round the sum to the lattice and add rounded Gaussian noise; see the module's proof."""
+        deviation = self.noise_multiplier * self.max_grad_norm
+        spacing = deviation / 2**LATTICE_BITS
+        for p in self.params:
+            if not deviation:
+                p.grad = p.summed_grad.view_as(p)
+                continue
+            noise = torch.from_numpy(self.rng.standard_normal(p.numel())).view_as(p) * 2**LATTICE_BITS
+            steps = torch.round(p.summed_grad.double() / spacing) + torch.round(noise)
+            p.grad = (steps * spacing).to(p.dtype)
+
+
+def _check_layers(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if any(p.requires_grad for p in layer.parameters(recurse=False)) and type(layer) not in layers.CLIPPED_LAYERS:
+            raise BoundaryError(f"layer {name} ({type(layer).__name__}) has no proved per-example norm")

@@ -1,0 +1,223 @@
+"""The plan of a release: every spend, calibrated so that all of them together meet (epsilon, delta).
+
+Made from the spec alone; no row is read. Each purpose is first given the noise that would meet its share of
+epsilon and delta on its own (Gaussian closed forms, only a starting point); then the noise of all of them is
+scaled by one common factor until the PLD composition of *all* events meets the total. What the starting
+points miss therefore costs a little balance between purposes, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import dp_accounting
+
+from synthdp.data.domain import Domain
+from synthdp.privacy import accounting
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import Columns, NoisyMarginals, TableSlots
+from synthdp.spec import models as spec
+
+Planned = NoisyMarginals | TableSlots | DpSgd
+
+GROUP_SIZES = (1, 2, 3, 5, 10)
+PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
+
+
+@dataclass(frozen=True)
+class GraphRound:
+    """Tables that graph search or validation will measure: listed now, or `slots` to be chosen later."""
+
+    name: str
+    weight: float
+    tables: tuple[Columns, ...] = ()
+    slots: int = 0
+
+
+@dataclass(frozen=True)
+class Spend:
+    """One planned mechanism and what it is for."""
+
+    purpose: str
+    mechanism: Planned
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every spend of one run; what is not in here cannot be released."""
+
+    epsilon: float
+    delta: float
+    adjacency: accounting.Adjacency
+    rows_per_unit: int
+    spends: tuple[Spend, ...]
+
+    def find(self, purpose: str) -> Spend | None:
+        """The spend with this purpose."""
+        return next((s for s in self.spends if s.purpose == purpose), None)
+
+    @property
+    def events(self) -> list[dp_accounting.DpEvent]:
+        """Events of all spends, per unit."""
+        return [s.mechanism.event(self.rows_per_unit) for s in self.spends]
+
+    @cached_property
+    def epsilon_spent(self) -> float:
+        """Epsilon of all spends together at the plan's delta; never above `epsilon`."""
+        return accounting.epsilon(self.events, delta=self.delta, adjacency=self.adjacency)
+
+    def epsilon_of(self, spend: Spend) -> float:
+        """Epsilon of one spend alone at the plan's delta (the parts sum to more than the whole)."""
+        return accounting.epsilon([spend.mechanism.event(self.rows_per_unit)], delta=self.delta, adjacency=self.adjacency)
+
+    @cached_property
+    def profile(self) -> tuple[tuple[float, float], ...]:
+        """The composed (epsilon, delta) trade-off."""
+        return accounting.delta_profile(self.events, epsilons=PROFILE_EPSILONS, adjacency=self.adjacency)
+
+    @cached_property
+    def group_epsilons(self) -> dict[int, float]:
+        """Epsilon at the plan's delta for groups of k units; infinite where no useful bound is known.
+
+        Under add/remove a group of k units is one unit with k times the rows, so the events are recomputed
+        for it; under replace-one the generic group bound is used.
+        """
+        if self.adjacency == "replace_one":
+            return {k: accounting.group_epsilon(self.events, size=k, delta=self.delta, adjacency="replace_one") for k in GROUP_SIZES}
+        return {
+            k: accounting.epsilon([s.mechanism.event(k * self.rows_per_unit) for s in self.spends], delta=self.delta, adjacency="add_remove")
+            for k in GROUP_SIZES
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON for `plan --json`, the certificate and tracking."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "epsilon_spent": self.epsilon_spent,
+            "adjacency": self.adjacency,
+            "rows_per_unit": self.rows_per_unit,
+            "spends": [
+                {
+                    "purpose": s.purpose,
+                    "mechanism": s.mechanism.name,
+                    "epsilon_alone": self.epsilon_of(s),
+                    "event": accounting.event_to_json(s.mechanism.event(self.rows_per_unit)),
+                }
+                for s in self.spends
+            ],
+        }
+
+
+def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Sequence[GraphRound] = ()) -> Plan:
+    """The calibrated plan of a release; `graph_rounds` are the public tables that the graph stage asks for."""
+    privacy = release.privacy
+    unit = release.dataset.privacy_unit
+    rows_per_unit = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
+    rough = _rough_spends(release, domain, graph_rounds)
+    plan = Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ())
+    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, _scaled(s.mechanism, factor)) for s in rough)))
+
+
+def expected_fit_rows(release: spec.ReleaseSpec) -> float:
+    """Declared rows that the fit is expected to see: a constant of the spec."""
+    held_out = release.evaluation.holdout if release.evaluation.enabled else 0.0
+    return release.dataset.rows.value * (1 - held_out)
+
+
+def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Sequence[GraphRound]) -> list[Spend]:
+    privacy, shares = release.privacy, release.privacy.shares
+
+    def gaussian_mu(share: float) -> float:
+        return _gaussian_mu(share * privacy.epsilon, share * privacy.delta)
+
+    one_way = tuple((name,) for name in domain.names)
+    spends = [Spend("measure", NoisyMarginals(domain, one_way, math.sqrt(len(one_way)) / gaussian_mu(shares.measure)))]
+    weights = sum(r.weight for r in rounds)
+    for r in rounds:
+        count = r.slots or len(r.tables)
+        sigma = math.sqrt(count * weights / r.weight) / gaussian_mu(shares.graph)
+        spends.append(Spend(f"graph: {r.name}", TableSlots(domain, r.slots, sigma) if r.slots else NoisyMarginals(domain, r.tables, sigma)))
+    spends.append(Spend("train", _rough_training(release, gaussian_mu(shares.train))))
+    return spends
+
+
+def _rough_training(release: spec.ReleaseSpec, mu: float) -> DpSgd:
+    settings = release.synthesizer
+    rate = min(1.0, settings.batch / expected_fit_rows(release))
+    # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al., "Deep Learning
+    # with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for the noise.
+    noise = 1 / math.sqrt(math.log1p((mu / rate) ** 2 / settings.steps))
+    return DpSgd(
+        rate=rate,
+        steps=settings.steps,
+        expected_batch=rate * expected_fit_rows(release),
+        clip=settings.clip,
+        noise_multiplier=noise,
+        learning_rate=settings.learning_rate,
+        ema=settings.ema,
+        checkpoint_every=settings.checkpoint_every,
+    )
+
+
+def _scaled(mechanism: Planned, factor: float) -> Planned:
+    if isinstance(mechanism, DpSgd):
+        return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
+    return replace(mechanism, sigma=mechanism.sigma * factor)
+
+
+def _gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu such that a Gaussian mechanism of sensitivity / sigma = mu is (epsilon, delta)-DP.
+
+    Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", arXiv:1805.06530v2, Theorem 8.
+    """
+
+    def normal_cdf(x: float) -> float:
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    def excess(mu: float) -> float:
+        return normal_cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal_cdf(-mu / 2 - epsilon / mu) - delta
+
+    low, high = 1e-9, 1.0
+    while excess(high) < 0:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return low
+
+
+def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
+    """The plan with the least common noise factor that meets epsilon, found from the private side.
+
+    Epsilon falls steadily as the factor grows, nearly like a power of it: interpolate in logarithms, and keep
+    only plans that meet the total.
+    """
+    target = plan_at(1.0).epsilon
+    low, high = 1.0, 1.0
+    while plan_at(high).epsilon_spent > target:
+        low, high = high, high * 1.5
+    while low == high or plan_at(low).epsilon_spent <= target:
+        low, high = low / 1.5, low
+        if low < 1e-6:
+            break
+    best = plan_at(high)
+    loose, tight = plan_at(low).epsilon_spent, best.epsilon_spent
+    for _ in range(30):
+        if best.epsilon_spent >= target * (1 - EPSILON_TOLERANCE):
+            break
+        aim = math.log(target * (1 - EPSILON_TOLERANCE / 4))
+        slope = (math.log(high) - math.log(low)) / (math.log(tight) - math.log(loose)) if math.isfinite(loose) else 0.0
+        guess = math.exp(math.log(high) + slope * (aim - math.log(tight))) if slope else math.sqrt(low * high)
+        guess = min(max(guess, low + 0.02 * (high - low)), high - 0.02 * (high - low))
+        candidate = plan_at(guess)
+        if candidate.epsilon_spent <= target:
+            best, high, tight = candidate, guess, candidate.epsilon_spent
+        else:
+            low, loose = guess, candidate.epsilon_spent
+    return best

@@ -1,0 +1,137 @@
+"""The only opener of sealed rows, with two doors.
+
+`release(mechanism, purpose=...)` matches the mechanism's event against the plan, charges the ledger durably,
+and only then lets the mechanism look. `inspect(fn, reason=...)` computes on real rows without noise and
+returns `Confidential`, which the bundle refuses.
+
+A run's journal keeps each released value, so that a run that was killed goes on without looking twice: a
+purpose that was charged and written down is read back; one that was charged and not written down was seen by
+nobody and runs again under the same charge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, decode
+from synthdp.errors import BoundaryError, BudgetError
+from synthdp.privacy.accounting import event_to_json
+from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.mechanisms import Arrays, Mechanism
+from synthdp.privacy.noise import Streams, fresh_generator
+from synthdp.privacy.plan import Plan
+from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released
+from synthdp.privacy.source import Table
+
+T = TypeVar("T")
+
+REHEARSAL = Receipt("rehearsal", "")  # no ledger holds it, so a bundle refuses what carries it
+
+
+class Releaser(Protocol):
+    """Where the pipeline gets its released values: a session, or a rehearsal."""
+
+    @property
+    def plan(self) -> Plan:
+        """What may be released."""
+        ...
+
+    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
+        """Charge, then run."""
+        ...
+
+
+class Session:
+    """One run over one sealed table."""
+
+    def __init__(self, private: Private[Table], plan: Plan, ledger: Ledger, *, dataset: str, run: str, streams: Streams, journal: Path) -> None:
+        """`journal` is the run's private folder for released values; the reservation must already be open."""
+        self._private, self._ledger, self._streams = private, ledger, streams
+        self._dataset, self._run, self._journal = dataset, run, journal
+        self._used: set[str] = set()
+        self.plan = plan
+
+    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
+        """Charge the planned spend `purpose` and run `mechanism`, whose event must be the planned one.
+
+        Raises:
+            BudgetError: not in the plan, already used, another event than planned, or the ledger refuses.
+        """
+        event = _check_planned(self.plan, mechanism, purpose, self._used)
+        entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism.name, event=event)
+        self._used.add(purpose)
+        written = self._journal / f"{_file_name(purpose)}.safetensors"
+        if written.exists():
+            value = mechanism.unpack(_read(written))
+        else:
+            value = mechanism.run(self._private.unseal(key=_KERNEL_KEY), self._streams)
+            _write(written, mechanism.pack(value))
+        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)
+
+    def inspect(self, fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
+        """`fn` of the real rows, for the steward alone. Costs no budget because it may never be published."""
+        return Confidential(fn(self._private.unseal(key=_KERNEL_KEY)), reason, key=_KERNEL_KEY)
+
+
+class Rehearsal:
+    """A run of the same pipeline on other rows, without ledger: shadow models, and tests.
+
+    What it releases carries a receipt that no ledger holds, so it can never be bundled. Rehearsing on real
+    rows happens inside `Session.inspect` only, whose result is confidential.
+    """
+
+    def __init__(self, codes: Codes, domain: Domain, plan: Plan) -> None:
+        """`codes` are levels `[rows, columns]`."""
+        frame = decode(domain, codes, rng=fresh_generator())
+        self._table = Table(codes, frame, held_out=codes[:, 0] != codes[:, 0], misfits={})
+        self._streams = Streams.fresh()
+        self._used: set[str] = set()
+        self.plan = plan
+
+    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
+        """Check against the plan and run."""
+        _check_planned(self.plan, mechanism, purpose, self._used)
+        self._used.add(purpose)
+        return Released(mechanism.run(self._table, self._streams), frozenset({REHEARSAL}), key=_KERNEL_KEY)
+
+
+def _check_planned(plan: Plan, mechanism: Mechanism[Any], purpose: str, used: set[str]) -> dict[str, Any]:
+    planned = plan.find(purpose)
+    if planned is None:
+        raise BudgetError(f"{purpose!r} is not in the plan", hint=f"planned: {', '.join(repr(s.purpose) for s in plan.spends)}")
+    if purpose in used:
+        raise BudgetError(f"{purpose!r} was already released in this run")
+    event = event_to_json(mechanism.event(plan.rows_per_unit))
+    if event != event_to_json(planned.mechanism.event(plan.rows_per_unit)):
+        raise BudgetError(f"{purpose!r} would spend another event than planned")
+    return event
+
+
+def _file_name(purpose: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in purpose)
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    """Write a released value atomically, and only then let it be used."""
+    from safetensors.numpy import save_file
+
+    partial = path.with_suffix(".partial")
+    save_file(arrays, partial)
+    with partial.open("rb") as handle:
+        os.fsync(handle.fileno())
+    partial.replace(path)
+
+
+def _read(path: Path) -> Arrays:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays: Arrays = load_file(path)
+    except SafetensorError:
+        raise BoundaryError(f"the journal {path.name} is damaged; start a new release") from None
+    return arrays
