@@ -1,0 +1,287 @@
+"""The public bundle: the one place where anything leaves the steward's machine for others.
+
+Everything that came out of rows must arrive as `Released`, with receipts that the ledger on disk still
+honours; anything else is refused by type before a byte is written. The folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import pandas as pd
+
+from synthdp.certificate import certify
+from synthdp.certificate_text import render
+from synthdp.datapackage import CSV_NAME, descriptor, write_csv
+from synthdp.errors import BoundaryError, OutputError, VerifyError
+from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.ledger import Entry, entry_hash
+from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.private import Receipt, Released
+from synthdp.published import graph_title, public_spec, readme, spec_yaml, tables_json
+from synthdp.spec.models import ReleaseSpec
+
+SUMS = "SHA256SUMS"
+MODEL_FILES = ("model.json", "model.safetensors")
+FILES = (
+    "README.md",
+    "datapackage.json",
+    "graph.json",
+    "graph.svg",
+    "marginals.json",
+    *MODEL_FILES,
+    "privacy/certificate.json",
+    "privacy/certificate.md",
+    "privacy/ledger.json",
+    "spec.yaml",
+    CSV_NAME,
+)
+PUBLIC_PROVENANCE = {"given", "required"}
+
+
+class LedgerReader(Protocol):
+    """What the bundle needs of the ledger on disk."""
+
+    def verify_chain(self) -> None: ...
+    def run_entries(self, run: str) -> Sequence[Entry]: ...
+
+
+class Saves(Protocol):
+    """A model that writes `model.safetensors` and `model.json` into a folder."""
+
+    def save(self, folder: Path) -> object: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleContent:
+    """All that goes into a bundle.
+
+    `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was validated
+    or learned on rows is `Released`. `group_epsilons` is the plan's: units in a group -> epsilon at the
+    spec's delta. `synthetic` has the spec's columns and number of rows.
+    """
+
+    spec: ReleaseSpec
+    run: str
+    group_epsilons: dict[int, float]
+    synthetic: Released[pd.DataFrame]
+    model: Released[Any]
+    tables: Released[tuple[NoisyTable, ...]]
+    graph: CausalGraph | Released[CausalGraph]
+
+
+def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, force: bool) -> Path:
+    """Write the bundle of a release to `folder`, atomically; returns the folder.
+
+    Raises:
+        BoundaryError: something from rows is not `Released`, or its receipts are not in the ledger.
+        OutputError: `folder` exists (and not `force`), or cannot be written.
+        VerifyError: the ledger on disk was tampered with.
+    """
+    entries = check_content(content, ledger)
+    check_target(folder, force=force)
+    with _new_folder(folder, force=force) as draft:
+        _write_all(draft, content, entries)
+    return folder
+
+
+# --- what may cross ----------------------------------------------------------------------------------------
+
+
+def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
+    """Refuse all that is not paid for; returns the run's ledger entries.
+
+    Raises:
+        BoundaryError, VerifyError: as `write_bundle`.
+    """
+    receipts = _receipts(content)
+    ledger.verify_chain()
+    entries = list(ledger.run_entries(content.run))
+    for file, wanted in receipts.items():
+        _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
+    _check_table(content)
+    return entries
+
+
+def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of each file that came out of rows; refuses values of any other type than they must have."""
+    receipts = {
+        CSV_NAME: _released("synthetic", content.synthetic, pd.DataFrame).receipts,
+        "marginals.json": _released("tables", content.tables, tuple).receipts,
+        **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
+    }
+    if not all(isinstance(t, NoisyTable) for t in content.tables.value):
+        raise BoundaryError("bundle: tables must be NoisyTable values")
+    graph = content.graph
+    if isinstance(graph, CausalGraph) and content.spec.graph.mode in ("none", "given") and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE:
+        return receipts
+    return receipts | dict.fromkeys(("graph.json", "graph.svg"), _released("graph", graph, CausalGraph).receipts)
+
+
+def _released(name: str, value: object, inner: type | None) -> Released[Any]:
+    """`value` if it is `Released`, holds an `inner` (or else something that can save itself), and was paid for."""
+    if type(value) is not Released:
+        _refuse(name, f"is {type(value).__name__}, not Released: only what came out of a charged mechanism may be published")
+    released: Released[Any] = value
+    held = released.value
+    if not (isinstance(held, inner) if inner else callable(getattr(type(held), "save", None))):
+        _refuse(name, f"holds {type(held).__name__}, which a bundle does not take there")
+    if not released.receipts:
+        _refuse(name, "carries no receipt")
+    return released
+
+
+def _check_receipts(file: str, receipts: frozenset[Receipt], entries: dict[str, Entry], run: str) -> None:
+    for receipt in receipts:
+        entry = entries.get(receipt.entry)
+        if receipt.run != run:
+            _refuse(file, f"has a receipt of run {receipt.run}, but this is run {run}")
+        if entry is None or entry.kind != "charge" or entry.run != run:
+            _refuse(file, f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run {run}")
+        if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
+            raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
+
+
+def _check_table(content: BundleContent) -> None:
+    frame, spec = content.synthetic.value, public_spec(content.spec)
+    if sorted(map(str, frame.columns)) != sorted(spec.columns):
+        _refuse("synthetic", "does not have exactly the spec's columns")
+    if len(frame) != spec.sampling.rows:
+        _refuse("synthetic", f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the real table")
+
+
+def _refuse(name: str, why: str) -> NoReturn:
+    raise BoundaryError(f"bundle: {name} {why}")
+
+
+# --- the folder --------------------------------------------------------------------------------------------
+
+
+def check_target(folder: Path, *, force: bool) -> None:
+    """Whether a bundle can be written to `folder`; call it before anything is spent.
+
+    Raises:
+        OutputError: it exists and is not empty (and not `force`), is no bundle, or its parent cannot be written.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise OutputError(f"{folder} is not a folder", hint="choose another output folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / SUMS).is_file():
+            raise OutputError(f"{folder} exists and is not a bundle, so it is never replaced", hint="choose another output folder")
+        if not force:
+            raise OutputError(f"{folder} already holds a bundle", hint="give --force to replace it, or choose another output folder")
+    parent = next(p for p in folder.absolute().parents if p.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise OutputError(f"{parent} cannot be written", hint="choose an output folder that you can write to, or change its permissions")
+
+
+@contextmanager
+def _new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
+    """A draft beside `folder` that takes its place when the block ends well and vanishes otherwise."""
+    draft = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+        yield draft
+        _sync(draft)
+        _replace(draft, folder, force=force)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"cannot write the bundle {folder}: {reason}", hint="make room or allow writing, then resume the release") from None
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sync(draft: Path) -> None:
+    """Make every file readable for all, as a public folder is, and bring all to the disk."""
+    for path in [*draft.rglob("*"), draft]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _replace(draft: Path, folder: Path, *, force: bool) -> None:
+    """Put the draft in place. An old bundle is set aside first and comes back if that fails."""
+    check_target(folder, force=force)  # again: time has passed
+    aside = draft.with_name(draft.name.replace(".partial-", ".old-"))
+    old = folder.exists()
+    if old:
+        os.replace(folder, aside)
+    try:
+        os.replace(draft, folder)
+    except OSError:
+        if old:
+            os.replace(aside, folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- the files ---------------------------------------------------------------------------------------------
+
+
+def _write_all(draft: Path, content: BundleContent, entries: list[Entry]) -> None:
+    spec = public_spec(content.spec)
+    facts = certify(spec, run=content.run, entries=entries, group_epsilons=content.group_epsilons, receipts=_receipts(content))
+    graph = content.graph.value if isinstance(content.graph, Released) else content.graph
+    frame = content.synthetic.value
+    order = fresh_generator().permutation(len(frame))  # row order must carry nothing
+    write_csv(frame.iloc[order], spec.columns, draft / CSV_NAME)
+    _write_model(draft, content.model.value)
+    csv_sha256, csv_bytes = sha256(draft / CSV_NAME), (draft / CSV_NAME).stat().st_size
+    texts = {
+        "spec.yaml": spec_yaml(spec),
+        "README.md": readme(spec, facts),
+        "graph.json": as_json(graph.to_json()),
+        "graph.svg": graph.to_svg(title=graph_title(spec)),
+        "marginals.json": as_json(tables_json(content.tables.value)),
+        "datapackage.json": as_json(descriptor(spec, run=content.run, csv_bytes=csv_bytes, csv_sha256=csv_sha256)),
+        "privacy/certificate.json": as_json(facts.model_dump(mode="json")),
+        "privacy/certificate.md": render(facts),
+        "privacy/ledger.json": as_json({"run": content.run, "entries": [e.to_json() for e in entries]}),
+    }
+    for name, text in texts.items():
+        (draft / name).parent.mkdir(exist_ok=True)
+        (draft / name).write_text(text, encoding="utf-8", newline="\n")
+    (draft / SUMS).write_text("".join(f"{sha256(draft / n)}  {n}\n" for n in sorted(FILES)), encoding="utf-8", newline="\n")
+
+
+def _write_model(draft: Path, model: Saves) -> None:
+    before = set(draft.iterdir())
+    model.save(draft)
+    written = {p.name for p in set(draft.iterdir()) - before}
+    if written != set(MODEL_FILES):
+        _refuse("model", f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and nothing else")
+
+
+def as_json(content: object) -> str:
+    """JSON for files: readable, stable, and never NaN or infinity."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,246 @@
+"""The certificate as Markdown: what was released, what is guaranteed, and what is not.
+
+The text is a function of a `Certificate` alone, so that `verify` can write it again and compare. The guarantee
+is worded as in Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899):
+a bound on the causal effect of one data point, with no assumption about correlations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from synthdp.certificate import Certificate
+
+
+def render(certificate: Certificate) -> str:
+    """The certificate as Markdown, for people."""
+    parts = (_head, _guarantee, _meaning, _group_table, _released, _spends, _assumed, _not_covered, _how_to_verify)
+    return "\n\n".join(part(certificate) for part in parts) + "\n"
+
+
+def _head(c: Certificate) -> str:
+    return (
+        f"# Privacy certificate: {plain(c.title or c.dataset)}\n\n"
+        f"Release `{c.run}` of dataset `{c.dataset}`: synthetic data and the model that made it.\n\n"
+        f"| | |\n|---|---|\n"
+        f"| epsilon spent, everything together | **{up(c.epsilon)}** |\n"
+        f"| epsilon allowed by the spec | {c.epsilon_allowed:g} |\n"
+        f"| delta | {c.delta:g} |\n"
+        f"| unit of privacy | {_unit(c)} |\n"
+        f"| neighbouring tables | {_neighbours(c)} |"
+    )
+
+
+def _unit(c: Certificate) -> str:
+    if c.unit == "row":
+        return f"one row: {plain(c.unit_meaning)}"
+    return f"all rows of one id, at most {c.unit_rows} of which are used: {plain(c.unit_meaning)}"
+
+
+def _neighbours(c: Certificate) -> str:
+    if c.adjacency == "add_remove":
+        return "add or remove one unit (`add_remove`)"
+    return "replace one unit by any other (`replace_one`)"
+
+
+def _guarantee(c: Certificate) -> str:
+    act = "adding it, removing it" if c.adjacency == "add_remove" else "replacing it by any other"
+    return (
+        "## The guarantee\n\n"
+        "It bounds the causal effect of one *data point* on what was released. A data point D_i is what the table "
+        f"holds of one unit ({plain(c.unit_meaning)}). Intervening on it - do(D_i): {act} - changes the probability of any outcome "
+        f"by at most a factor of {up(math.exp(c.epsilon), digits=2)} (e^{up(c.epsilon)}), plus {c.delta:g}:\n\n"
+        f"    P[outcome | do(D_i = d)]  <=  e^{up(c.epsilon)} P[outcome | do(D_i = d')] + {c.delta:g}\n\n"
+        "for every outcome, every i, and all values d and d'. This holds whatever anyone knows besides, and however the rows are "
+        "correlated: it is a statement about an intervention, so it needs no assumption that rows are independent. "
+        "Anything computed from the released files alone has the same guarantee."
+    )
+
+
+def _meaning(c: Certificate) -> str:
+    return (
+        "## What it does not say: data points are not statuses\n\n"
+        "The guarantee is about the *data point* (what was written down), not about the *status* it describes (what is true of a person). "
+        "A status may reach the release by other people's data points as well:\n\n"
+        "    Ada's status R1 ------> Byron's status R2\n"
+        "         |                        |\n"
+        "         v                        v\n"
+        "    Ada's data point D1     Byron's data point D2     other data points\n"
+        "         |                        |                        |\n"
+        "         +---- epsilon ----> release <---- epsilon --------+\n\n"
+        "Worked example, with pure epsilon: Byron is Ada's son, and her genetic status R1 is a cause of his, R2.\n\n"
+        "- do(D1), Ada's data point alone: **epsilon**.\n"
+        "- do(R1), Ada's status: **2 epsilon**, half of it by way of Byron's data point.\n"
+        "- do(R1, R2) at once, the *joint* effect: **2 epsilon**, since fixing R2 masks what R1 does to it.\n"
+        "- the *total* effect, R1's 2 epsilon plus R2's epsilon: **3 epsilon**. It counts the loss of each of them.\n\n"
+        "What can be inferred about a person from *other people's* rows - smoking causes cancer, so a smoker's risk is known - "
+        "is not bounded by this or any other differential privacy guarantee."
+    )
+
+
+def _group_table(c: Certificate) -> str:
+    def number(value: float | None) -> str:
+        return "no bound" if value is None else up(value)
+
+    rows = [f"| {g.size} | {number(g.joint_epsilon)} | {g.joint_delta:g} | {number(g.total_epsilon)} | {g.total_delta:g} |" for g in c.groups]
+    head = (
+        "## Groups\n\n"
+        "*Joint effect*: intervening on k data points at once. *Total effect*: the effects of k people's statuses added up, where each "
+        "status may be a cause of all the later ones (the worst case). Which one matters is a moral question: the joint effect where the k data "
+        "points are about one person, the total effect where they are about k people. 'No bound': group privacy shows nothing at this delta.\n\n"
+        "| k | joint effect: epsilon | at delta | total effect, at most: epsilon | at delta |\n|---|---|---|---|---|"
+    )
+    return "\n".join([head, *rows, "", _repeated(c)])
+
+
+def _repeated(c: Certificate) -> str:
+    if c.unit == "id":
+        return (
+            f"The unit is an id, so all its rows (at most {c.unit_rows} are used) count as one data point: line k = 1. "
+            "A household, or a person with several ids, is a group."
+        )
+    return (
+        "The unit is a single row. **A person with several rows is a group, not a unit**: someone with k rows has the joint effect of line k "
+        "(with 5 rows, line k = 5), and not the guarantee stated above. A person with more rows than the table lists has no guarantee stated here."
+    )
+
+
+def _released(c: Certificate) -> str:
+    number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
+    lines = [f"| `{r.file}` | {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |" for r in c.released]
+    return "\n".join(
+        [
+            "## What was released\n\nFiles that came out of rows, and the spends (numbered below) that paid for them. All other files of the bundle "
+            "are functions of the spec, the ledger and these.\n\n| file | paid for by |\n|---|---|",
+            *lines,
+        ]
+    )
+
+
+def _spends(c: Certificate) -> str:
+    charges = [
+        f"| {i} | {plain(x.purpose)} | {plain(x.mechanism)} | {describe_event(x.event)} | `{x.entry[:12]}` |"
+        for i, x in enumerate(c.charges, start=1)
+    ]
+    purposes = [f"| {plain(p.purpose)} | {up(p.epsilon)} |" for p in c.purposes]
+    return "\n".join(
+        [
+            "## Every look at the rows\n\n| | purpose | mechanism | noise | ledger entry |\n|---|---|---|---|---|",
+            *charges,
+            f"\nEpsilon of each purpose alone, at delta {c.delta:g}. The total is composed from all events at once by privacy loss distributions, "
+            "so it is not the sum of these.\n\n| purpose | epsilon |\n|---|---|",
+            *purposes,
+            f"| **everything together** | **{up(c.epsilon)}** |",
+        ]
+    )
+
+
+def _assumed(c: Certificate) -> str:
+    given = {
+        "none": "that no causal graph was used",
+        "given": "the causal graph, which the steward drew without looking at the rows",
+        "validate": "the causal graph, which the steward drew without looking at the rows; what was found about it was paid for",
+        "learn": "the arrows that the spec requires or forbids; the learned graph itself was paid for",
+    }[c.graph]
+    rows = (
+        f"the number of rows, declared as {c.rows:,}: it is treated as known to everyone and is not protected"
+        if c.rows_kind == "public"
+        else f"a declared, approximate number of rows, {c.rows:,}; the exact number was not used"
+    )
+    return "\n".join(
+        [
+            "## What is assumed to be public\n\nThe guarantee holds if the steward chose these without looking at the rows:\n",
+            f"- the domain of all {c.columns} columns: names, types, categories, bounds, bins and spikes;",
+            f"- {rows};",
+            f"- {given};",
+            "- the spec itself, with every setting of the mechanisms: `spec.yaml` (file paths, queries and addresses are left out).",
+        ]
+    )
+
+
+def _not_covered(c: Certificate) -> str:
+    lines = [
+        "Correlated rows: a bound on each data point's effect is not a bound on what correlated data points reveal together (see Groups).",
+        "Inference from others: what the rows of other people say about a person, with or without that person's row.",
+        _presence(c),
+        "Timing: how long the release took, its memory use, and whether and when it was made.",
+        "What the steward alone has: the internal report and the tracking server show figures computed on real rows without noise. "
+        "They must not be published.",
+        _other_releases(c),
+    ]
+    if any({"gaussian", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.charges):
+        lines.append(
+            "Floating-point arithmetic: the Gaussian noise of the training is drawn and added in floating point; "
+            "the proof is about real numbers. Noise on tables is discrete and exact."
+        )
+    for gate in c.outside_gates:
+        bound = f"at most {gate.at_most:g}" if gate.at_most is not None else f"at least {gate.at_least:g}"
+        lines.append(
+            f"**The decision to publish**: the spec asked for `{gate.metric}` {bound}, a figure computed on real rows without noise. "
+            "That this bundle exists says that it held; this is outside the guarantee."
+        )
+    return "\n".join(["## What is not covered\n", *(f"- {line}" for line in lines)])
+
+
+def _presence(c: Certificate) -> str:
+    if c.adjacency == "add_remove":
+        return "Being in the source: the guarantee covers whether a data point was used, not what is known from elsewhere about who is in the source."
+    return "Being in the source: whether someone's data point is in the table at all is not protected; only its content is."
+
+
+def _other_releases(c: Certificate) -> str:
+    cap = f" The steward's ledger caps their sum at epsilon {c.cap[0]:g}, delta {c.cap[1]:g}." if c.cap else " No cap was declared for their sum."
+    return f"Other releases of dataset `{c.dataset}`: their epsilons and deltas add to these.{cap}"
+
+
+def _how_to_verify(c: Certificate) -> str:
+    return (
+        "## How to verify\n\n"
+        "    synthdp verify .          # in the bundle's folder; needs no network, no ledger, no rows\n"
+        "    sha256sum -c SHA256SUMS   # files only\n\n"
+        "`verify` recomputes the hashes of the run's ledger entries (`privacy/ledger.json`), composes their events again into an epsilon, "
+        "compares it with this certificate and the spec, checks each file against the spec, and writes this text again from "
+        "`privacy/certificate.json`. "
+        "It cannot prove that the steward ran the program as stated: that needs trust in the steward."
+    )
+
+
+def describe_event(event: Mapping[str, Any]) -> str:
+    """One event in words, with its noise scale."""
+    match event:
+        case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
+            return f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
+        case {"event": "gaussian", "noise_multiplier": noise}:
+            return f"Gaussian of {noise:.6g} times the clipping norm"
+        case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves)}:
+            return f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of a unit, each sampled by its own coin"
+        case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:
+            return f"{describe_event(inner)}, on a Poisson sample of rate {rate:.6g}"
+        case {"event": "repeated", "count": count, "of": dict(inner)}:
+            return f"{count} times: {describe_event(inner)}"
+        case {"event": "all", "of": list(events)}:
+            return "; and ".join(describe_event(e) for e in events)
+        case {"event": str(kind)}:
+            return plain(kind.replace("_", " "))
+    return "unknown"
+
+
+def event_kinds(event: Mapping[str, Any]) -> set[str]:
+    """The names of all events inside `event`."""
+    inner = event.get("of", [])
+    parts = inner if isinstance(inner, list) else [inner]
+    return {str(event.get("event"))}.union(*(event_kinds(e) for e in parts))
+
+
+def plain(text: str) -> str:
+    """A steward's words on one line, safe inside a Markdown table or sentence."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+def up(value: float, *, digits: int = 4) -> str:
+    """A bound, rounded up so that it stays one."""
+    scaled = value * 10**digits
+    rounded = math.ceil(scaled - 1e-6) / 10**digits  # 0.3 must not become 0.3001 by its binary tail
+    return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")

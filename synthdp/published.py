@@ -1,0 +1,141 @@
+"""What a bundle says about the spec: the resolved public spec as YAML, and the README for downstream users.
+
+A steward's spec names files, databases, servers and addresses. None of them is needed to read the release,
+so `public_spec` leaves them out or replaces them by values that still validate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from synthdp.certificate import Certificate
+from synthdp.certificate_text import plain, up
+from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, SqlSource
+
+WITHHELD = "withheld"
+SPEC_HEAD = """\
+# The spec of this release with every default filled in. Left out: folders, database and server addresses,
+# queries. `source` keeps its kind; a file keeps its name without the folder.
+"""
+
+
+def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
+    """The spec that is published.
+
+    Kept: all that says what was released and how. Replaced: the source's path (its last part stays), a SQL
+    source's variable and query, the ledger's and MLflow's URLs, the compute backend and its
+    address. Filled in: the
+    number of sampled rows.
+    """
+    source = spec.dataset.source
+    if isinstance(source, CsvSource | ParquetSource):
+        source = source.model_copy(update={"path": source.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or WITHHELD})
+    elif isinstance(source, SqlSource):
+        source = SqlSource(kind="sql", url_env=WITHHELD.upper(), query=WITHHELD)
+    return spec.model_copy(
+        update={
+            "dataset": spec.dataset.model_copy(update={"source": source}),
+            "privacy": spec.privacy.model_copy(update={"ledger": None}),
+            "sampling": spec.sampling.model_copy(update={"rows": spec.sampling.rows or spec.dataset.rows.value}),
+            "tracking": spec.tracking.model_copy(update={"uri": None}),
+            "compute": Compute(device=spec.compute.device),
+        }
+    )
+
+
+def spec_yaml(spec: ReleaseSpec) -> str:
+    """A spec as YAML that `synthdp.spec.load` reads back to an equal spec; nothing is left to defaults."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    content = spec.model_dump(mode="json", exclude_none=True)
+    for column in content["columns"].values():
+        if "edges" in column:
+            del column["bins"]  # the contract takes one of the two
+    return SPEC_HEAD + yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
+    """The bundle's README, for people who will use the data."""
+    title = plain(spec.dataset.title or spec.dataset.id)
+    about = f"\n{spec.dataset.description.strip()}\n" if spec.dataset.description else ""
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    licence = plain(spec.dataset.licence) if spec.dataset.licence else "not stated: ask the publisher before you redistribute it"
+    citation = f"- Cite the original table as: {plain(spec.dataset.citation)}\n" if spec.dataset.citation else ""
+    return f"""\
+# {title}: synthetic data
+{about}
+`synthetic.csv` holds {rows:,} made-up rows with the columns of the original table. No row was copied from it: each was drawn from a model
+that was fitted to the original with differential privacy.
+
+## Guarantee
+
+Changing any one data point of the original ({plain(certificate.unit_meaning)}) changes the probability of anything in this folder
+by at most a factor of e^{up(certificate.epsilon)}, plus {certificate.delta:g}.
+`privacy/certificate.md` says whom and what that covers, and what it does not.
+
+## Load
+
+```python
+import json
+import pandas as pd
+
+fields = json.load(open("datapackage.json"))["resources"][0]["schema"]["fields"]
+dates = [f["name"] for f in fields if f["type"] in ("date", "datetime")]
+text = {{f["name"]: "str" for f in fields if f["type"] in ("string", "boolean")}}
+table = pd.read_csv("synthetic.csv", dtype=text, parse_dates=dates, keep_default_na=False, na_values=[""])
+```
+
+The file is UTF-8 with a header, commas and LF line ends; an empty field is a missing value. `datapackage.json` (Frictionless Data Package 2)
+gives each column's type, bounds and categories.
+
+## Good for, and not good for
+
+Good for: exploring, writing and testing code, teaching, and a first look at relations that the released model carries.
+
+Not good for:
+
+- decisions about a person: no row is anyone;
+- results that must hold for the original: repeat them there, through the data's owner. Confidence intervals computed here as if these rows
+  were real are too narrow, since they ignore the noise and the model's error;
+- small groups, rare values and extremes: noise and smoothing act there most;
+- relations that the model was not built to carry: see `graph.json` for those it was;
+- uniqueness, linkage or duplicate studies: which rows are alike says nothing about the original's rows.
+
+## Files
+
+| file | what |
+|---|---|
+| `synthetic.csv`, `datapackage.json` | the data and its description |
+| `privacy/certificate.md`, `privacy/certificate.json` | the guarantee, for people and for programs |
+| `privacy/ledger.json` | every look that was taken at the original rows, hash-chained |
+| `spec.yaml` | the settings of the release |
+| `graph.json`, `graph.svg` | the causal graph of the model and where its arrows come from |
+| `marginals.json` | the noisy counts that were measured; free to use under the same guarantee |
+| `model.safetensors`, `model.json` | the model; `synthdp sample` draws more rows from it, at no further cost |
+| `SHA256SUMS` | checksums of all other files |
+
+- Check everything offline: `synthdp verify .`
+- Licence: {licence}
+{citation}"""
+
+
+def graph_title(spec: ReleaseSpec) -> str:
+    """Title of `graph.svg`."""
+    return f"Causal graph of {spec.dataset.title or spec.dataset.id}"
+
+
+def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
+    """Noisy tables as JSON: counts flattened in C order, whole numbers where they are whole."""
+
+    def flat(table: NoisyTable) -> list[int | float]:
+        return [int(v) if float(v).is_integer() else float(v) for v in np.asarray(table.counts).ravel()]
+
+    return {"tables": [{"columns": list(t.columns), "shape": list(t.counts.shape), "sigma": t.sigma, "counts": flat(t)} for t in tables]}

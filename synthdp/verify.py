@@ -1,0 +1,135 @@
+"""Check a bundle offline: no ledger, no network, no rows, and nothing in it is trusted.
+
+A bundle may come from anyone. Files are opened only after the folder was found to hold exactly the expected
+plain files; JSON is read strictly; a model is only ever read as safetensors. Every problem is listed at once.
+What cannot be checked here: that the steward ran the program as the bundle says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from synthdp.bundle import FILES, SUMS, sha256
+from synthdp.errors import SynthdpError, VerifyError
+from synthdp.verify_content import CONTENT_CHECKS
+from synthdp.verify_privacy import PRIVACY_CHECKS
+from synthdp.verify_reader import Check, Reader
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was checked, and every problem found; `epsilon` and `delta` are the bundle's, where they could be read."""
+
+    folder: Path
+    checks: tuple[str, ...]
+    problems: tuple[str, ...]
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def verify_bundle(folder: Path) -> VerifyReport:
+    """Check a bundle and return what was checked.
+
+    Raises:
+        VerifyError: with every problem found.
+    """
+    report = inspect_bundle(folder)
+    if report.problems:
+        count = len(report.problems)
+        lines = [f"{folder}: {count} problem{'s' if count != 1 else ''}", *(f"  {p}" for p in report.problems)]
+        raise VerifyError("\n".join(lines), hint="do not use this bundle; get it again from its publisher")
+    return report
+
+
+def inspect_bundle(folder: Path) -> VerifyReport:
+    """Check a bundle; problems are in the report, none is raised."""
+    reader, problems, done = Reader(folder), [], []
+    for name, (file, check) in CHECKS.items():
+        done.append(name)
+        problems += _problems(file, check, reader)
+        if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
+            break  # nothing below can be read safely, or judged
+    certificate = reader.certificate
+    return VerifyReport(
+        folder, tuple(done), tuple(problems), certificate.epsilon if certificate else None, certificate.delta if certificate else None
+    )
+
+
+def _problems(file: str, check: Check, reader: Reader) -> list[str]:
+    """What `check` finds; content that breaks it is a problem of `file`, never a crash."""
+    found: list[str] = []
+    try:
+        found.extend(check(reader))
+    except ValidationError as error:
+        found.extend(f"{file}: {'.'.join(map(str, e['loc'])) or 'content'}: {e['msg']}" for e in error.errors())
+    except SynthdpError as error:
+        found.append(f"{file}: {error.message}")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError, MemoryError) as error:
+        found.append(f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})")
+    return found
+
+
+# --- the folder --------------------------------------------------------------------------------------------
+
+
+def _check_folder(reader: Reader) -> Iterator[str]:
+    """Exactly the expected plain files; no links, devices or strangers."""
+    if reader.folder.is_symlink() or not reader.folder.is_dir():
+        yield f"{reader.folder}: is not a folder"
+        return
+    found = set()
+    for root, folders, files in os.walk(reader.folder, followlinks=False):
+        for name in [*folders, *files]:
+            path = Path(root) / name
+            relative = path.relative_to(reader.folder).as_posix()
+            mode = path.lstat().st_mode
+            if name in folders and stat.S_ISDIR(mode):
+                if relative != "privacy":
+                    yield f"{relative!r}: a folder that does not belong in a bundle"
+            elif not stat.S_ISREG(mode):
+                yield f"{relative!r}: is a link or a device, not a plain file"
+            else:
+                found.add(relative)
+    expected = {*FILES, SUMS}
+    yield from (f"{n!r}: does not belong in a bundle" for n in sorted(found - expected))
+    yield from (f"{n}: is missing" for n in sorted(expected - found))
+
+
+def _check_sums(reader: Reader) -> Iterator[str]:
+    """`SHA256SUMS` names every file once and nothing else, and every hash fits."""
+    sums: dict[str, str] = {}
+    for number, line in enumerate(reader.text(SUMS).splitlines(), start=1):
+        match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        if match is None:
+            yield f"{SUMS}: line {number} is not '<sha256>  <file>'"
+        elif match[2] in sums:
+            yield f"{SUMS}: {match[2]!r} is listed twice"
+        elif match[2] not in FILES:
+            yield f"{SUMS}: {match[2]!r} is not a file of a bundle"
+        else:
+            sums[match[2]] = match[1]
+    for name in FILES:
+        if name not in sums:
+            yield f"{SUMS}: {name} is not listed"
+        elif sha256(reader.folder / name) != sums[name]:
+            yield f"{name}: was changed; its hash is not the one in {SUMS}"
+
+
+CHECKS: dict[str, tuple[str, Check]] = {
+    "folder": (".", _check_folder),
+    "checksums": (SUMS, _check_sums),
+    **PRIVACY_CHECKS,
+    **CONTENT_CHECKS,
+}

@@ -1,0 +1,166 @@
+"""The checks of what a bundle publishes: table, description, graph, noisy counts, model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from synthdp.bundle import sha256
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import encode_column
+from synthdp.datapackage import CSV_NAME, DATE_FORMATS, descriptor
+from synthdp.graph.causal import CausalGraph
+from synthdp.verify_reader import Check, Reader
+
+CHUNK_ROWS = 200_000
+ACTIVE_SVG = re.compile(r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)", re.IGNORECASE)
+PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+def _check_csv(reader: Reader) -> Iterator[str]:
+    """Header in the spec's order, the spec's number of rows, every value in its domain."""
+    spec = reader.spec
+    domain, rows = Domain.from_spec(spec.columns), 0
+    bad = dict.fromkeys(domain.names, 0)
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False, "encoding": "utf-8", "index_col": False}
+    with pd.read_csv(reader.folder / CSV_NAME, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
+        for chunk in chunks:
+            if tuple(chunk.columns) != domain.names:
+                yield f"{CSV_NAME}: its header is not the spec's columns in order"
+                return
+            rows += len(chunk)
+            for column in domain.columns:
+                bad[column.name] += _misfits(column, chunk[column.name])
+    if rows != spec.sampling.rows:
+        yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
+    yield from (f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain" for name, count in bad.items() if count)
+
+
+def _misfits(column: ColumnDomain, text: pd.Series[str]) -> int:
+    """Number of values that the domain does not hold, read as strictly as they were written."""
+    absent = text == ""
+    if not column.missing and not column.ranged and "" in column.labels:
+        absent = absent & False
+    values: pd.Series[Any] = text.mask(absent)
+    malformed = 0
+    if column.type == "datetime":
+        values = pd.to_datetime(values, format=DATE_FORMATS[column.resolution], errors="coerce")
+        malformed = int((values.isna() & ~absent).sum())
+    elif column.ranged:
+        pattern = r"-?\d+" if column.type == "integer" else r"-?\d+(\.\d+)?(e[+-]?\d+)?"
+        malformed = int((~absent & ~text.str.fullmatch(pattern)).sum())
+    return malformed if malformed else encode_column(column, values).misfits
+
+
+def _check_datapackage(reader: Reader) -> Iterator[str]:
+    """The description is the one that the spec and the table give."""
+    path = reader.folder / CSV_NAME
+    expected = descriptor(reader.spec, run=reader.run, csv_bytes=path.stat().st_size, csv_sha256=sha256(path))
+    if reader.json("datapackage.json") != expected:
+        yield f"datapackage.json: does not describe {CSV_NAME} as the spec does"
+
+
+# --- graph, counts, model ----------------------------------------------------------------------------------
+
+
+def _check_graph(reader: Reader) -> Iterator[str]:
+    """A graph without cycles over the spec's columns; the spec's own where it is given. The picture runs no code."""
+    spec = reader.spec
+    graph = CausalGraph.from_json(reader.json("graph.json"))
+    if graph.nodes != tuple(spec.columns):
+        yield "graph.json: its nodes are not the spec's columns"
+        return
+    own = CausalGraph.from_spec(spec.graph, tuple(spec.columns))
+    if spec.graph.mode in ("none", "given") and set(graph.edges) != set(own.edges):
+        yield "graph.json: its arrows are not the spec's"
+    if ACTIVE_SVG.search(reader.text("graph.svg")):
+        yield "graph.svg: holds a script, an entity or a link"
+
+
+def _check_marginals(reader: Reader) -> Iterator[str]:
+    """Tables over the spec's columns, of the domain's shape, no more precise than what was paid for."""
+    domain = Domain.from_spec(reader.spec.columns)
+    precision = 0.0
+    for table in reader.json("marginals.json")["tables"]:
+        columns = [str(c) for c in table["columns"]]
+        name = f"marginals.json: table {', '.join(columns)}"
+        if len(set(columns)) != len(columns) or not set(columns) <= set(domain.names):
+            yield f"{name}: is not over the spec's columns"
+            continue
+        shape = [domain[c].levels for c in columns]
+        if table["shape"] != shape or len(table["counts"]) != math.prod(shape):
+            yield f"{name}: its shape is not {shape}"
+        if not np.isfinite(np.asarray(table["counts"], dtype=np.float64)).all():
+            yield f"{name}: a count is not a number"
+        if not table["sigma"] > 0:
+            yield f"{name}: sigma must be above 0"
+            continue
+        precision += table["sigma"] ** -2
+    paid = sum(_precision(e.body["event"]) for e in reader.charges)
+    if precision > paid * (1 + 1e-9):
+        yield "marginals.json: claims less noise than the ledger's charges paid for"
+
+
+def _precision(event: Mapping[str, Any]) -> float:
+    """Sum of 1 / sigma^2 over the discrete Gaussian tables in an event: repeats and averages share it out."""
+    match event:
+        case {"event": "discrete_gaussian", "sigma": sigma}:
+            return float(sigma) ** -2
+        case {"event": "repeated", "count": count, "of": dict(inner)}:
+            return int(count) * _precision(inner)
+        case {"event": "all", "of": list(events)}:
+            return sum(_precision(e) for e in events)
+    return 0.0
+
+
+def _check_model(reader: Reader) -> Iterator[str]:
+    """The model is safetensors, finite, and has the tensors and shapes that model.json states."""
+    from safetensors import SafetensorError, safe_open
+
+    path = reader.folder / "model.safetensors"
+    model = reader.json("model.json")
+    yield from _architecture_problems(model, reader)
+    stated = model["shapes"]
+    try:
+        with safe_open(path, framework="numpy") as file:
+            shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            infinite = [name for name in shapes if not np.isfinite(file.get_tensor(name)).all()]
+    except SafetensorError:
+        with path.open("rb") as raw:
+            pickled = raw.read(4).startswith(PICKLE_STARTS)
+        yield "model.safetensors: is not a safetensors file" + ("; it looks like a pickle, which can run code: do not open it" if pickled else "")
+        return
+    if shapes != stated:
+        names = sorted(n for n in {*shapes, *stated} if shapes.get(n) != stated.get(n))
+        yield f"model.safetensors: tensors and shapes are not those of model.json: {', '.join(names[:5])}"
+    yield from (f"model.safetensors: {name} holds NaN or infinity" for name in infinite)
+
+
+def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[str]:
+    """The model is over the spec's columns and levels, and each column's parents are those of the graph."""
+    domain = Domain.from_spec(reader.spec.columns)
+    columns, architecture = model["columns"], model["architecture"]
+    if columns != list(domain.names) or architecture["sizes"] != list(domain.sizes):
+        yield "model.json: columns or levels are not the spec's"
+        return
+    graph = CausalGraph.from_json(reader.json("graph.json"))
+    for column, parents in zip(columns, architecture["parents"], strict=True):
+        if {columns[p] for p in parents} != set(graph.parents(column)):
+            yield f"model.json: the parents of {column!r} are not those of graph.json"
+
+
+CONTENT_CHECKS: dict[str, tuple[str, Check]] = {
+    "table": (CSV_NAME, _check_csv),
+    "description": ("datapackage.json", _check_datapackage),
+    "graph": ("graph.json", _check_graph),
+    "noisy counts": ("marginals.json", _check_marginals),
+    "model": ("model.safetensors", _check_model),
+}

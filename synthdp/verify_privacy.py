@@ -1,0 +1,150 @@
+"""The checks of a bundle's privacy claims: spec, ledger entries, certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from synthdp.bundle import FILES
+from synthdp.certificate import FORMAT, Certificate, certify, charges_of, events_of
+from synthdp.certificate_text import render
+from synthdp.privacy import accounting
+from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
+from synthdp.privacy.private import Receipt
+from synthdp.published import public_spec
+from synthdp.spec.load import parse_spec
+from synthdp.spec.models import ReleaseSpec
+from synthdp.verify_reader import Check, Reader
+
+TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
+
+
+def _check_spec(reader: Reader) -> Iterator[str]:
+    """The spec is valid, and holds nothing that is not published."""
+    reader.parsed = parse_spec(reader.text("spec.yaml"), path="spec.yaml")
+    if public_spec(reader.parsed) != reader.parsed:
+        yield "spec.yaml: holds paths, queries or addresses that are not published, or leaves the number of sampled rows open"
+
+
+def _check_ledger(reader: Reader) -> Iterator[str]:
+    """Every entry's hash is that of its content, entries chain, and they tell one whole run."""
+    content = reader.json("privacy/ledger.json")
+    reader.entries = entries = [Entry(**e) for e in content["entries"]]
+    spec = reader.spec
+    for entry in entries:
+        fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
+        if entry_hash(**fields) != entry.hash:
+            yield f"privacy/ledger.json: entry {entry.seq} ({entry.kind}) was changed; its hash does not fit its content"
+        if entry.run != content["run"] or entry.dataset != spec.dataset.id:
+            yield f"privacy/ledger.json: entry {entry.seq} is of another run or dataset"
+        if entry.seq == 1 and entry.previous != GENESIS:
+            yield "privacy/ledger.json: entry 1 does not begin a chain"
+    for before, after in pairwise(entries):
+        if after.seq <= before.seq or (after.seq == before.seq + 1 and after.previous != before.hash):
+            yield f"privacy/ledger.json: entry {after.seq} does not follow entry {before.seq}"
+    kinds = [e.kind for e in entries if e.kind != "cap"]
+    if kinds[:1] != ["reserve"] or kinds.count("reserve") != 1 or kinds.count("charge") == 0 or not set(kinds) <= {"reserve", "charge", "settle"}:
+        yield f"privacy/ledger.json: a run is one reservation, then charges, then a settlement; got {', '.join(kinds) or 'nothing'}"
+        return
+    reserved = next(e.body for e in entries if e.kind == "reserve")
+    if (reserved["epsilon"], reserved["delta"]) != (spec.privacy.epsilon, spec.privacy.delta):
+        yield "privacy/ledger.json: the reservation is not the spec's epsilon and delta"
+
+
+def _check_certificate(reader: Reader) -> Iterator[str]:
+    """The certificate's facts are those of the spec and the ledger, and its numbers are bounds."""
+    spec, name = reader.spec, "privacy/certificate.json"
+    raw = reader.json(name)
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
+        return
+    reader.certificate = stated = Certificate.model_validate(raw)
+    if stated.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
+        yield f"{name}: epsilon {stated.epsilon:g} is more than the spec allows, {spec.privacy.epsilon:g}"
+    receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
+    groups = {g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups}
+    true = certify(spec, run=reader.run, entries=reader.entries, group_epsilons=groups, receipts=receipts)
+    if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
+        yield f"privacy/ledger.json: its charges compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
+    for key in Certificate.model_fields:
+        if not _same(getattr(stated, key), getattr(true, key)):
+            yield f"{name}: {key} does not follow from the spec and the ledger{_got(getattr(stated, key), getattr(true, key))}"
+    yield from (f"privacy/ledger.json: {c.purpose}: {why}" for c in true.charges for why in _unit_problems(c.event, true.unit_rows))
+    yield from _group_problems(stated, reader, spec)
+    yield from _receipt_problems(stated, reader, spec)
+
+
+def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
+    """Events that were charged as if a unit had fewer than `rows` rows."""
+    match event:
+        case {"event": "discrete_gaussian", "sensitivity": covered} if covered < rows:
+            yield f"a table was charged for {covered} rows of a unit; it may have {rows}"
+        case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
+            yield f"training was charged for {max(moves):g} rows of a unit; it may have {rows}"
+        case {"event": "gaussian"} if rows > 1:
+            yield f"training was charged for one row of a unit; it may have {rows}"
+        case {"of": list(events)}:
+            for inner in events:
+                yield from _unit_problems(inner, rows)
+        case {"of": dict(inner)}:
+            yield from _unit_problems(inner, rows)
+
+
+def _group_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
+    events = events_of(charges_of(reader.entries))
+    if 1 not in {g.size for g in stated.groups}:
+        yield "privacy/certificate.json: groups do not begin with one unit"
+    for group in stated.groups:
+        bound = math.inf if group.joint_epsilon is None else group.joint_epsilon
+        true = accounting.group_epsilon(events, size=group.size, delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
+        if true > bound * (1 + TOLERANCE):
+            yield f"privacy/certificate.json: groups of {group.size}: epsilon {bound:.6g} is below what the ledger's events give, {true:.6g}"
+
+
+def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
+    """Each file out of rows names charges that paid for it."""
+    needed = {"synthetic.csv", "marginals.json", "model.json", "model.safetensors"}
+    if spec.graph.mode in ("validate", "learn"):
+        needed |= {"graph.json", "graph.svg"}
+    charges = {e.hash for e in reader.charges}
+    by_file = {r.file: set(r.receipts) for r in stated.released}
+    for file in sorted(needed):
+        if not by_file.get(file):
+            yield f"privacy/certificate.json: {file} has no receipt"
+    for file, receipts in by_file.items():
+        if file not in FILES:
+            yield f"privacy/certificate.json: {file!r} is not a file of a bundle"
+        if receipts - charges:
+            yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"
+
+
+def _check_text(reader: Reader) -> Iterator[str]:
+    """The certificate for people says what the one for programs says."""
+    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(reader.certificate):
+        yield "privacy/certificate.md: does not say what privacy/certificate.json says"
+
+
+def _same(stated: Any, true: Any) -> bool:
+    """Equal, where numbers may differ in their last digits."""
+    if isinstance(stated, float) and isinstance(true, float):
+        return math.isclose(stated, true, rel_tol=TOLERANCE, abs_tol=1e-12)
+    if isinstance(stated, tuple) and isinstance(true, tuple):
+        return len(stated) == len(true) and all(map(_same, stated, true))
+    if hasattr(stated, "model_dump") and type(stated) is type(true):
+        return all(_same(getattr(stated, k), getattr(true, k)) for k in type(stated).model_fields)
+    return bool(stated == true)
+
+
+def _got(stated: Any, true: Any) -> str:
+    simple = isinstance(stated, str | int | float) and isinstance(true, str | int | float)
+    return f": says {stated!r}, should be {true!r}" if simple else ""
+
+
+PRIVACY_CHECKS: dict[str, tuple[str, Check]] = {
+    "spec": ("spec.yaml", _check_spec),
+    "ledger": ("privacy/ledger.json", _check_ledger),
+    "certificate": ("privacy/certificate.json", _check_certificate),
+    "certificate text": ("privacy/certificate.md", _check_text),
+}

@@ -1,0 +1,139 @@
+"""A small release with a real ledger, real accounting and a real (untrained) model, ready to be bundled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthdp.bundle import BundleContent, write_bundle
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import decode
+from synthdp.graph.causal import CausalGraph
+from synthdp.model.causal_vae import Architecture
+from synthdp.model.synthesizer import untrained
+from synthdp.privacy import accounting
+from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
+from synthdp.spec.load import parse_spec
+from synthdp.spec.models import ReleaseSpec
+
+SPEC = """
+synthdp: 1
+dataset:
+  id: clinic
+  title: Clinic visits | 2025
+  description: Visits to a clinic.
+  licence: CC-BY-4.0
+  citation: The Clinic (2025)
+  source: {kind: csv, path: /home/steward/secret-folder/visits.csv}
+  privacy_unit: {kind: row, meaning: one visit}
+  rows: {kind: public, value: 200}
+columns:
+  sex: {type: categorical, categories: [female, male, "no"]}
+  grade: {type: ordinal, categories: ["1", "2", "3"], missing: true}
+  smoker: {type: boolean, "false": "no", "true": "yes", description: smokes now}
+  visits: {type: integer, lower: 0, upper: 40, spikes: [0], edges: [0, 5, 10], missing: true}
+  weight: {type: number, lower: 30, upper: 200, bins: 4, decimals: 1, unit: kg}
+  born: {type: datetime, lower: 1920-01-01, upper: 2020-12-31, bins: 5}
+  seen: {type: datetime, lower: 2025-01-01T00:00:00, upper: 2025-12-31T23:00:00, bins: 3, resolution: hour, missing: true}
+privacy:
+  epsilon: 3
+  delta: 1e-5
+  ledger: sqlite:////home/steward/ledger.db
+  cap: {epsilon: 9, delta: 1e-3}
+graph:
+  mode: given
+  edges: ["sex, born -> smoker", "smoker -> visits"]
+gates:
+  - {metric: tv1, at_most: 0.2, outside_guarantee: true}
+synthesizer: {batch: 10, steps: 40}
+attacks: {membership: {rows: 50}}
+tracking: {uri: "http://steward:password@tracking.internal"}
+"""
+
+TABLES = (("sex",), ("grade", "smoker"), ("visits",))
+SIGMA = 12.0
+
+
+@dataclass
+class Release:
+    """Everything a release would hand to the bundle."""
+
+    spec: ReleaseSpec
+    ledger: Ledger
+    content: BundleContent
+    folder: Path
+
+
+def released(value: Any, receipts: frozenset[Receipt]) -> Released[Any]:
+    return Released(value, receipts, key=_KERNEL_KEY)
+
+
+def measure_event(rows: int) -> dict[str, Any]:
+    return {"event": "repeated", "count": len(TABLES), "of": {"event": "discrete_gaussian", "sigma": SIGMA, "sensitivity": rows}}
+
+
+def train_event(rows: int) -> dict[str, Any]:
+    return accounting.event_to_json(accounting.unit_sampled_gaussian(noise_multiplier=1.5, rate=0.05, rows=rows, steps=40))
+
+
+def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Release:
+    spec = parse_spec(text, path="spec.yaml")
+    domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(0)
+    unit = spec.dataset.privacy_unit
+    rows = unit.max_rows if unit.kind == "id" else 1
+    ledger = Ledger(f"sqlite:///{folder / 'ledger.db'}")
+    cap = spec.privacy.cap
+    ledger.reserve(
+        "clinic", "run-0", epsilon=0.5, delta=1e-6, cap=(cap.epsilon, cap.delta) if cap else None, body={}
+    )  # another run's entry comes between
+    ledger.reserve("clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body={"adjacency": "add_remove"})
+    measure = ledger.charge("clinic", run, purpose="measure", mechanism="discrete Gaussian on 3 tables", event=measure_event(rows))
+    ledger.settle("clinic", "run-0")
+    train = ledger.charge("clinic", run, purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows))
+    ledger.settle("clinic", run)
+    paid = [Receipt(run, e.hash) for e in (measure, train)]
+    events = [accounting.event_from_json(measure_event(rows)), accounting.event_from_json(train_event(rows))]
+    groups = {k: accounting.group_epsilon(events, size=k, delta=spec.privacy.delta, adjacency=spec.privacy.adjacency) for k in (1, 2, 3, 5, 10)}
+    graph = CausalGraph.from_spec(spec.graph, domain.names)
+    parents = tuple(tuple(domain.index(p) for p in graph.parents(n)) for n in domain.names)
+    model = untrained(domain, Architecture(domain.sizes, parents, (tuple(range(len(domain))),) * 2, 4))
+    codes = np.column_stack([rng.integers(0, size, 200) for size in domain.sizes]).astype(np.uint16)
+    frame = decode(domain, codes, rng=rng)
+    shapes = [tuple(domain[c].levels for c in columns) for columns in TABLES]
+    tables = tuple(NoisyTable(c, rng.integers(-5, 90, s).astype(float), SIGMA) for c, s in zip(TABLES, shapes, strict=True))
+    everything, first = frozenset(paid), frozenset(paid[:1])
+    content = BundleContent(
+        spec=spec,
+        run=run,
+        group_epsilons=groups,
+        synthetic=released(frame, everything),
+        model=released(model, everything),
+        tables=released(tables, first),
+        graph=graph,
+    )
+    return Release(spec, ledger, content, folder)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    return make_release(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good bundle that no test may change; `bundle` is a copy to spoil."""
+    folder = tmp_path_factory.mktemp("made")
+    release = make_release(folder)
+    return write_bundle(folder / "bundle", release.content, ledger=release.ledger, force=False)
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[..., Release]:
+    return make_release
