@@ -1,0 +1,133 @@
+"""What the spec knows of a graph before any data: required and forbidden arrows, tiers, groups, latent causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+
+import networkx as nx
+
+from synthdp.errors import SynthdpError
+from synthdp.spec import models as spec
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Background knowledge over `columns`, all names being columns. Nothing in it comes from rows.
+
+    `required` and `forbidden` are (cause, effect). Tiers run from earliest to latest: no arrow goes back, and
+    columns outside all tiers are free. Columns of a group are one node of the graph: nothing is claimed about
+    independence inside it, so they form a complete order as listed. Columns with a latent common cause
+    are dependent for a reason that no arrow between them explains; they get an arrow only if it is required.
+    """
+
+    columns: tuple[str, ...]
+    required: frozenset[Pair] = frozenset()
+    forbidden: frozenset[Pair] = frozenset()
+    tiers: tuple[tuple[str, ...], ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    latent: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for a, b in sorted(self.required):
+            if not self.allows(a, b):
+                raise SynthdpError(f"graph: {a} -> {b} is required, and forbidden by `forbidden` or by the order of the tiers")
+        refuse_cycle(self.required | self.inner, self.columns)
+
+    @classmethod
+    def from_spec(cls, graph: spec.Graph, columns: Sequence[str]) -> Knowledge:
+        """The spec's `graph` section; group names in arrows, tiers and latent sets stand for their columns.
+
+        Raises `SynthdpError` for unknown names, arrows inside a group, contradictions and cycles.
+        """
+        known = tuple(columns)
+        groups = check_groups(graph.groups, known)
+        tiers = tuple(expand(tier, groups, known) for tier in graph.tiers)
+        latent = tuple(expand(names, groups, known) for names in graph.latent)
+        return cls(known, arrows(graph.edges, groups, known), arrows(graph.forbidden, groups, known), tiers, groups, latent)
+
+    @cached_property
+    def inner(self) -> frozenset[Pair]:
+        """Arrows of the complete order inside each group."""
+        return frozenset(pair for names in self.groups.values() for pair in combinations(names, 2))
+
+    @cached_property
+    def fixed(self) -> frozenset[Pair]:
+        """Arrows that stand without any test: required ones, and those inside groups."""
+        return self.required | self.inner
+
+    @cached_property
+    def _tier(self) -> dict[str, int]:
+        return {name: i for i, tier in enumerate(self.tiers) for name in tier}
+
+    @cached_property
+    def _confounded(self) -> frozenset[Pair]:
+        return frozenset(pair for names in self.latent for a, b in combinations(names, 2) for pair in ((a, b), (b, a)))
+
+    def allows(self, cause: str, effect: str) -> bool:
+        """Whether an arrow may point from `cause` to `effect`."""
+        back = cause in self._tier and effect in self._tier and self._tier[cause] > self._tier[effect]
+        return not back and (cause, effect) not in self.forbidden and (effect, cause) not in self.fixed
+
+    def decided(self, a: str, b: str) -> bool:
+        """Whether the spec alone says if `a` and `b` are joined, so that no test of the pair is paid for."""
+        fixed = (a, b) in self.fixed or (b, a) in self.fixed
+        return fixed or (a, b) in self._confounded or not (self.allows(a, b) or self.allows(b, a))
+
+    def undecided_pairs(self) -> tuple[Pair, ...]:
+        """Pairs that data has to decide, in column order."""
+        return tuple((a, b) for a, b in combinations(self.columns, 2) if not self.decided(a, b))
+
+
+def check_groups(groups: Mapping[str, Sequence[str]], columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Groups as tuples; refuses unknown columns, shared columns and names that are also columns."""
+    owner: dict[str, str] = {}
+    for group, names in groups.items():
+        if group in columns:
+            raise SynthdpError(f"graph.groups: {group!r} is also a column", hint="give the group another name")
+        for name in names:
+            if name not in columns:
+                raise SynthdpError(f"graph.groups.{group}: {name!r} is not a column; columns: {', '.join(columns)}")
+            if owner.setdefault(name, group) != group:
+                raise SynthdpError(f"graph.groups: column {name!r} is in {owner[name]!r} and in {group!r}; a column has one group at most")
+    return {group: tuple(names) for group, names in groups.items()}
+
+
+def expand(names: Iterable[str], groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns that `names` stand for."""
+    found: dict[str, None] = {}
+    for name in names:
+        if name not in groups and name not in columns:
+            raise SynthdpError(
+                f"graph: {name!r} is neither a column nor a group; columns: {', '.join(columns)}; groups: {', '.join(groups) or 'none'}"
+            )
+        found.update(dict.fromkeys(groups.get(name, (name,))))
+    return tuple(found)
+
+
+def arrows(edges: spec.Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]) -> frozenset[Pair]:
+    """Arrows between columns, groups expanded."""
+    pairs = {(a, b) for edge in edges for a in expand(edge.causes, groups, columns) for b in expand(edge.effects, groups, columns)}
+    group_of = {name: group for group, names in groups.items() for name in names}
+    for a, b in sorted(pairs):
+        if a == b:
+            raise SynthdpError(f"graph: {a} -> {b} points at itself")
+        if group_of.get(a, a) == group_of.get(b, b):
+            raise SynthdpError(
+                f"graph: {a} -> {b} lies inside group {group_of[a]!r}, which claims no structure inside itself", hint="remove the arrow"
+            )
+    return frozenset(pairs)
+
+
+def refuse_cycle(pairs: Iterable[Pair], columns: Sequence[str]) -> None:
+    """Raise `SynthdpError` naming the cycle, if the arrows form one."""
+    graph = nx.DiGraph(sorted(pairs, key=lambda p: (columns.index(p[0]), columns.index(p[1]))))
+    try:
+        cycle = [a for a, _ in nx.find_cycle(graph)]
+    except nx.NetworkXNoCycle:
+        return
+    raise SynthdpError(f"graph: the arrows form a cycle: {' -> '.join([*cycle, cycle[0]])}", hint="remove or turn one of these arrows")

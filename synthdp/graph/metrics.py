@@ -1,0 +1,27 @@
+"""How far a graph is from the truth: structural Hamming distance and F1 of arcs."""
+
+from __future__ import annotations
+
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.knowledge import Pair
+
+
+def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
+    """Pairs of columns whose link differs: missing, extra, or with another direction (one each)."""
+    links_a, links_b = _links(a), _links(b)
+    return sum(links_a.get(pair) != links_b.get(pair) for pair in links_a.keys() | links_b.keys())
+
+
+def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
+    """F1 of arcs, an undirected link being the two arcs. Compare CPDAGs, for data cannot tell more. Two empty graphs score 1."""
+    found, wanted = _arcs(estimate), _arcs(truth)
+    return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
+
+
+def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | None]:
+    directed: dict[frozenset[str], Pair | None] = {frozenset(p): p for p in graph.directed}
+    return directed | {frozenset(p): None for p in graph.undirected}
+
+
+def _arcs(graph: CausalGraph) -> set[Pair]:
+    return {*graph.directed, *graph.undirected, *((b, a) for a, b in graph.undirected)}

@@ -1,0 +1,1 @@
+"""Independence tests, one per file, all answering with an `Answer`."""

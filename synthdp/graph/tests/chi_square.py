@@ -1,0 +1,153 @@
+"""Chi-square test of X and Y given Z on tables whose cells carry known Gaussian noise.
+
+Stratum z holds counts N (rows are levels of X, columns of Y) plus independent noise of variance s^2. With
+a, b the shares of its margins and n its total, the residual from independence is
+D = N - n a b' = (I - a 1') N (I - b 1')'. To first order and under independence its covariance is
+
+    n S_a (x) S_b  +  s^2 M_a (x) M_b,     S_a = diag(a) - a a',   M_a = (I - a 1')(I - a 1')'.
+
+Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of variance
+v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over coordinates and
+strata, w = n l m / v: coordinates that are mostly noise count for little, and without noise it is Pearson's
+statistic. Its null law, a weighted sum of chi-squares, is matched in three moments (Buckley and Eagleson 1988).
+
+Sparse coordinates get a variance of at least one count, which can only make the test conservative. Strata
+too small for the first-order covariance to hold say nothing and are left out; if they hold much of the
+table, the test never claims independence. All of this is post-processing of released tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2, norm
+
+from synthdp.graph.tests.answer import Answer, Verdict
+
+Floats = npt.NDArray[np.float64]
+
+POWER = 0.8
+"""Chance of finding an effect that is called detectable."""
+STRATUM_SNR = 3.0
+"""A stratum speaks if its noisy total is this many standard deviations of its noise."""
+STRATUM_ROWS = 5.0
+"""... and at least this many rows."""
+COVERAGE = 0.8
+"""Independence is claimed only if the strata that speak hold this share of the table."""
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Per test, shape `[tests]`: the statistic and what is needed of its law."""
+
+    statistic: Floats
+    first: Floats
+    second: Floats
+    third: Floats
+    gain: Floats
+    coverage: Floats
+
+
+def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
+    """Test many tables of one shape.
+
+    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`; `level`: of
+    each test; `margin`: an upper bound of the effect below it counts as evidence for independence.
+    """
+    m = _moments(np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        nu = m.second**3 / m.third**2
+        scale = np.sqrt(m.second / nu)
+        excess = m.statistic - m.first
+        p = np.where(m.gain > 0, chi2.sf(nu + excess / scale, nu), 1.0)
+        critical = (chi2.isf(level, nu) - nu) * scale
+        effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
+        upper = np.sqrt(_shift(excess, m.second, scale, norm.isf(level)) / m.gain)
+        detectable = np.sqrt(_shift(critical, m.second, scale, norm.isf(1 - POWER)) / m.gain)
+    silent = ~(m.gain > 0)
+    effect, upper, detectable = np.where(silent, 0.0, effect), np.where(silent, np.inf, upper), np.where(silent, np.inf, detectable)
+    claims = (upper <= margin) & (m.coverage >= COVERAGE)
+    verdicts: list[Verdict] = ["dependent" if d else "independent" if i else "undecided" for d, i in zip(p <= level, claims, strict=True)]
+    columns: Sequence[Floats] = (p, m.statistic, effect, upper, detectable)
+    return [Answer(v, *map(float, row)) for v, row in zip(verdicts, zip(*columns, strict=True), strict=True)]
+
+
+def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
+    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4 scale x) = excess."""
+    half = excess + 2 * scale * z**2
+    return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)
+
+
+def _moments(tables: Floats, sigma: Floats) -> _Moments:
+    rows, columns = tables.shape[-2:]
+    noise = np.broadcast_to(sigma[:, None], tables.shape[:2])
+    total = tables.sum((-2, -1))
+    speaks = total >= np.maximum(STRATUM_SNR * noise * np.sqrt(rows * columns), STRATUM_ROWS)
+    n = np.where(speaks, total, 1.0)
+    by_row, by_column = _shares(tables, n, noise)
+    residual = (
+        tables
+        - by_row[..., :, None] * tables.sum(-2, keepdims=True)
+        - tables.sum(-1, keepdims=True) * by_column[..., None, :]
+        + total[..., None, None] * by_row[..., :, None] * by_column[..., None, :]
+    )
+    left, lam = _axes(by_row)
+    right, mu = _axes(by_column)
+    y = left @ residual @ np.swapaxes(right, -1, -2)
+    sampling = n[..., None, None] * lam[..., :, None] * mu[..., None, :]
+    rank_one = n * np.linalg.norm(by_row, axis=-1) * np.linalg.norm(by_column, axis=-1)
+    # Second order: the product of both margins' errors.
+    extra = noise**4 / rank_one**2
+    variance = np.maximum(sampling + (noise**2 + extra)[..., None, None], 1.0)
+    live = speaks[..., None, None] & (sampling > 0)
+    weight = np.where(live, np.maximum(sampling, np.where(noise[..., None, None] > 0, 0.0, 1.0)) / variance, 0.0)
+    axes = (1, 2, 3)
+    gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / max((rows - 1) * (columns - 1), 1)
+    held = np.where(speaks, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
+    return _Moments((weight * y**2 / variance).sum(axes), weight.sum(axes), (weight**2).sum(axes), (weight**3).sum(axes), gain, held)
+
+
+def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Shares of rows and columns, `[tests, strata, levels]`: each from the other's inverse-variance weighted sum.
+
+    Without noise these are the margins. With much noise they approach the leading singular vectors, whose error
+    is independent of the residual, which plain margins' is not.
+    """
+    rows, columns = tables.shape[-2:]
+    by_row, by_column = _normal(tables.sum(-1)), _normal(tables.sum(-2))
+    for _ in range(2):
+        to_rows = by_column / (n[..., None] * by_column / rows + noise[..., None] ** 2 + 1e-12)
+        to_columns = by_row / (n[..., None] * by_row / columns + noise[..., None] ** 2 + 1e-12)
+        by_row, by_column = _normal((tables @ to_rows[..., None])[..., 0]), _normal((to_columns[..., None, :] @ tables)[..., 0, :])
+    return by_row, by_column
+
+
+def _normal(weights: Floats) -> Floats:
+    """Scaled to sum to 1, negative ones as 0; uniform if nothing is left."""
+    positive = np.maximum(weights, 0.0)
+    total = positive.sum(-1, keepdims=True)
+    return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])
+
+
+def _axes(share: Floats) -> tuple[Floats, Floats]:
+    """W with W M W' = 1 and W S W' = diag(l), and l, for shares `[..., levels]`."""
+    levels = share.shape[-1]
+    contrasts = _contrasts(levels)
+    q = share @ contrasts
+    spread = np.einsum("ki,...k,kj->...ij", contrasts, share, contrasts) - q[..., :, None] * q[..., None, :]
+    metric = np.eye(levels - 1) + levels * q[..., :, None] * q[..., None, :]
+    lower = np.linalg.inv(np.linalg.cholesky(metric))
+    lam, u = np.linalg.eigh(lower @ spread @ np.swapaxes(lower, -1, -2))
+    return np.swapaxes(u, -1, -2) @ lower @ contrasts.T, np.maximum(lam, 0.0)
+
+
+def _contrasts(levels: int) -> Floats:
+    """Orthonormal basis of the vectors that sum to zero, `[levels, levels - 1]` (Helmert)."""
+    basis = np.tril(np.ones((levels, levels)), -1).T[:, 1:] * 1.0
+    for k in range(1, levels):
+        basis[k, k - 1] = -k
+        basis[:, k - 1] /= np.sqrt(k * (k + 1))
+    return basis

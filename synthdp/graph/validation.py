@@ -1,0 +1,179 @@
+"""Validation of a given graph: is each implied independence, and each arrow, borne out by noisy tables?
+
+A DAG implies that columns without a link are independent given some set of others. `implications` lists one
+such claim per absent pair, and one dependence claim per arrow; `required_tables` lists the tables that test
+them. Both use the graph and the public domain alone, so they are fixed before any row is read. `validate`
+then only reads released tables, which makes its answers, and a failed gate, public.
+
+    claim         supported                              refuted
+    independence  effect shown to be below `negligible`  dependence found
+    arrow         dependence found                       effect shown to be below `negligible`
+
+and undecided otherwise. All findings of dependence hold together at the family-wise level, and so do all
+findings that an effect is negligible (Bonferroni over all claims).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+from synthdp.data.domain import Domain
+from synthdp.errors import GateError
+from synthdp.graph.causal import CausalGraph, Provenance
+from synthdp.graph.knowledge import Pair
+from synthdp.graph.tables import NoisyTables, cells
+from synthdp.graph.tests.answer import Answer, Query
+from synthdp.privacy.mechanisms import NoisyTable
+
+Status = Literal["supported", "refuted", "undecided"]
+
+NEGLIGIBLE = 0.01
+"""Effect (Cohen's w) below which a dependence counts as none: an arrow may be weak, and rightly there."""
+
+
+@dataclass(frozen=True)
+class Implication:
+    """One testable claim of a graph: x and y are (in)dependent given other columns."""
+
+    x: str
+    y: str
+    given: tuple[str, ...]
+    kind: Literal["arrow", "independence"]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Everything the test looks at."""
+        return self.x, self.y, *self.given
+
+    def __str__(self) -> str:
+        claim = f"{self.x} -> {self.y}" if self.kind == "arrow" else f"{self.x} independent of {self.y}"
+        return claim + (f" given {', '.join(self.given)}" if self.given else "")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the tables say of a claim."""
+
+    claim: Implication
+    status: Status
+    answer: Answer
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object."""
+        claim = {"x": self.claim.x, "y": self.claim.y, "given": list(self.claim.given), "kind": self.claim.kind}
+        return claim | {"status": self.status} | {k: v for k, v in self.answer.to_json().items() if k != "verdict"}
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """Findings on every claim that was planned for, at family-wise `level`."""
+
+    graph: CausalGraph
+    level: float
+    negligible: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def refuted(self) -> tuple[Finding, ...]:
+        """Claims that the tables contradict, clearest first."""
+        return tuple(sorted((f for f in self.findings if f.status == "refuted"), key=lambda f: f.answer.p_value))
+
+    def arrow_status(self) -> dict[Pair, Status]:
+        """Status of each arrow that was tested."""
+        return {(f.claim.x, f.claim.y): f.status for f in self.findings if f.claim.kind == "arrow"}
+
+    def apply(self, on_refuted: Literal["flag", "drop", "fail"]) -> CausalGraph:
+        """The graph with what was found as provenance: refuted arrows flagged, or dropped.
+
+        `fail` raises `GateError` if any claim is refuted. Arrows inside groups keep their provenance.
+        """
+        if on_refuted == "fail" and self.refuted:
+            raise GateError(
+                f"the given graph is refuted by the noisy tables: {'; '.join(str(f.claim) for f in self.refuted)}",
+                hint="correct graph.edges, or say graph.on_refuted: flag to release with the refuted claims marked",
+            )
+        status: dict[Pair, Provenance] = dict(self.arrow_status().items())
+        marked = self.graph.with_provenance(status)
+        if on_refuted != "drop":
+            return marked
+        return replace(marked, edges=tuple(e for e in marked.edges if e.provenance != "refuted"))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object for the bundle and the report."""
+        counts = {s: sum(f.status == s for f in self.findings) for s in ("supported", "refuted", "undecided")}
+        return {"level": self.level, "negligible_effect": self.negligible, "counts": counts, "findings": [f.to_json() for f in self.findings]}
+
+
+def implications(graph: CausalGraph, domain: Domain, *, max_cells: int) -> tuple[Implication, ...]:
+    """Every claim whose table fits into `max_cells`: arrows first, then absent pairs, nearest pairs first.
+
+    An absent pair is tested given the parents of the later column, or a minimal separating set if that has
+    fewer cells or the first does not fit. Pairs inside a group or with a latent common cause claim nothing.
+    """
+    return tuple(claim for claim in (*_arrows(graph), *_independences(graph, domain)) if cells(domain, claim.columns) <= max_cells)
+
+
+def _arrows(graph: CausalGraph) -> Iterator[Implication]:
+    silent = _silent_pairs(graph)
+    for a, b in graph.directed:
+        if frozenset((a, b)) not in silent:
+            yield Implication(a, b, tuple(p for p in graph.parents(b) if p != a), "arrow")
+
+
+def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:
+    silent = _silent_pairs(graph) | {frozenset(e) for e in graph.dag.edges}
+    skeleton = graph.dag.to_undirected()
+    near = {n: set(skeleton[n]) for n in graph.nodes}
+    found = [
+        (not near[a] & near[b], Implication(a, b, given, "independence"))
+        for a, b in combinations(graph.order(), 2)
+        if frozenset((a, b)) not in silent and (given := _smallest_set(graph, domain, a, b)) is not None
+    ]
+    return [claim for _, claim in sorted(found, key=lambda f: f[0])]
+
+
+def _smallest_set(graph: CausalGraph, domain: Domain, a: str, b: str) -> tuple[str, ...] | None:
+    """A separating set of two columns, `a` before `b`, with few cells."""
+    sets = [s for s in (graph.parents(b), graph.separator(a, b)) if s is not None]
+    valid = [s for s in sets if a not in s and graph.d_separated(a, b, s)]
+    return min(valid, key=lambda given: cells(domain, given), default=None)
+
+
+def _silent_pairs(graph: CausalGraph) -> set[frozenset[str]]:
+    return {frozenset(pair) for names in (*graph.groups.values(), *graph.latent) for pair in combinations(names, 2)}
+
+
+def required_tables(graph: CausalGraph, domain: Domain, *, max_cells: int, max_tables: int) -> tuple[tuple[str, ...], ...]:
+    """Tables that test the claims, at most `max_tables`, none inside another; columns in the domain's order.
+
+    Fixed and public: computed from the graph and the domain before any row is read.
+    """
+    wanted = [frozenset(claim.columns) for claim in implications(graph, domain, max_cells=max_cells)]
+    kept: dict[frozenset[str], None] = {}
+    for columns in wanted:
+        if any(columns <= other for other in kept):
+            continue
+        fresh = {k: None for k in kept if not k <= columns} | {columns: None}
+        if len(fresh) <= max_tables:
+            kept = fresh
+    return tuple(tuple(n for n in domain.names if n in columns) for columns in kept)
+
+
+def validate(
+    graph: CausalGraph, tables: Iterable[NoisyTable], *, domain: Domain, level: float, max_cells: int, negligible: float = NEGLIGIBLE
+) -> ValidationReport:
+    """Judge every claim of `graph` that `tables` can speak on; `max_cells` as for `required_tables`."""
+    held = NoisyTables(tables)
+    claims = [c for c in implications(graph, domain, max_cells=max_cells) if held.best(c.columns) is not None]
+    queries: list[Query] = [(c.x, c.y, c.given) for c in claims]
+    answers = held.answer(queries, level=level / max(len(claims), 1), margin=negligible)
+    findings = tuple(Finding(c, _status(c, a), a) for c, a in zip(claims, answers, strict=True))
+    return ValidationReport(graph, level, negligible, findings)
+
+
+def _status(claim: Implication, answer: Answer) -> Status:
+    confirming = "dependent" if claim.kind == "arrow" else "independent"
+    return "undecided" if answer.verdict == "undecided" else "supported" if answer.verdict == confirming else "refuted"
