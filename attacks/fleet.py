@@ -121,6 +121,10 @@ class Fleet:
     attempts: int = 3
     progress: Callable[[Progress], None] | None = None
 
+    def __post_init__(self) -> None:
+        """Make the folder absolute: a worker that is kept from an earlier run may stand in another one."""
+        object.__setattr__(self, "folder", Path(self.folder).absolute())
+
     def within(self, name: str) -> Fleet:
         """The same fleet on a sub-folder."""
         return replace(self, folder=self.folder / name)

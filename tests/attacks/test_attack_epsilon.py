@@ -93,7 +93,10 @@ def test_lower_bound_exceeds_the_truth_in_at_most_one_run_of_twenty(models: int,
     keep, k = exp(epsilon) / (1 + exp(epsilon)), np.arange(models + 1)
     hits, alarms = binom.pmf(k, models, keep), binom.pmf(k, models, 1 - keep)
     wrong = sum(
-        hits[t] * alarms[f] for t in k for f in k if hits[t] * alarms[f] > 1e-9 and epsilon_lower_bound(Counts(t, models, f, models)) > epsilon
+        hits[t] * alarms[f]
+        for t in range(models + 1)
+        for f in range(models + 1)
+        if hits[t] * alarms[f] > 1e-9 and epsilon_lower_bound(Counts(t, models, f, models)) > epsilon
     )
     assert wrong <= 0.05
 

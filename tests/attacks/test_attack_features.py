@@ -20,7 +20,7 @@ TARGET = np.array([1, 2])
 
 
 def features(name: str) -> list[float]:
-    return EXTRACTORS[name](PUBLIC, TARGET, np.random.default_rng(0))(SYNTHETIC).tolist()
+    return list(EXTRACTORS[name](PUBLIC, TARGET, np.random.default_rng(0))(SYNTHETIC).tolist())
 
 
 def test_naive_by_hand() -> None:

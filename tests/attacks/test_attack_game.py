@@ -126,7 +126,7 @@ def test_the_same_seed_continues_and_another_is_refused(tmp_path: Path) -> None:
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "f").iterdir()} == before
     for changed in ({"seed": 2}, {"threat": ThreatModel(rows=10)}, {"control": True}):
         with pytest.raises(FleetError, match="another run"):
-            echoed(tmp_path, **changed)  # type: ignore[arg-type]
+            echoed(tmp_path, **changed)
 
 
 def test_pairs_spoilt_by_a_killing_training_are_dropped_whole(tmp_path: Path) -> None:

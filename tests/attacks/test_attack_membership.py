@@ -25,7 +25,7 @@ from attacks import (
 )
 from attacks.classifiers import scores_after_fit
 from attacks.features import EXTRACTORS, feature_matrix
-from attacks.threat import Codes
+from attacks.threat import Codes, Trainer
 
 SIZES = (4,) * 9
 BOOTSTRAP_LIMIT = 1 - exp(-1)  # a row is missing from a full bootstrap with probability 1/e, and then nothing can be seen
@@ -58,7 +58,7 @@ def ignorant(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
     return np.random.default_rng(seed_sequence).integers(4, size=(60, 9))
 
 
-def attacked(folder: Path, trainer: object, *, rows: int = 200, pairs: int = 30, seed: int = 1, **more: object) -> MembershipReport:
+def attacked(folder: Path, trainer: Trainer, *, rows: int = 200, pairs: int = 30, seed: int = 1, **more: object) -> MembershipReport:
     made = table(rows)
     defaults: dict[str, object] = {"public": Public(SIZES), "extractors": (), "classifiers": (), "targets": [0], "fleet": Fleet(folder=folder)}
     return attack_membership(
