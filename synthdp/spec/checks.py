@@ -102,13 +102,13 @@ def _batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     rows = spec.dataset.rows.value
     if spec.synthesizer.batch > rows:
         message = f"got {spec.synthesizer.batch}, more than the declared {rows} rows"
-        yield CrossProblem(("synthesizer", "batch"), message, "the expected batch is a part of the rows, e.g. a fiftieth")
+        yield CrossProblem(("synthesizer", "batch"), message, f"set it to a part of the rows, e.g. {max(1, rows // 16)}")
 
 
 def _attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     attack, rows = spec.attacks.membership, spec.dataset.rows.value
     if attack.enabled and attack.rows > rows:
-        hint = "lower it, or set enabled: false"
+        hint = "set attacks.membership.rows lower, or enabled: false"
         yield CrossProblem(("attacks", "membership", "rows"), f"got {attack.rows}, more than the declared {rows} rows", hint)
 
 
@@ -127,12 +127,15 @@ def _unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def _targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    evaluation = spec.evaluation
-    for i, name in enumerate(evaluation.targets):
+    for i, name in enumerate(spec.evaluation.targets):
         if name not in spec.columns:
             yield CrossProblem(
                 ("evaluation", "targets", i), f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns"
             )
+
+
+def _test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    evaluation = spec.evaluation
     if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
         yield CrossProblem(("evaluation", "holdout"), "got 0; classifiers for the targets need test rows", "e.g. holdout: 0.2")
 
@@ -250,7 +253,8 @@ CHECKS = (
     _Check(("dataset.rows", "attacks.membership"), _attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),
     _Check(("dataset.privacy_unit", "columns"), _unit_column),
-    _Check(("columns", "evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _targets),
+    _Check(("columns", "evaluation.targets"), _targets),
+    _Check(("evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _test_rows),
     _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), _gates),
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),

@@ -145,7 +145,7 @@ def _reported(tree: Node, loc: Loc) -> bool:
 
 def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
     """The first hundred, and one more line that says how many follow."""
-    problems = sorted(set(problems), key=lambda p: (p.line, p.column, p.field))
+    problems = sorted(dict.fromkeys(problems), key=lambda p: (p.line, p.column, p.field))
     if len(problems) <= MAX_LISTED:
         return problems
     first = problems[MAX_LISTED]

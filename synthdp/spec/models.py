@@ -260,17 +260,21 @@ _Ranged = TypeVar("_Ranged", "Integer", "Number", "Datetime")
 def _check_range(column: _Ranged) -> _Ranged:
     lower, upper = column.lower, column.upper
     if not lower < upper:
-        raise _wrong(("lower", f"lower {lower} must be below upper {upper}; a column with one value is categorical with one category"))
+        raise _wrong(("lower", f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is categorical, with one category"))
     problems = [*_spike_problems(column), *_edge_problems(column)]
     if problems:
         raise _wrong(*problems)
     return column
 
 
+def _shown(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
 def _spike_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     outside = [s for s in column.spikes if not column.lower <= s <= column.upper]
     if outside:
-        yield "spikes", f"spikes must lie in [{column.lower}, {column.upper}]; outside: {', '.join(map(str, outside))}"
+        yield "spikes", f"spikes must lie in [{_shown(column.lower)}, {_shown(column.upper)}]; outside: {', '.join(map(_shown, outside))}"
 
 
 def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
@@ -279,13 +283,13 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
         return
     if "bins" in column.model_fields_set:
         yield "bins", "give either bins or edges, not both"
-    falls = [f"{b} after {a}" for a, b in itertools.pairwise(edges) if a >= b]
+    falls = [f"{_shown(b)} after {_shown(a)}" for a, b in itertools.pairwise(edges) if a >= b]
     if falls:
         yield "edges", f"edges must increase strictly; got {', '.join(falls)}"
     elif not (lower <= edges[0] and edges[-1] <= upper):
-        yield "edges", f"edges must lie in [{lower}, {upper}]; got {edges[0]} to {edges[-1]}"
+        yield "edges", f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {_shown(edges[0])} to {_shown(edges[-1])}"
     elif edges[0] != lower and lower not in column.spikes:
-        yield "edges", f"the first edge must be the lower bound {lower}; got {edges[0]}"
+        yield "edges", f"the first edge must be the lower bound {_shown(lower)}; got {_shown(edges[0])}"
 
 
 Column = Annotated[Categorical | Ordinal | Boolean | Integer | Number | Datetime, Field(discriminator="type")]
@@ -336,9 +340,9 @@ class Edge(Model):
 
 
 def _arrow(value: Any) -> Any:
-    if not isinstance(value, str):
+    if isinstance(value, dict | Edge):
         return value
-    sides = value.split("->")
+    sides = value.split("->") if isinstance(value, str) else []
     if len(sides) != 2 or not all(s.strip() for s in sides):
         raise ValueError(f'expected "cause, cause -> effect", got {value!r}')
     return {"causes": [n.strip() for n in sides[0].split(",")], "effects": [n.strip() for n in sides[1].split(",")]}

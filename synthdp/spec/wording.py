@@ -112,7 +112,9 @@ def _value(rule: str, context: dict[str, Any], value: object, default: str) -> t
     if rule in ("too_short", "too_long", "string_too_short", "string_too_long"):
         return _length(rule, context, value), None
     if rule == "string_pattern_mismatch":
-        return f"got {got(value)}; {_PATTERNS.get(context['pattern'], 'it must match ' + context['pattern'])}", None
+        words = _PATTERNS.get(context["pattern"], f"it must match {context['pattern']}")
+        # What stands in place of a variable's name may be a URL with its password: never repeat it.
+        return (words if context["pattern"] == _VARIABLE else f"got {got(value)}; {words}"), None
     if rule.startswith("datetime"):
         return f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {got(value)}", "look for a day or an hour that does not exist"
     return f"{default[:1].lower()}{default[1:]}; got {got(value)}", None
@@ -142,9 +144,10 @@ _WANTED: dict[str, tuple[str, str | None]] = {
     "model_attributes_type": ("a map of keys to values", _MAP_HINT),
 }
 _BOUNDS = (("gt", "above"), ("ge", "at least"), ("lt", "below"), ("le", "at most"))
+_VARIABLE = "^[A-Z_][A-Z0-9_]*$"
 _PATTERNS = {
     "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "use letters, digits, dots, hyphens and underscores, beginning with a letter or digit, at most 64",
-    "^[A-Z_][A-Z0-9_]*$": "give the name of an environment variable: capital letters, digits and underscores, e.g. SOURCE_URL",
+    _VARIABLE: "give the name of an environment variable: capital letters, digits and underscores, e.g. SOURCE_URL",
 }
 
 

@@ -1,0 +1,120 @@
+"""Checks between sections, on specs that are built in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.errors import SpecError
+from synthdp.spec.checks import check, cross_problems, suggested_delta
+from synthdp.spec.load import load_spec
+from synthdp.spec.models import Categorical, Graph, Integer, ReleaseSpec
+
+COMPLETE = load_spec(Path(__file__).with_name("complete_spec.yaml"))
+
+
+def _with(section: str, **changes: Any) -> ReleaseSpec:
+    part = getattr(COMPLETE, section)
+    return COMPLETE.model_copy(update={section: type(part).model_validate(part.model_dump() | changes)})
+
+
+def _columns(**columns: Any) -> ReleaseSpec:
+    return COMPLETE.model_copy(update={"columns": dict(COMPLETE.columns) | columns})
+
+
+def _graph(**fields: Any) -> ReleaseSpec:
+    return COMPLETE.model_copy(update={"graph": Graph(**fields)})
+
+
+def _wide(levels: int) -> Categorical:
+    return Categorical(type="categorical", categories=tuple(f"c{i}" for i in range(levels)))
+
+
+EDGES = ("age, sex -> education", "education -> income")
+CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
+    "delta": (lambda: _with("privacy", delta=1 / 48842), ("privacy", "delta"), "below 1 / rows"),
+    "cap": (lambda: _with("privacy", cap={"epsilon": 1, "delta": 1e-6}), ("privacy", "delta"), "above the cap"),
+    "train": (lambda: _with("privacy", shares={"measure": 1, "graph": 0, "train": 0}), ("privacy", "shares", "train"), "got 0"),
+    "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
+    "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
+    "validate empty": (lambda: _graph(mode="validate"), ("graph", "edges"), "at least one arrow"),
+    "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),
+    "batch": (lambda: _with("synthesizer", batch=50_000), ("synthesizer", "batch"), "more than the declared"),
+    "holdout": (lambda: _with("evaluation", holdout=0), ("evaluation", "holdout"), "test rows"),
+    "levels": (lambda: _columns(**{f"w{i}": _wide(4096) for i in range(16)}), ("columns",), "levels"),
+    "bounds": (lambda: _columns(id=Integer(type="integer", lower=0, upper=2**60)), ("columns", "id", "upper"), "2^53"),
+    "missing": (lambda: _columns(m=Categorical(type="categorical", categories=("a", "missing"), missing=True)), ("columns", "m", "categories", 1), "missing"),
+    "line break": (lambda: _columns(**{"a\nb": _wide(2)}), ("columns", "a\nb"), "line break"),
+    "space": (lambda: _columns(**{" a": _wide(2)}), ("columns", " a"), "space"),
+    "formula": (lambda: _columns(**{"+a": _wide(2)}), ("columns", "+a"), "formula"),
+    "group as column": (lambda: _graph(edges=EDGES, groups={"gain": ("gain", "joined")}), ("graph", "groups", "gain"), "named like a column"),
+    "group unknown": (lambda: _graph(edges=EDGES, groups={"g": ("gain", "joind")}), ("graph", "groups", "g", 1), "unknown column"),
+    "group name": (lambda: _graph(edges=EDGES, groups={"g ": ("gain", "joined")}), ("graph", "groups", "g "), "space"),
+    "latent": (lambda: _graph(edges=EDGES, latent=(("age", "wealth"),)), ("graph", "latent", 0, 1), "unknown column"),
+    "twice": (lambda: _graph(edges=(*EDGES, "age -> education")), ("graph", "edges", 2), "written twice"),
+    "crowd": (lambda: _graph(edges=({"causes": [f"a{i}" for i in range(400)], "effects": [f"b{i}" for i in range(400)]},)), ("graph", "edges"), "160,000 arrows"),
+    "path": (lambda: _with("dataset", source={"kind": "csv", "path": "a\0b"}), ("dataset", "source", "path"), "control characters"),
+    "empty path": (lambda: _with("dataset", source={"kind": "parquet", "path": ""}), ("dataset", "source", "path"), "empty"),
+    "delimiter": (lambda: _with("dataset", source={"kind": "csv", "path": "a", "delimiter": '"'}), ("dataset", "source", "delimiter"), "cannot part"),
+    "uri": (lambda: _with("tracking", uri="http://x\n"), ("tracking", "uri"), "control characters"),
+}  # fmt: skip
+
+
+def test_the_complete_spec_has_no_problem() -> None:
+    assert check(COMPLETE) is COMPLETE
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_check_finds_its_mistake_and_no_other(case: str) -> None:
+    build, loc, words = CASES[case]
+    problems = cross_problems(build())
+    assert [p.loc for p in problems] == [loc]
+    assert words in problems[0].message
+
+
+def test_a_group_stands_for_its_columns() -> None:
+    spec = _graph(
+        edges=("person -> education", "education -> income"),
+        groups={"person": ("age", "sex")},
+        tiers=(("person",), ("income",)),
+        latent=(("person", "gain"),),
+    )
+    assert cross_problems(spec) == []
+
+
+def test_each_of_several_cycles_is_named_once() -> None:
+    spec = _graph(edges=("income -> age", "age -> education", "education -> income", "gain -> sex", "sex -> gain", "income -> gain"))
+    assert [(p.loc, p.message) for p in cross_problems(spec)] == [
+        (("graph", "edges", 2), "the graph has a cycle: age -> education -> income -> age"),
+        (("graph", "edges", 4), "the graph has a cycle: sex -> gain -> sex"),
+    ]
+
+
+def test_a_long_chain_is_checked_quickly_and_has_no_cycle() -> None:
+    names = [f"n{i}" for i in range(3000)]
+    columns = {name: _wide(2) for name in names}
+    graph = Graph(edges=[f"{a} -> {b}" for a, b in zip(names[1:], names[:-1], strict=True)])  # type: ignore[arg-type]
+    spec = COMPLETE.model_copy(update={"columns": columns, "graph": graph, "evaluation": COMPLETE.evaluation.model_copy(update={"targets": ()})})
+    assert cross_problems(spec) == []
+
+
+def test_check_raises_every_problem_at_once() -> None:
+    spec = _with("privacy", delta=0.01).model_copy(update={"graph": Graph(mode="given")})
+    with pytest.raises(SpecError) as caught:
+        check(spec)
+    assert [p.field for p in caught.value.problems] == ["graph.edges", "privacy.delta"]
+
+
+@pytest.mark.parametrize("lost", ["privacy", "privacy.delta", "dataset.rows"])
+def test_a_check_that_reads_a_lost_part_is_left_out(lost: str) -> None:
+    spec = _with("privacy", delta=0.01)
+    assert cross_problems(spec)
+    assert cross_problems(spec, lost=frozenset({lost})) == []
+
+
+@pytest.mark.parametrize("rows", [1, 9, 10, 999, 48_842, 10**6, 2 * 10**9])
+def test_the_suggested_delta_is_well_below_one_row(rows: int) -> None:
+    assert 0.001 < float(suggested_delta(rows)) * rows <= 0.1

@@ -1,0 +1,138 @@
+"""Drafts for `synthdp init`: only the header is read, nothing is guessed, and an answered draft loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from synthdp.errors import DataError, SpecError
+from synthdp.spec.draft import draft_spec
+from synthdp.spec.header import read_header
+from synthdp.spec.load import parse_spec
+from synthdp.spec.models import Boolean, Datetime, IdUnit, Integer, Number, Ordinal
+
+CANARY = "canary-7391"
+
+
+class Script:
+    """Answers from a list, and remembers what was asked."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def __call__(self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
+        self.asked.append(question)
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Callable[[bytes], Path]:
+    def write(data: bytes) -> Path:
+        path = tmp_path / "my table.csv"
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("header", "delimiter", "names"),
+    [
+        (b"a,b,c", ",", ("a", "b", "c")),
+        (b"\xef\xbb\xbfa;b", ";", ("a", "b")),
+        (b'"a,1";"b";c', ";", ("a,1", "b", "c")),
+        (b"a\tb, x\tc", "\t", ("a", "b, x", "c")),
+        (b'"say ""hi""",b', ",", ('say "hi"', "b")),
+        (b"alone", ",", ("alone",)),
+        ("größe|b".encode(), "|", ("größe", "b")),
+    ],
+)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b""])
+def test_headers(table: Callable[[bytes], Path], header: bytes, delimiter: str, names: tuple[str, ...], end: bytes) -> None:
+    rows = end + b"1,2\xff\xff" if end else b""
+    assert read_header(table(header + rows)) == (delimiter, names)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b"\n1,2\n", "empty"),
+        (b"a,,c\n", r"column\(s\) 2 are empty"),
+        (b"a,b,a\n", r"column\(s\) 1, 3 have a name that comes twice"),
+        (b"39,canary-7391,77516\n", r"column\(s\) 1, 3 have a number"),
+        (b"a,=canary-7391\n", r"column\(s\) 2 have a name that starts like"),
+        (b"a, b\n", r"column\(s\) 2 begin or end with a space"),
+        (b'a,"b\nc"\n', "never closed"),
+        (b"a,\xff\n", "UTF-8"),
+        (b"a" * 1_000_001, "longer"),
+    ],
+)
+def test_lines_that_are_no_header(table: Callable[[bytes], Path], data: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        read_header(table(data))
+    assert CANARY not in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_header(tmp_path / "none.csv")
+
+
+def test_a_draft_without_answers_says_what_is_to_fill_in(table: Callable[[bytes], Path]) -> None:
+    text = draft_spec(table(f"age,no,a:b\n{CANARY},1,2\n".encode()), ask=None)
+    assert CANARY not in text
+    assert "never from the rows" in text
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, path="draft.yaml")
+    fields = ["privacy_unit.kind", "privacy_unit.meaning", "rows.kind", "rows.value"]
+    assert [p.field for p in caught.value.problems] == [
+        *(f"dataset.{f}" for f in fields), "columns.age.type", "columns.no.type", "columns.a:b.type", "privacy.epsilon", "privacy.delta",
+    ]  # fmt: skip
+    assert all("still to be filled in" in p.message for p in caught.value.problems)
+
+
+def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
+    ask = Script(
+        "both", "id", "pid", "3", "one patient", "", "500",
+        "integer", "0", "x", "-5", "", "", "no",  # bounds that do not fit: asked again
+        "0", "120", "0", "years", "yes",
+        "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no",
+        "datetime", "2000-01-01", "2020-01-01", "", "", "",
+        "boolean", "", "yes", "",
+        "number", "0", "1e5", "0, 5.5", "", "",
+        "2", "0.5", "",
+    )  # fmt: skip
+    text = draft_spec(table(b"pid;age;no;when;ok;gain\n1;2;3;4;5;6\n"), ask=ask)
+    assert ask.answers == []
+    assert any("lower 0 must be below upper -5" in q for q in ask.asked)
+    spec = parse_spec(text, path="draft.yaml")
+    assert spec.dataset.id == "my-table"
+    assert isinstance(spec.dataset.privacy_unit, IdUnit)
+    assert list(spec.columns) == ["age", "no", "when", "ok", "gain"]
+    age, no, when, ok, gain = spec.columns.values()
+    assert isinstance(age, Integer)
+    assert (age.lower, age.upper, age.spikes, age.unit, age.missing) == (0, 120, (0,), "years", True)
+    assert isinstance(no, Ordinal)
+    assert no.categories == ("b", "01", "1.50")
+    assert isinstance(when, Datetime)
+    assert isinstance(ok, Boolean)
+    assert (ok.false, ok.true) == ("false", "yes")
+    assert isinstance(gain, Number)
+    assert gain.spikes == (0.0, 5.5)
+    assert (spec.privacy.epsilon, spec.privacy.delta) == (2, 1e-4)
+    assert spec.dataset.rows.kind == "approximate"
+
+
+@pytest.mark.parametrize("rows", ["5", "25", "299", "1023", "1024", "1000000"])
+def test_a_draft_for_any_number_of_rows_loads(table: Callable[[bytes], Path], rows: str) -> None:
+    ask = Script("row", "one person", "public", rows, "categorical", "x, y", "no", "", "")
+    assert parse_spec(draft_spec(table(b"a\n1\n"), ask=ask), path="draft.yaml").dataset.rows.value == int(rows)
+
+
+def test_it_gives_up_on_endless_wrong_answers(table: Callable[[bytes], Path]) -> None:
+    with pytest.raises(DataError, match="no usable answer"):
+        draft_spec(table(b"a\n"), ask=Script(*["maybe"] * 5))

@@ -1,0 +1,208 @@
+"""Loading: files, what codes become, limits, and that no text makes the loader fail in any other way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.load import MAX_BYTES, MAX_LISTED, load_spec, parse_spec
+from synthdp.spec.models import Boolean, Categorical, Datetime, Number, Ordinal
+
+COMPLETE = Path(__file__).with_name("complete_spec.yaml")
+TEXT = COMPLETE.read_text(encoding="utf-8")
+
+
+def test_a_complete_spec() -> None:
+    spec = load_spec(COMPLETE)
+    education, income, gain, joined = (spec.columns[n] for n in ("education", "income", "gain", "joined"))
+    assert isinstance(education, Ordinal)
+    assert education.categories == ("01", "1.50", "no", "true")
+    assert isinstance(income, Boolean)
+    assert (income.false, income.true) == ("low", "high")
+    assert isinstance(gain, Number)
+    assert (type(gain.upper), gain.upper) == (float, 1e5)
+    assert isinstance(joined, Datetime)
+    assert joined.upper == datetime(2020, 12, 31)
+    assert spec.privacy.delta == 1e-5
+    assert spec.graph.pairs() == (("age", "education"), ("sex", "education"), ("education", "income"), ("age", "income"))
+
+
+def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    assert load_spec(path) == load_spec(COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "message"),
+    [
+        (None, (1, 1), "no such file"),
+        (b"", (1, 1), "empty"),
+        (b"a: 1\nb: \xff\n", (2, 4), "UTF-8"),
+        ("a: 1".encode("utf-16"), (1, 1), "UTF-8"),
+        (b"#" * (MAX_BYTES + 1), (1, 1), "larger"),
+    ],
+)
+def test_files_that_are_no_spec(tmp_path: Path, data: bytes | None, place: tuple[int, int], message: str) -> None:
+    path = tmp_path / "spec.yaml"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(SpecError, match=message) as caught:
+        load_spec(path)
+    assert [(p.path, p.line, p.column) for p in caught.value.problems] == [(str(path), *place)]
+
+
+def test_a_folder_is_no_spec(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="folder"):
+        load_spec(tmp_path)
+
+
+def test_a_path_that_cannot_be() -> None:
+    with pytest.raises(SpecError):
+        load_spec(Path("a\0b"))
+
+
+def test_names_may_be_codes() -> None:
+    text = (
+        TEXT.replace("  sex:", "  2019:")
+        .replace("age, sex ->", "age, 2019 ->")
+        .replace("[age, sex]", "[age, 2019]")
+        .replace("[income]\ngates", "[2019]\ngates")
+    )
+    spec = parse_spec(text, path="s")
+    assert isinstance(spec.columns["2019"], Categorical)
+    assert spec.evaluation.targets == ("2019",)
+    assert spec.graph.tiers[0] == ("age", "2019")
+
+
+@pytest.mark.parametrize("value", ["yes", "'true'", "1", "True"])
+def test_only_true_and_false_are_booleans(value: str) -> None:
+    with pytest.raises(SpecError, match="expected true or false"):
+        parse_spec(TEXT.replace("lower: 17,", f"lower: 17, missing: {value},"), path="s")
+
+
+@pytest.mark.parametrize("value", ["true", "'17'", "17.5", "null", "0x11", "1_7"])
+def test_only_whole_numbers_are_whole_numbers(value: str) -> None:
+    with pytest.raises(SpecError, match="expected a whole number"):
+        parse_spec(TEXT.replace("lower: 17,", f"lower: {value},"), path="s")
+
+
+def test_a_whole_number_may_be_written_as_a_power_of_ten() -> None:
+    spec = parse_spec(TEXT.replace("value: 48842", "value: 5e4"), path="s")
+    assert (type(spec.dataset.rows.value), spec.dataset.rows.value) == (int, 50_000)
+
+
+def test_times_have_no_zone() -> None:
+    with pytest.raises(SpecError, match="without time zone"):
+        parse_spec(TEXT.replace("2020-12-31T00:00:00", "2020-12-31T00:00:00Z"), path="s")
+
+
+def test_a_misspelt_required_key_is_one_mistake() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(TEXT.replace("  epsilon: 1", "  epsilom: 1"), path="s")
+    assert [(p.field, p.hint) for p in caught.value.problems] == [("privacy.epsilom", "did you mean 'epsilon'?")]
+
+
+def test_cross_checks_run_beside_wrong_fields_and_keep_their_places() -> None:
+    """Wrong items before a right one must not shift where the right one's mistake is shown."""
+    edges = "    - age ->\n    - sex -> education\n    - {causes: [], effects: [age]}\n    - education -> nowhere\n"
+    text = TEXT.replace("    - age, sex -> education\n    - {causes: [education, age], effects: [income]}\n", edges).replace("1e-5", "1e-3")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, path="s")
+    first = text.splitlines().index("    - age ->") + 1
+    assert [(p.field, p.line) for p in caught.value.problems] == [
+        ("privacy.delta", 23),
+        ("graph.edges #1", first),
+        ("graph.edges #3.causes", first + 2),
+        ("graph.edges #4", first + 3),
+    ]
+
+
+def test_no_cross_check_runs_on_a_default_that_was_not_meant() -> None:
+    text = TEXT.replace("mode: given", "mode: lern").replace("  delta: 1e-5", "  delta: 1e-5\n  shares: {measure: 0.1, graph: 0.2, train: 0.7}")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, path="s")
+    assert [p.field for p in caught.value.problems] == ["graph.mode"]
+
+
+def test_the_list_ends_after_a_hundred() -> None:
+    extra = "".join(f"k{i:03}: 1\n" for i in range(250))
+    with pytest.raises(SpecError) as caught:
+        parse_spec(TEXT + extra, path="s")
+    assert len(caught.value.problems) == MAX_LISTED + 1
+    assert "150 more mistakes" in caught.value.problems[-1].message
+
+
+def test_many_wrong_names_are_told_quickly() -> None:
+    edges = "".join(f"    - x{i} -> y{i}\n" for i in range(20_000))
+    with pytest.raises(SpecError, match="more mistakes"):
+        parse_spec(TEXT.replace("  tiers:", edges + "  tiers:"), path="s")
+
+
+def test_secrets_in_place_of_a_variable_are_not_repeated() -> None:
+    text = TEXT.replace('{kind: csv, path: people.csv, missing_values: ["", "?"]}', '{kind: sql, url_env: "db://me:hunter2@h", query: q}')
+    with pytest.raises(SpecError, match="environment variable") as caught:
+        parse_spec(text, path="s")
+    assert "hunter2" not in str(caught.value)
+
+
+def _only_spec_errors(text: str) -> None:
+    problems: list[SpecProblem] = []
+    try:
+        parse_spec(text, path="s")
+    except SpecError as error:
+        problems = error.problems
+        str(error).encode()
+    assert all(p.line >= 1 and p.column >= 1 for p in problems)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text())
+def test_any_text(text: str) -> None:
+    _only_spec_errors(text)
+
+
+_YAML = st.recursive(
+    st.sampled_from(["x", "1", "-1", "1e-5", "1e300", ".nan", "null", "true", "no", "'", '"a', "*a", "&a b", "!t c", "[", "{", "2020-01-01", "a -> b", "age -> sex", "-> ", "<<", '"\\0"']),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda v: f"[{', '.join(v)}]"),
+        st.lists(st.tuples(st.sampled_from(["kind", "type", "lower", "age", "causes", "x", "<<"]), inner), max_size=3).map(lambda v: "{" + ", ".join(f"{k}: {w}" for k, w in v) + "}"),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_change_to_a_spec(data: st.DataObject) -> None:
+    lines = TEXT.splitlines()
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        change = data.draw(st.sampled_from(["value", "drop", "copy", "splice"]))
+        if change == "value" and ":" in lines[at]:
+            lines[at] = f"{lines[at].split(':')[0]}: {data.draw(_YAML)}"
+        elif change == "splice":
+            cut = data.draw(st.integers(0, len(lines[at])))
+            lines[at] = lines[at][:cut] + data.draw(_YAML) + lines[at][cut:]
+        elif change == "copy":
+            lines.insert(data.draw(st.integers(0, len(lines))), lines[at])
+        elif len(lines) > 1:
+            del lines[at]
+    _only_spec_errors("\n".join(lines))
+
+
+def test_loading_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "pandas", "torch", "sklearn", "mlflow", "opacus", "dp_accounting", "opendp", "sqlalchemy", "matplotlib", "networkx", "pyarrow")
+    code = (
+        "import sys; from pathlib import Path; from synthdp.spec.load import load_spec; import synthdp.spec.draft, synthdp.spec.schema\n"
+        f"load_spec(Path({str(COMPLETE)!r})); print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
