@@ -125,7 +125,7 @@ class _Trainer:
             noise_multiplier=settings.noise_multiplier * settings.sensitivity(dimension) / settings.clip,
             max_grad_norm=settings.clip,
             expected_batch_size=settings.expected_batch,
-            rng=streams.gradient,
+            rng=streams.noise,
         )
         self.average = [p.detach().clone() for p in self.params]
         # Noise of the reparametrised z is no privacy noise: any fresh seed will do.

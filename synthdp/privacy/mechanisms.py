@@ -18,7 +18,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
-from synthdp.privacy.noise import Streams, discrete_gaussian
+from synthdp.privacy.noise import Streams, discrete_gaussian, rounded_gaussian
 from synthdp.privacy.source import Table
 
 Columns = tuple[str, ...]
@@ -27,7 +27,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 CHUNK_ROWS = 65_536  # counting works on blocks that stay in cache
 MAX_CELLS = 1 << 22  # most cells of one table: 32 MiB of counts
-MAX_DRAWS = 1 << 18  # most noise samples that filling unused slots may cost
 
 
 class Mechanism(Protocol[T_co]):
@@ -107,67 +106,61 @@ class NoisyMarginals:
 
 
 @dataclass(frozen=True)
-class TableSlots:
-    """Room for `slots` noisy tables of fixed noise, filled later with tables chosen from earlier releases.
+class AdaptiveMarginals:
+    """Noisy tables that are chosen later, in the light of earlier releases, at a price fixed when the plan is made.
 
-    The event is fixed when the plan is made and does not depend on what is chosen: always `slots` discrete
-    Gaussians of parameter `sigma`. Where fewer tables are chosen, each is measured several times and
-    averaged, so its noise falls as if the budget had been shared out anew.
+    k tables get Gaussian noise of standard deviation `noise_multiplier * sqrt(k)` per cell, rounded to whole
+    numbers. Sensitivity [derived here]: one row moves one cell of each table by one, so the k tables together
+    by sqrt(k) in L2; a unit of r rows by at most r sqrt(k). Whatever k is chosen, this is a Gaussian mechanism
+    of noise `noise_multiplier / r`; and since counts are whole numbers, count + round(N) = round(count + N) is
+    post-processing of it. (The discrete Gaussian has no such common bound over k, hence the other sampler.)
     """
 
     domain: Domain
-    slots: int
-    sigma: float
+    noise_multiplier: float
 
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"discrete Gaussian, sigma {self.sigma:.4g}, {self.slots} table slots"
+        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on tables chosen from earlier releases"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`slots` discrete Gaussians of sensitivity `rows_per_unit`, whatever is chosen."""
-        return dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(self.sigma, rows_per_unit), self.slots)
+        """One Gaussian mechanism."""
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
 
-    def choose(self, tables: Sequence[Columns]) -> ChosenTables:
-        """Fill the slots with `tables` (at most `slots` of them), chosen from public or released facts."""
-        return ChosenTables(self, tuple(tables))
+    def choose(self, tables: Sequence[Columns]) -> ChosenMarginals:
+        """The mechanism for `tables`, which must be chosen from public or released facts alone."""
+        return ChosenMarginals(self, tuple(tables))
 
 
 @dataclass(frozen=True)
-class ChosenTables:
-    """`TableSlots` with its tables chosen; same event, so it is paid for by the planned spend."""
+class ChosenMarginals:
+    """`AdaptiveMarginals` with its tables chosen; the same event, so the planned spend pays for it."""
 
-    slots: TableSlots
+    budget: AdaptiveMarginals
     tables: tuple[Columns, ...]
-
-    def __post_init__(self) -> None:
-        if not 0 < len(self.tables) <= self.slots.slots:
-            raise ValueError(f"{len(self.tables)} tables for {self.slots.slots} slots")
 
     @property
     def name(self) -> str:
-        """Name for the ledger: that of the slots, since the choice changes nothing that is charged."""
-        return self.slots.name
-
-    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """The event of the slots."""
-        return self.slots.event(rows_per_unit)
-
-    @property
-    def repeats(self) -> int:
-        """How often each table is measured: as often as the slots allow and sampling time permits."""
-        cells = sum(self.slots.domain.cells(t) for t in self.tables)
-        return max(1, min(self.slots.slots // len(self.tables), MAX_DRAWS // cells))
-
-    def run(self, table: Table, streams: Streams) -> tuple[NoisyTable, ...]:
-        """Measure each chosen table `repeats` times and average."""
-        counted = count_tables(table.fit_codes, self.slots.domain, self.tables)
-        return tuple(NoisyTable(c, self._average(n), self.sigma) for c, n in zip(self.tables, counted, strict=True))
+        """Name for the ledger: the choice changes nothing that is charged."""
+        return self.budget.name
 
     @property
     def sigma(self) -> float:
-        """Noise of each chosen table after averaging."""
-        return self.slots.sigma / math.sqrt(self.repeats)
+        """Noise of each cell."""
+        return self.budget.noise_multiplier * math.sqrt(len(self.tables))
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """The event of the budget."""
+        return self.budget.event(rows_per_unit)
+
+    def run(self, table: Table, streams: Streams) -> tuple[NoisyTable, ...]:
+        """Count all tables in one pass, then add the noise."""
+        counted = count_tables(table.fit_codes, self.budget.domain, self.tables)
+        return tuple(
+            NoisyTable(columns, rounded_gaussian(counts, sigma=self.sigma, rng=streams.noise).astype(np.float64), self.sigma)
+            for columns, counts in zip(self.tables, counted, strict=True)
+        )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
         """Counts in the order of `tables`."""
@@ -176,11 +169,6 @@ class ChosenTables:
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
         """Tables from their counts."""
         return _unpack(arrays, self.tables, self.sigma)
-
-    def _average(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        draws = [discrete_gaussian(counts, sigma=self.slots.sigma) for _ in range(self.repeats)]
-        mean: npt.NDArray[np.float64] = np.mean(draws, axis=0)
-        return mean
 
 
 def _pack(tables: tuple[NoisyTable, ...]) -> Arrays:

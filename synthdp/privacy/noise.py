@@ -1,7 +1,7 @@
 """Noise and private coins. No seed exists: every key comes from the operating system and is never stored.
 
-Three independent Philox streams per run, each keyed with 128 fresh bits: `gradient` noise, Poisson `sampling`
-of batches, and the `holdout` coins. Noise on tables is the discrete Gaussian of OpenDP, an exact integer
+Three independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
+of batches, and the `holdout` coins. Noise on planned tables is the discrete Gaussian of OpenDP, an exact integer
 sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", arXiv:2004.00010v4,
 Algorithm 3] that draws from the operating system itself and never rounds a real number.
 """
@@ -26,7 +26,7 @@ def fresh_generator() -> np.random.Generator:
 class Streams:
     """The private randomness of one run."""
 
-    gradient: np.random.Generator
+    noise: np.random.Generator
     sampling: np.random.Generator
     holdout: np.random.Generator
 
@@ -43,6 +43,14 @@ def discrete_gaussian(counts: npt.NDArray[np.int64], *, sigma: float) -> npt.NDA
     """`counts` plus independent discrete Gaussian noise of parameter `sigma`, same shape, whole numbers."""
     noisy = _gaussian_measurement(sigma)(counts.ravel().tolist())
     return np.asarray(noisy, dtype=np.int64).reshape(counts.shape)
+
+
+def rounded_gaussian(counts: npt.NDArray[np.int64], *, sigma: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """`counts` plus independent Gaussian noise of standard deviation `sigma` rounded to whole numbers, same shape."""
+    if not (sigma > 0 and np.isfinite(sigma)):
+        raise ValueError(f"sigma must be positive and finite, got {sigma}")
+    noisy: npt.NDArray[np.int64] = counts + np.rint(sigma * rng.standard_normal(counts.shape)).astype(np.int64)
+    return noisy
 
 
 @cache

@@ -9,9 +9,10 @@ points miss therefore costs a little balance between purposes, never privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import dp_accounting
@@ -19,24 +20,14 @@ import dp_accounting
 from synthdp.data.domain import Domain
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import Columns, NoisyMarginals, TableSlots
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.spec import models as spec
 
-Planned = NoisyMarginals | TableSlots | DpSgd
+Planned = NoisyMarginals | AdaptiveMarginals | DpSgd
 
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
-
-
-@dataclass(frozen=True)
-class GraphRound:
-    """Tables that graph search or validation will measure: listed now, or `slots` to be chosen later."""
-
-    name: str
-    weight: float
-    tables: tuple[Columns, ...] = ()
-    slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,8 +105,8 @@ class Plan:
         }
 
 
-def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Sequence[GraphRound] = ()) -> Plan:
-    """The calibrated plan of a release; `graph_rounds` are the public tables that the graph stage asks for."""
+def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Mapping[str, float] = MappingProxyType({})) -> Plan:
+    """The calibrated plan of a release; `graph_rounds` names the rounds of the graph stage and their part of its share."""
     privacy = release.privacy
     unit = release.dataset.privacy_unit
     rows_per_unit = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
@@ -130,7 +121,7 @@ def expected_fit_rows(release: spec.ReleaseSpec) -> float:
     return release.dataset.rows.value * (1 - held_out)
 
 
-def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Sequence[GraphRound]) -> list[Spend]:
+def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, float]) -> list[Spend]:
     privacy, shares = release.privacy, release.privacy.shares
 
     def gaussian_mu(share: float) -> float:
@@ -138,11 +129,8 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Sequence[Gr
 
     one_way = tuple((name,) for name in domain.names)
     spends = [Spend("measure", NoisyMarginals(domain, one_way, math.sqrt(len(one_way)) / gaussian_mu(shares.measure)))]
-    weights = sum(r.weight for r in rounds)
-    for r in rounds:
-        count = r.slots or len(r.tables)
-        sigma = math.sqrt(count * weights / r.weight) / gaussian_mu(shares.graph)
-        spends.append(Spend(f"graph: {r.name}", TableSlots(domain, r.slots, sigma) if r.slots else NoisyMarginals(domain, r.tables, sigma)))
+    for name, part in rounds.items():
+        spends.append(Spend(f"graph: {name}", AdaptiveMarginals(domain, 1 / (gaussian_mu(shares.graph) * math.sqrt(part)))))
     spends.append(Spend("train", _rough_training(release, gaussian_mu(shares.train))))
     return spends
 
@@ -166,9 +154,9 @@ def _rough_training(release: spec.ReleaseSpec, mu: float) -> DpSgd:
 
 
 def _scaled(mechanism: Planned, factor: float) -> Planned:
-    if isinstance(mechanism, DpSgd):
-        return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
-    return replace(mechanism, sigma=mechanism.sigma * factor)
+    if isinstance(mechanism, NoisyMarginals):
+        return replace(mechanism, sigma=mechanism.sigma * factor)
+    return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
 
 
 def _gaussian_mu(epsilon: float, delta: float) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode
@@ -30,19 +30,6 @@ from synthdp.privacy.source import Table
 T = TypeVar("T")
 
 REHEARSAL = Receipt("rehearsal", "")  # no ledger holds it, so a bundle refuses what carries it
-
-
-class Releaser(Protocol):
-    """Where the pipeline gets its released values: a session, or a rehearsal."""
-
-    @property
-    def plan(self) -> Plan:
-        """What may be released."""
-        ...
-
-    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
-        """Charge, then run."""
-        ...
 
 
 class Session:

@@ -1,0 +1,111 @@
+"""The generative half of a release: measure -> graph -> train -> sample, as one path for real runs and rehearsals.
+
+Whatever looks at rows goes through the releaser; everything between is post-processing of released values.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.stage import GraphResult, Releaser, find_graph, rounds
+from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.marginals import probabilities, rake, smoothed
+from synthdp.model.synthesizer import Synthesizer
+from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
+from synthdp.privacy.plan import Plan, expected_fit_rows, make_plan
+from synthdp.privacy.private import Released
+from synthdp.spec import models as spec
+
+Progress = Callable[[int, int], None]
+
+START_FLOOR_ROWS = 5.0  # no level starts training with less than this many rows' worth of probability
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything that a run released on its way to the synthesizer."""
+
+    marginals: Released[tuple[NoisyTable, ...]]
+    graph: GraphResult
+    synthesizer: Released[Synthesizer]
+
+
+def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
+    """The calibrated plan of everything that `fit` will release."""
+    return make_plan(release, domain, graph_rounds=rounds(release.graph, domain))
+
+
+def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:
+    """The noisy one-way tables of all columns."""
+    planned = releaser.plan.find("measure")
+    assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
+    return releaser.release(planned.mechanism, purpose="measure")
+
+
+def train(
+    releaser: Releaser,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    marginals: Released[tuple[NoisyTable, ...]],
+    graph: GraphResult,
+    *,
+    progress: Progress,
+    checkpoint: Path | None,
+) -> Released[Synthesizer]:
+    """The causal VAE by DP-SGD, started from the noisy marginals."""
+    planned = releaser.plan.find("train")
+    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    architecture = architecture_for(release, domain, graph.graph)
+    network = CausalVae(architecture, generator=torch.Generator().manual_seed(secrets.randbits(63)))
+    floor = START_FLOOR_ROWS / expected_fit_rows(release)
+    network.start_from([smoothed(p, floor=floor) for p in probabilities(marginals.value)])
+    weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint), purpose="train")
+    paid = weights.zip(marginals)
+    if graph.released is not None:
+        return paid.zip(graph.released).map(lambda w: Synthesizer(domain.names, architecture, w[0][0]))
+    return paid.map(lambda w: Synthesizer(domain.names, architecture, w[0]))
+
+
+def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
+    """The network's shape: parents from the graph; z reaches every column, or those of each latent cause.
+
+    With declared latent causes, each gets `latent` dimensions of its own that reach its columns alone.
+    """
+    parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
+    everywhere = (tuple(range(len(domain))),)
+    causes = tuple(tuple(domain.index(n) for n in names) for names in release.graph.latent) or everywhere
+    return Architecture(domain.sizes, parents, tuple(c for c in causes for _ in range(release.synthesizer.latent)), release.synthesizer.hidden)
+
+
+def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator, progress: Progress) -> Released[Codes]:
+    """The synthetic table as levels `[rows, columns]`: drawn, and raked to the noisy marginals if the spec says so."""
+    rows = release.sampling.rows or release.dataset.rows.value
+
+    def draw(pair: tuple[Synthesizer, tuple[NoisyTable, ...]]) -> Codes:
+        synthesizer, tables = pair
+        if not release.sampling.rake:
+            return synthesizer.sample(rows, rng=rng, progress=progress)
+        pool = synthesizer.sample(rows * release.sampling.oversample, rng=rng, progress=progress)
+        columns = [synthesizer.columns.index(t.columns[0]) for t in tables]
+        return rake(pool, probabilities(tables), columns=columns, rows=rows, rng=rng)
+
+    return fitted.synthesizer.zip(fitted.marginals).map(draw)
+
+
+def fit(releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, *, progress: Progress, checkpoint: Path | None = None) -> Fitted:
+    """Measure, find the graph, train."""
+    marginals = measure(releaser)
+    graph = find_graph(releaser, release.graph, domain)
+    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, checkpoint=checkpoint)
+    return Fitted(marginals, graph, synthesizer)
