@@ -34,19 +34,20 @@ def _wide(levels: int) -> Categorical:
 
 
 EDGES = ("age, sex -> education", "education -> income")
+MISSING = Categorical(type="categorical", categories=("a", "missing"), missing=True)
+CROWD = {"causes": [f"a{i}" for i in range(400)], "effects": [f"b{i}" for i in range(400)]}
 CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "delta": (lambda: _with("privacy", delta=1 / 48842), ("privacy", "delta"), "below 1 / rows"),
     "cap": (lambda: _with("privacy", cap={"epsilon": 1, "delta": 1e-6}), ("privacy", "delta"), "above the cap"),
     "train": (lambda: _with("privacy", shares={"measure": 1, "graph": 0, "train": 0}), ("privacy", "shares", "train"), "got 0"),
     "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
     "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
-    "validate empty": (lambda: _graph(mode="validate"), ("graph", "edges"), "at least one arrow"),
     "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),
     "batch": (lambda: _with("synthesizer", batch=50_000), ("synthesizer", "batch"), "more than the declared"),
     "holdout": (lambda: _with("evaluation", holdout=0), ("evaluation", "holdout"), "test rows"),
     "levels": (lambda: _columns(**{f"w{i}": _wide(4096) for i in range(16)}), ("columns",), "levels"),
     "bounds": (lambda: _columns(id=Integer(type="integer", lower=0, upper=2**60)), ("columns", "id", "upper"), "2^53"),
-    "missing": (lambda: _columns(m=Categorical(type="categorical", categories=("a", "missing"), missing=True)), ("columns", "m", "categories", 1), "missing"),
+    "missing": (lambda: _columns(m=MISSING), ("columns", "m", "categories", 1), "missing"),
     "line break": (lambda: _columns(**{"a\nb": _wide(2)}), ("columns", "a\nb"), "line break"),
     "space": (lambda: _columns(**{" a": _wide(2)}), ("columns", " a"), "space"),
     "formula": (lambda: _columns(**{"+a": _wide(2)}), ("columns", "+a"), "formula"),
@@ -55,7 +56,7 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "group name": (lambda: _graph(edges=EDGES, groups={"g ": ("gain", "joined")}), ("graph", "groups", "g "), "space"),
     "latent": (lambda: _graph(edges=EDGES, latent=(("age", "wealth"),)), ("graph", "latent", 0, 1), "unknown column"),
     "twice": (lambda: _graph(edges=(*EDGES, "age -> education")), ("graph", "edges", 2), "written twice"),
-    "crowd": (lambda: _graph(edges=({"causes": [f"a{i}" for i in range(400)], "effects": [f"b{i}" for i in range(400)]},)), ("graph", "edges"), "160,000 arrows"),
+    "crowd": (lambda: _graph(edges=(CROWD,)), ("graph", "edges"), "160,000 arrows"),
     "path": (lambda: _with("dataset", source={"kind": "csv", "path": "a\0b"}), ("dataset", "source", "path"), "control characters"),
     "empty path": (lambda: _with("dataset", source={"kind": "parquet", "path": ""}), ("dataset", "source", "path"), "empty"),
     "delimiter": (lambda: _with("dataset", source={"kind": "csv", "path": "a", "delimiter": '"'}), ("dataset", "source", "delimiter"), "cannot part"),

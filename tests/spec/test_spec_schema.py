@@ -51,9 +51,37 @@ def test_a_bad_spec_fails_where_it_is_bad(old: str, new: str, path: str) -> None
 
 def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
     schema = json_schema()
-    known = {"$schema", "$defs", "$ref", "title", "description", "type", "properties", "required", "additionalProperties", "items", "anyOf", "oneOf", "enum", "const",
-             "default", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties",
-             "discriminator", "propertyNames"}  # fmt: skip
+    known = set(
+        [
+            "$schema",
+            "$defs",
+            "$ref",
+            "title",
+            "description",
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+            "propertyNames",
+            "items",
+            "anyOf",
+            "oneOf",
+            "enum",
+            "const",
+            "default",
+            "pattern",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "minItems",
+            "maxItems",
+            "minLength",
+            "maxLength",
+            "minProperties",
+            "discriminator",
+        ]
+    )
 
     def keywords(node: Any) -> set[str]:
         found = set(node)
