@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.knowledge import Pair
 
@@ -18,9 +20,10 @@ def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
     return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
 
 
-def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | None]:
-    directed: dict[frozenset[str], Pair | None] = {frozenset(p): p for p in graph.directed}
-    return directed | {frozenset(p): None for p in graph.undirected}
+def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | Literal["undirected"]]:
+    links: dict[frozenset[str], Pair | Literal["undirected"]] = {frozenset(p): p for p in graph.directed}
+    links.update({frozenset(p): "undirected" for p in graph.undirected})
+    return links
 
 
 def _arcs(graph: CausalGraph) -> set[Pair]:

@@ -16,8 +16,13 @@ import networkx as nx
 
 if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph, GraphEdge
+    from synthdp.graph.knowledge import Pair
 
-HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN, LETTER = 26.0, 90.0, 50.0, 24.0, 7.4
+HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
+
+_Point = tuple[float, float]
+_Slot = tuple[str, ...]
+"""A place in a layer: (node,), or (cause, effect, layer) for an arrow passing through."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,20 @@ class _Box:
 
 def draw(graph: CausalGraph, *, title: str) -> str:
     """The SVG text of a graph. Solid arrow heads for known directions, none for unknown ones."""
-    boxes = _layout(graph)
-    used = [p for p in STYLES if any(e.provenance == p for e in graph.edges)]
+    boxes, bends = _layout(graph)
+    # Many pairs without an answer would bury the graph: they are then counted, not drawn.
+    edges = graph.edges if len(graph.open_pairs) <= len(graph.nodes) else tuple(e for e in graph.edges if e.structural)
+    used = [p for p in STYLES if any(e.provenance == p for e in edges)]
+    hidden = len(graph.edges) - len(edges)
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
     bottom = max([b.y + HEIGHT for b in boxes.values()], default=0.0) + MARGIN
-    height = bottom + 20 * (len(used) + (1 if graph.latent else 0)) + MARGIN
-    body = [*_latents(graph, boxes), *(_link(e, boxes) for e in graph.edges), *(_node(n, b) for n, b in boxes.items()), *_legend(used, graph, bottom)]
+    height = bottom + 20 * (len(used) + bool(graph.latent) + bool(hidden)) + MARGIN
+    body = [
+        *_latents(graph, boxes),
+        *(_link(e, boxes, bends) for e in edges),
+        *(_node(n, b) for n, b in boxes.items()),
+        *_legend(used, graph, bottom, hidden),
+    ]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
@@ -84,44 +97,88 @@ def _text(text: str) -> str:
     return escape("".join(c for c in text if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"), {'"': "&quot;"})
 
 
-def _layout(graph: CausalGraph) -> dict[str, _Box]:
-    """Layers by longest path from the roots; rows by the mean row of the neighbours, a few sweeps each way."""
-    layers = [list(layer) for layer in nx.topological_generations(graph.dag)]
-    rank = {n: i for i, n in enumerate(graph.nodes)}
-    layers = [sorted(layer, key=rank.__getitem__) for layer in layers]
-    row = {n: i - (len(layer) - 1) / 2 for layer in layers for i, n in enumerate(layer)}
-    for sweep in range(8):
-        side = graph.dag.predecessors if sweep % 2 == 0 else graph.dag.successors
-        for layer in layers if sweep % 2 == 0 else reversed(layers):
-            target = {n: sum(near) / len(near) if (near := [row[m] for m in side(n)]) else row[n] for n in layer}
-            layer.sort(key=lambda n: (target[n], rank[n]))
-            row.update({n: i - (len(layer) - 1) / 2 for i, n in enumerate(layer)})
+def _layers(graph: CausalGraph) -> dict[str, int]:
+    """Longest path from the roots; then causes move right, next to their first effect, which shortens arrows."""
+    layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
+    for name in reversed(graph.order()):
+        effects = [layer[m] for m in graph.dag.successors(name)]
+        layer[name] = min(effects) - 1 if effects else layer[name]
+    return layer
+
+
+def _layout(graph: CausalGraph) -> tuple[dict[str, _Box], dict[Pair, list[_Point]]]:
+    """Boxes of the nodes, and for each arrow that skips layers the points it passes between other boxes.
+
+    Such an arrow takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a few sweeps
+    each way (Sugiyama's method).
+    """
+    level = _layers(graph)
+    layers: list[list[_Slot]] = [[(n,) for n in graph.nodes if level[n] == i] for i in range(max(level.values(), default=-1) + 1)]
+    before: dict[_Slot, list[_Slot]] = {}
+    after: dict[_Slot, list[_Slot]] = {}
+    for a, b in graph.dag.edges:
+        chain: list[_Slot] = [(a,), *((a, b, str(i)) for i in range(level[a] + 1, level[b])), (b,)]
+        for i, slot in enumerate(chain[1:-1]):
+            layers[level[a] + 1 + i].append(slot)
+        for left, right in pairwise(chain):
+            after.setdefault(left, []).append(right)
+            before.setdefault(right, []).append(left)
+    row = _rows(layers, before, after)
     top = min(row.values(), default=0.0)
     boxes: dict[str, _Box] = {}
+    bends: dict[Pair, list[_Point]] = {}
     x = MARGIN
-    for layer in layers:
-        widths = {n: 18 + LETTER * len(n) for n in layer}
-        boxes.update({n: _Box(x + (max(widths.values()) - widths[n]) / 2, MARGIN + (row[n] - top) * ROW_GAP, widths[n]) for n in layer})
-        x += max(widths.values()) + COLUMN_GAP
-    return boxes
+    for slots in layers:
+        widest = max(_width(s[0]) for s in slots if len(s) == 1)
+        for slot in slots:
+            y = MARGIN + (row[slot] - top) * ROW_GAP
+            if len(slot) == 1:
+                boxes[slot[0]] = _Box(x + (widest - _width(slot[0])) / 2, y, _width(slot[0]))
+            else:
+                bends.setdefault((slot[0], slot[1]), []).extend([(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)])
+        x += widest + COLUMN_GAP
+    return boxes, bends
 
 
-def _link(edge: GraphEdge, boxes: Mapping[str, _Box]) -> str:
+def _rows(layers: list[list[_Slot]], before: Mapping[_Slot, list[_Slot]], after: Mapping[_Slot, list[_Slot]]) -> dict[_Slot, float]:
+    row = {s: i - (len(slots) - 1) / 2 for slots in layers for i, s in enumerate(slots)}
+    for sweep in range(12):
+        side = before if sweep % 2 == 0 else after
+        for slots in layers if sweep % 2 == 0 else reversed(layers):
+            target = {s: sum(row[m] for m in side[s]) / len(side[s]) if s in side else row[s] for s in slots}
+            slots.sort(key=lambda s: (target[s], s))
+            row.update({s: i - (len(slots) - 1) / 2 for i, s in enumerate(slots)})
+    return row
+
+
+def _width(name: str) -> float:
+    return 18 + sum(9.6 if c.isupper() or not c.isascii() else 7.4 for c in name)
+
+
+def _link(edge: GraphEdge, boxes: Mapping[str, _Box], bends: Mapping[Pair, list[_Point]]) -> str:
     style, a, b = STYLES[edge.provenance], boxes[edge.cause], boxes[edge.effect]
+    via = bends.get(edge.pair) or bends.get(edge.pair[::-1]) or []
     if a.x > b.x and not edge.directed:
         a, b = b, a
-    (x1, y1), (x2, y2) = a.right, b.left
-    bend = max(30.0, abs(x2 - x1) / 2)
-    if x2 < x1:  # same layer: only links that are no part of the graph
-        (x2, y2), bend = b.right, 30.0
-        path = f"M{x1:.1f},{y1:.1f} C{max(x1, x2) + bend:.1f},{y1:.1f} {max(x1, x2) + bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+    if b.x < a.x + a.width:  # side by side in a layer: only pairs that are no part of the graph
+        path = _curve([a.right, (max(a.right[0], b.right[0]) + 30, (a.y + b.y + HEIGHT) / 2), b.right])
     else:
-        path = f"M{x1:.1f},{y1:.1f} C{x1 + bend:.1f},{y1:.1f} {x2 - bend:.1f},{y2:.1f} {x2 - (4 if edge.directed else 0):.1f},{y2:.1f}"
+        x, y = b.left
+        path = _curve([a.right, *via, (x - 4 if edge.directed else x, y)])
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
     head = f' marker-end="url(#head-{edge.provenance})"' if edge.directed else ""
     words = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}: {edge.provenance}"
     look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{head}'
     return f'<path class="{edge.provenance}" d="{path}" {look}><title>{_text(words)}</title></path>'
+
+
+def _curve(points: list[_Point]) -> str:
+    """A smooth path through the points, level at each."""
+    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
+    for (x1, y1), (x2, y2) in pairwise(points):
+        middle = (x1 + x2) / 2
+        path += f" C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+    return path
 
 
 def _node(name: str, box: _Box) -> str:
@@ -149,10 +206,12 @@ def _head(provenance: str) -> str:
     )
 
 
-def _legend(used: list[str], graph: CausalGraph, top: float) -> list[str]:
+def _legend(used: list[str], graph: CausalGraph, top: float, hidden: int) -> list[str]:
     rows = [(STYLES[p].colour, STYLES[p].dashes, STYLES[p].width, f"{p}: {STYLES[p].meaning}") for p in used]
     if graph.latent:
         rows.append(("#8A5A9E", "1 3", 1.4, "latent: unseen common cause"))
+    if hidden:
+        rows.append(("none", "", 0.0, f"{hidden} more pairs without enough evidence are not drawn"))
     lines = []
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i

@@ -1,0 +1,95 @@
+"""The noise-aware chi-square: size, power, agreement with Pearson's, and its three answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+
+from synthdp.graph.tests.chi_square import chi_square
+
+
+def noisy(shares: np.ndarray, rows: int, sigma: float, runs: int, rng: np.random.Generator) -> np.ndarray:
+    """Tables `[runs, *shares.shape]` of multinomial counts with rounded Gaussian noise."""
+    counts = rng.multinomial(rows, shares.ravel() / shares.sum(), size=runs).reshape(runs, *shares.shape).astype(float)
+    return counts + np.rint(rng.normal(0, sigma, counts.shape))
+
+
+def independent(shape: tuple[int, int, int], sparsity: float, rng: np.random.Generator) -> np.ndarray:
+    strata, rows, columns = shape
+    weights = rng.dirichlet(np.full(strata, 2.0))
+    margins = [np.outer(rng.dirichlet(np.full(rows, sparsity)), rng.dirichlet(np.full(columns, sparsity))) for _ in range(strata)]
+    return np.stack([w * m for w, m in zip(weights, margins, strict=True)])
+
+
+def rejected(tables: np.ndarray, sigma: float) -> float:
+    answers = chi_square(tables, np.full(len(tables), sigma), level=0.05, margin=0.1)
+    return float(np.mean([a.verdict == "dependent" for a in answers]))
+
+
+def test_without_noise_it_is_pearsons_statistic() -> None:
+    table = np.array([[[[200.0, 310.0, 90.0], [150.0, 220.0, 130.0]]]])
+    (answer,) = chi_square(table, np.zeros(1), level=0.05, margin=0.1)
+    pearson = chi2_contingency(table[0, 0], correction=False)
+    assert answer.statistic == pytest.approx(pearson.statistic, rel=1e-9)
+    assert answer.p_value == pytest.approx(pearson.pvalue, rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 10.0, 300.0])
+@pytest.mark.parametrize(("shape", "sparsity"), [((1, 2, 2), 2.0), ((4, 3, 3), 0.3), ((16, 2, 3), 0.3)])
+def test_size_quick(shape: tuple[int, int, int], sparsity: float, sigma: float) -> None:
+    rng = np.random.default_rng(7)
+    tables = noisy(independent(shape, sparsity, rng), 20_000, sigma, 600, rng)
+    assert rejected(tables, sigma) <= 0.07 + 2 * np.sqrt(0.07 * 0.93 / 600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [2_000, 20_000, 100_000])
+@pytest.mark.parametrize("sigma", [0.0, 1.0, 10.0, 50.0, 300.0])
+@pytest.mark.parametrize("shape", [(1, 2, 2), (1, 3, 3), (1, 6, 6), (4, 2, 2), (9, 3, 4), (16, 2, 3)])
+@pytest.mark.parametrize("sparsity", [0.3, 2.0])
+def test_size(rows: int, sigma: float, shape: tuple[int, int, int], sparsity: float) -> None:
+    rng = np.random.default_rng(11)
+    tables = noisy(independent(shape, sparsity, rng), rows, sigma, 4000, rng)
+    assert rejected(tables, sigma) <= 0.07
+
+
+def test_understated_noise_is_noticed() -> None:
+    rng = np.random.default_rng(3)
+    tables = noisy(independent((1, 3, 3), 2.0, rng), 20_000, 300.0, 400, rng)
+    assert rejected(tables, 200.0) > 0.2
+
+
+@pytest.mark.parametrize("sigma", [0.0, 100.0])
+def test_power_is_as_stated(sigma: float) -> None:
+    """At the effect that is called detectable, about four of five runs find it (2 x 2: the effect is exact)."""
+    rng = np.random.default_rng(5)
+    (flat,) = chi_square(np.full((1, 1, 2, 2), 5_000.0), np.array([sigma]), level=0.05, margin=0.1)
+    shares = 0.25 * (1 + flat.detectable * np.array([[[1.0, -1.0], [-1.0, 1.0]]]))
+    assert rejected(noisy(shares, 20_000, sigma, 1500, rng), sigma) == pytest.approx(0.8, abs=0.05)
+
+
+def test_effect_is_estimated_and_bounded() -> None:
+    rng = np.random.default_rng(6)
+    shares = 0.25 * (1 + 0.2 * np.array([[[1.0, -1.0], [-1.0, 1.0]]]))
+    answers = chi_square(noisy(shares, 20_000, 50.0, 500, rng), np.full(500, 50.0), level=0.05, margin=0.1)
+    assert np.median([a.effect for a in answers]) == pytest.approx(0.2, abs=0.01)
+    assert np.mean([a.effect_upper >= 0.2 for a in answers]) >= 0.92
+
+
+def test_three_answers_and_none_without_data() -> None:
+    flat = np.full((1, 1, 2, 2), 10_000.0)
+    assert chi_square(flat, np.array([10.0]), level=0.05, margin=0.05)[0].verdict == "independent"
+    assert chi_square(flat, np.array([3_000.0]), level=0.05, margin=0.05)[0].verdict == "undecided"
+    assert chi_square(flat + np.array([[2_000.0, 0], [0, 0]]), np.array([10.0]), level=0.05, margin=0.05)[0].verdict == "dependent"
+    (silent,) = chi_square(np.full((1, 2, 2, 2), -5.0), np.array([10.0]), level=0.05, margin=0.05)
+    assert silent.verdict == "undecided" and silent.p_value == 1 and np.isinf(silent.detectable)
+    assert silent.to_json()["smallest_detectable_effect"] is None
+
+
+def test_strata_that_say_nothing_prevent_a_claim_of_independence() -> None:
+    table = np.zeros((1, 8, 2, 2))
+    table[0, 0] = 2_000.0
+    table[0, 1:] = 500.0  # each too small for its noise, together most of the table
+    (answer,) = chi_square(table, np.array([400.0]), level=0.05, margin=10.0)
+    assert answer.verdict == "undecided"

@@ -1,0 +1,108 @@
+"""Measured PC on benchmark networks with simulated noise, and what it asks to be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.errors import SynthdpError
+from synthdp.graph.bif import BayesianNetwork
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery import ALGORITHMS, MeasurePlan, measured_pc
+from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES
+from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.metrics import arc_f1
+from synthdp.privacy.mechanisms import NoisyTable
+
+SHARES = {**JOINT_SHARES, **ROUND_SHARES}
+Network = Callable[[str], BayesianNetwork]
+Learn = Callable[..., CausalGraph]
+
+
+@pytest.fixture
+def learn(network: Network, measurer: Callable[..., object]) -> Learn:
+    def run(name: str, seed: int, *, epsilon: float, plan: MeasurePlan | None = None, knowledge: Knowledge | None = None) -> CausalGraph:
+        net = network(name)
+        domain, rng = net.domain(), np.random.default_rng(seed)
+        measure = measurer(net.sample(100_000, rng=rng), domain, shares=SHARES, epsilon=epsilon, rng=rng)
+        return ALGORITHMS["measured_pc"](measure, plan or MeasurePlan(), domain, knowledge or Knowledge(domain.names))  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.mark.parametrize(("name", "least"), [("cancer", 0.9), ("earthquake", 0.9), ("survey", 0.9), ("asia", 0.65), ("sachs", 0.9)])
+def test_networks_are_found_at_epsilon_one(name: str, least: float, network: Network, learn: Learn) -> None:
+    truth = network(name).graph().cpdag()
+    assert np.mean([arc_f1(learn(name, seed, epsilon=1.0), truth) for seed in (1, 2)]) >= least
+
+
+def test_rounds_find_what_the_joint_table_finds(network: Network, learn: Learn) -> None:
+    truth = network("survey").graph().cpdag()
+    assert arc_f1(learn("survey", 3, epsilon=50.0, plan=MeasurePlan(joint_cells=1)), truth) >= 0.9
+
+
+def test_little_budget_gives_undecided_pairs_not_false_absence(learn: Learn) -> None:
+    found = learn("cancer", 4, epsilon=0.001)
+    assert not found.directed and not found.undirected
+    assert len(found.open_pairs) == 10
+
+
+def test_much_budget_gives_absence(network: Network, learn: Learn) -> None:
+    found = learn("survey", 5, epsilon=10.0)
+    assert not found.open_pairs and {e.provenance for e in found.edges} == {"learned"}
+
+
+def test_knowledge_is_kept_and_never_paid_for(network: Network, measurer: Callable[..., object]) -> None:
+    net = network("sachs")
+    domain, rng = net.domain(), np.random.default_rng(6)
+    names = domain.names
+    known = Knowledge(
+        names, required=frozenset({("Erk", "Raf")}), forbidden=frozenset({("PKA", "PKC"), ("PKC", "PKA")}), groups={"p": ("PIP2", "PIP3")}
+    )
+    asked: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
+    inner = measurer(net.sample(50_000, rng=rng), domain, shares=SHARES, epsilon=3.0, rng=rng)
+
+    def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
+        asked.append((round_, tuple(tables)))
+        return inner(round_, tables)  # type: ignore[operator,no-any-return]
+
+    found = measured_pc(measure, MeasurePlan(), domain, known)
+    why = {e.pair: e.provenance for e in found.edges}
+    assert why["Erk", "Raf"] == "required" and why["PIP2", "PIP3"] == "given"
+    assert not {("PKA", "PKC"), ("PKC", "PKA")} & {e.pair for e in found.edges}
+    rounds = [name for name, _ in asked]
+    assert rounds == [name for name in ROUND_SHARES if name in rounds], "each round once, in order"
+    pairs = {frozenset(t) for t in asked[0][1]}
+    assert len(pairs) == 55 - 3 and not pairs & {frozenset({"Erk", "Raf"}), frozenset({"PKA", "PKC"}), frozenset({"PIP2", "PIP3"})}
+
+
+def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., object]) -> None:
+    net = network("sachs")
+    domain, rng = net.domain(), np.random.default_rng(7)
+    inner = measurer(net.sample(50_000, rng=rng), domain, shares=SHARES, epsilon=3.0, rng=rng)
+
+    def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
+        assert len(tables) <= 60 and all(domain.cells(t) <= 27 for t in tables)
+        return inner(round_, tables)  # type: ignore[operator,no-any-return]
+
+    found = measured_pc(measure, MeasurePlan(max_tables=60, max_cells=27, max_parents=1), domain, Knowledge(domain.names))
+    assert max(len(found.parents(n)) for n in domain.names) == 1
+    with pytest.raises(SynthdpError, match="55 pairs of columns are open, at most 10"):
+        measured_pc(measure, MeasurePlan(max_tables=10), domain, Knowledge(domain.names))
+
+
+def test_a_fully_specified_graph_measures_nothing() -> None:
+    domain = Domain(tuple(ColumnDomain(n, "categorical", ("0", "1"), False) for n in "ab"))
+
+    def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
+        raise AssertionError(f"round {round_} was paid for")
+
+    found = measured_pc(measure, MeasurePlan(), domain, Knowledge(("a", "b"), required=frozenset({("b", "a")})))
+    assert found.directed == (("b", "a"),)
+
+
+def test_shares_are_a_whole_budget() -> None:
+    assert sum(ROUND_SHARES.values()) == pytest.approx(1) and sum(JOINT_SHARES.values()) == 1

@@ -1,0 +1,65 @@
+"""The picture: well-formed, self-contained, escaped, and provenance told apart twice over."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph.picture import STYLES
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def chain(size: int) -> CausalGraph:
+    names = tuple(f"column {i}" for i in range(size))
+    edges = tuple(GraphEdge(names[i // 2], names[i], directed=True, provenance=PROVENANCES[i % len(PROVENANCES)]) for i in range(1, size))
+    return CausalGraph(names, edges, latent=(names[:2],) if size > 1 else ())
+
+
+def test_every_node_and_link_is_drawn_once() -> None:
+    graph = chain(50)
+    root = ElementTree.fromstring(graph.to_svg())
+    labels = [t.text for t in root.iter(f"{SVG}text")]
+    assert all(labels.count(n) == 1 for n in graph.nodes)
+    drawn = [p for p in root.iter(f"{SVG}path") if p.get("class") in PROVENANCES]
+    assert len(drawn) == len(graph.edges)
+    assert all(p.get("marker-end") == f"url(#head-{p.get('class')})" for p in drawn)
+
+
+def test_boxes_do_not_overlap() -> None:
+    root = ElementTree.fromstring(chain(40).to_svg())
+    boxes = [tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height")) for g in root.iter(f"{SVG}g") for r in g.iter(f"{SVG}rect")]
+    assert len(boxes) == 40
+    for i, (x, y, w, h) in enumerate(boxes):
+        assert not any(x < x2 + w2 and x2 < x + w and y < y2 + h2 and y2 < y + h for x2, y2, w2, h2 in boxes[i + 1 :])
+
+
+def test_styles_differ_in_colour_or_dashes_and_never_in_colour_alone() -> None:
+    looks = [(s.dashes, s.width) for s in STYLES.values()]
+    assert set(STYLES) == set(PROVENANCES) and len(set(looks)) == len(looks)
+
+
+def test_names_cannot_break_out() -> None:
+    evil = '</title><script>alert("x")</script>&\x07'
+    graph = CausalGraph((evil, "b"), (GraphEdge(evil, "b", directed=True, provenance="given"),))
+    text = graph.to_svg(title=evil)
+    root = ElementTree.fromstring(text)
+    assert "<script" not in text and not list(root.iter(f"{SVG}script"))
+    assert evil[:-1] in [t.text for t in root.iter(f"{SVG}text")]
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "") and "href" not in text
+
+
+def test_it_describes_itself() -> None:
+    root = ElementTree.fromstring(chain(3).to_svg(title="My graph"))
+    assert root.findtext(f"{SVG}title") == "My graph"
+    assert "column 0 causes column 1" in (root.findtext(f"{SVG}desc") or "")
+    assert "share an unseen cause" in (root.findtext(f"{SVG}desc") or "")
+
+
+def test_many_open_pairs_are_counted_and_small_graphs_draw() -> None:
+    names = tuple("abcdef")
+    pairs = tuple(GraphEdge(a, b, directed=False, provenance="undecided") for a in names for b in names if a < b)
+    assert "15 more pairs without enough evidence" in CausalGraph(names, pairs).to_svg()
+    assert CausalGraph(names, pairs[:6]).to_svg().count('class="undecided"') == 6
+    for graph in (CausalGraph(("a",)), CausalGraph(())):
+        ElementTree.fromstring(graph.to_svg())

@@ -1,0 +1,113 @@
+"""Validation of given graphs: what is tested is fixed in advance, true graphs stand, missing arrows are noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from synthdp.errors import GateError
+from synthdp.graph.bif import BayesianNetwork
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.validation import ValidationReport, implications, required_tables, validate
+
+Network = Callable[[str], BayesianNetwork]
+Check = Callable[..., ValidationReport]
+CELLS = 1024
+
+
+@pytest.fixture
+def check(network: Network, measurer: Callable[..., object]) -> Check:
+    def run(name: str, graph: CausalGraph, *, seed: int, rows: int = 20_000, epsilon: float = 1.0) -> ValidationReport:
+        net = network(name)
+        domain, rng = net.domain(), np.random.default_rng(seed)
+        measure = measurer(net.sample(rows, rng=rng), domain, shares={"validate": 1.0}, epsilon=epsilon, rng=rng)
+        tables = measure("validate", required_tables(graph, domain, max_cells=CELLS, max_tables=200))  # type: ignore[operator]
+        return validate(graph, tables, domain=domain, level=0.05, max_cells=CELLS)
+
+    return run
+
+
+def without(graph: CausalGraph, index: int) -> CausalGraph:
+    return replace(graph, edges=graph.edges[:index] + graph.edges[index + 1 :])
+
+
+@pytest.mark.parametrize("name", ["asia", "survey", "sachs"])
+def test_the_true_graph_stands(name: str, network: Network, check: Check) -> None:
+    refuted = [bool(check(name, network(name).graph(), seed=seed).refuted) for seed in range(10)]
+    assert sum(refuted) <= 2  # family-wise level .05: more than 2 of 10 has probability .01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [20_000, 100_000])
+@pytest.mark.parametrize("name", ["asia", "survey", "sachs"])
+def test_the_true_graph_stands_in_95_of_100(name: str, rows: int, network: Network, check: Check) -> None:
+    refuted = sum(bool(check(name, network(name).graph(), seed=seed, rows=rows).refuted) for seed in range(100))
+    assert refuted <= 10  # binomial(100, .05) exceeds 10 with probability .01
+
+
+@pytest.mark.parametrize("name", ["asia", "sachs"])
+def test_deleted_arrows_are_noticed(name: str, network: Network, check: Check) -> None:
+    graph = network(name).graph()
+    found = [bool(check(name, without(graph, i), seed=i).refuted) for i in range(len(graph.edges))]
+    assert np.mean(found) >= 7 / 8
+
+
+def test_strong_arrows_are_supported_and_invented_ones_refuted(network: Network, check: Check) -> None:
+    true = network("sachs").graph()
+    false = GraphEdge("PIP2", "Erk", directed=True, provenance="given")
+    report = check("sachs", replace(true, edges=(*true.edges, false)), seed=1, rows=2_000_000, epsilon=20.0)
+    status = report.arrow_status()
+    assert status["PIP2", "Erk"] == "refuted"
+    assert sum(s == "supported" for s in status.values()) >= 15
+    assert "refuted" not in {s for pair, s in status.items() if pair != ("PIP2", "Erk")}
+    flagged, dropped = report.apply("flag"), report.apply("drop")
+    assert {e.provenance for e in flagged.edges if e.pair == ("PIP2", "Erk")} == {"refuted"}
+    assert ("PIP2", "Erk") not in dropped.directed and len(dropped.edges) == len(flagged.edges) - 1
+    with pytest.raises(GateError, match="PIP2 -> Erk"):
+        report.apply("fail")
+
+
+def test_little_budget_decides_nothing(network: Network, check: Check) -> None:
+    report = check("asia", network("asia").graph(), seed=2, epsilon=1e-4)
+    assert {f.status for f in report.findings} == {"undecided"}
+    assert {e.provenance for e in report.apply("fail").edges} == {"undecided"}
+
+
+def test_tables_are_fixed_by_the_graph_and_the_caps(network: Network) -> None:
+    net = network("sachs")
+    graph, domain = net.graph(), net.domain()
+    tables = required_tables(graph, domain, max_cells=CELLS, max_tables=200)
+    assert tables == required_tables(graph, domain, max_cells=CELLS, max_tables=200)
+    assert all(domain.cells(t) <= CELLS for t in tables)
+    assert not any(set(a) < set(b) for a in tables for b in tables)
+    claims = implications(graph, domain, max_cells=CELLS)
+    assert all(any(set(c.columns) <= set(t) for t in tables) for c in claims)
+    assert len(required_tables(graph, domain, max_cells=CELLS, max_tables=5)) == 5
+
+
+def test_every_claimed_independence_is_implied(network: Network) -> None:
+    for name in ("asia", "sachs", "survey"):
+        net = network(name)
+        graph = net.graph()
+        claims = implications(graph, net.domain(), max_cells=10**9)
+        assert all(graph.d_separated(c.x, c.y, c.given) for c in claims if c.kind == "independence")
+        absent = len(graph.nodes) * (len(graph.nodes) - 1) // 2 - len(graph.edges)
+        assert sum(c.kind == "independence" for c in claims) == absent
+
+
+def test_groups_and_latent_causes_claim_nothing(network: Network) -> None:
+    net = network("cancer")
+    free = CausalGraph(tuple(net.levels), groups={"g": ("Cancer", "Xray")}, latent=(("Smoker", "Pollution"),))
+    pairs = {frozenset((c.x, c.y)) for c in implications(free, net.domain(), max_cells=CELLS)}
+    assert frozenset({"Cancer", "Xray"}) not in pairs and frozenset({"Smoker", "Pollution"}) not in pairs and len(pairs) == 8
+
+
+def test_report_is_json(network: Network, check: Check) -> None:
+    report = check("asia", network("asia").graph(), seed=3)
+    data = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert sum(data["counts"].values()) == len(data["findings"]) == len(report.findings)
+    assert {"x", "y", "given", "kind", "status", "p_value", "effect", "smallest_detectable_effect"} <= set(data["findings"][0])
