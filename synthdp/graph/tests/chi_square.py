@@ -1,8 +1,9 @@
 """Chi-square test of X and Y given Z on tables whose cells carry known Gaussian noise.
 
 Stratum z holds counts N (rows are levels of X, columns of Y) plus independent noise of variance s^2. With
-a, b the shares of its margins and n its total, the residual from independence is
-D = N - n a b' = (I - a 1') N (I - b 1')'. To first order and under independence its covariance is
+n its total and a, b the shares of its rows and columns, the residual from independence is
+D = (I - a 1') N (I - b 1')': for shares from the margins the familiar N - n a b'. It does not change to first
+order with errors of a and b, and its covariance under independence is
 
     n S_a (x) S_b  +  s^2 M_a (x) M_b,     S_a = diag(a) - a a',   M_a = (I - a 1')(I - a 1')'.
 
@@ -11,9 +12,11 @@ v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / 
 strata, w = n l m / v: coordinates that are mostly noise count for little, and without noise it is Pearson's
 statistic. Its null law, a weighted sum of chi-squares, is matched in three moments (Buckley and Eagleson 1988).
 
-Sparse coordinates get a variance of at least one count, which can only make the test conservative. Strata
-too small for the first-order covariance to hold say nothing and are left out; if they hold much of the
-table, the test never claims independence. All of this is post-processing of released tables.
+Sparse coordinates get a variance of at least one count, and all get the second-order term of the margins'
+noise; both can only make the test conservative. Effects assume a dependence that is spread evenly over the
+coordinates, so that for larger tables they are orders of magnitude rather than exact. Strata too small for
+the first-order covariance to hold say nothing and are left out; if they hold much of the table, the test
+never claims independence. All of this is post-processing of released tables.
 """
 
 from __future__ import annotations
