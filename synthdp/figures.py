@@ -135,9 +135,9 @@ def _bars(labels: Sequence[str], real: FloatArray, synthetic: FloatArray, ordere
 
 def _steps(labels: Sequence[str], real: FloatArray, synthetic: FloatArray) -> Figure:
     figure, axes = _axes(3.9, 2.3)
-    x = np.arange(len(labels))
-    axes.bar(x, real, width=0.94, color=REAL, alpha=0.55, label="real")
-    axes.stairs(synthetic, np.arange(len(labels) + 1) - 0.5, color=SYNTHETIC, linewidth=1.8, label="synthetic")
+    edges = np.arange(len(labels) + 1) - 0.5
+    axes.stairs(real, edges, fill=True, color=REAL, alpha=0.55, label="real")
+    axes.stairs(synthetic, edges, color=SYNTHETIC, linewidth=1.8, label="synthetic")
     ends = [0, len(labels) - 1]
     middle = (len(labels) - 1) // 2
     ticks = sorted({*ends, middle}) if max(len(labels[i]) for i in (*ends, middle)) <= 11 else ends

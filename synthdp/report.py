@@ -68,17 +68,20 @@ def render(content: ReportContent) -> str:
     """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone is larger."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("synthdp").joinpath("templates/internal.html.j2").read_text(encoding="utf-8"))
+    view = _view(content)
     for limits in LIMITS:
-        html = template.render(**_view(content, limits))
+        overlays = view["overlays"][: limits.overlays]
+        shown = {"overlays": overlays, "overlays_left_out": len(content.domain) - len(overlays), "appendix": tables(content, limits)}
+        html = template.render(**view | shown)
         if len(html.encode()) <= MOST_BYTES:
             break
     return html
 
 
-def _view(content: ReportContent, limits: Limits) -> dict[str, Any]:
+def _view(content: ReportContent) -> dict[str, Any]:
+    """What the page shows at most; figures are drawn once."""
     evaluation = content.evaluation
     near = evaluation.fidelity if evaluation else None
-    overlays = _overlays(content, near, limits.overlays) if near else []
     return {
         "content": content,
         "cards": _cards(content),
@@ -87,8 +90,7 @@ def _view(content: ReportContent, limits: Limits) -> dict[str, Any]:
         "waterfall": _waterfall(content.budget),
         "budget_sentence": findings.budget(content.budget),
         "overlay_sentence": findings.fidelity(near, evaluation.floor if evaluation else None) if near else "",
-        "overlays": overlays,
-        "overlays_left_out": len(content.domain) - len(overlays),
+        "overlays": _overlays(content, near, LIMITS[0].overlays) if near else [],
         "association": _association(near) if near else None,
         "graph_image": _graph_image(content.graph),
         "graph_sentence": findings.graph(content.graph) if content.graph else "",
@@ -99,7 +101,6 @@ def _view(content: ReportContent, limits: Limits) -> dict[str, Any]:
         "attack_tables": attack_tables(content.attack)[:1] if content.attack else [],
         "misfit_table": misfit_table(content),
         "misfit_sentence": findings.misfits(content.misfits),
-        "appendix": tables(content, limits),
         "number": number,
     }
 
