@@ -172,8 +172,8 @@ def _not_covered(c: Certificate) -> str:
     ]
     if any({"gaussian", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.charges):
         lines.append(
-            "Floating-point arithmetic: the Gaussian noise of the training is drawn and added in floating point; "
-            "the proof is about real numbers. Noise on tables is discrete and exact."
+            "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of a result "
+            "tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. Noise on tables is discrete and exact."
         )
     for gate in c.outside_gates:
         bound = f"at most {gate.at_most:g}" if gate.at_most is not None else f"at least {gate.at_least:g}"

@@ -85,9 +85,10 @@ by at most a factor of e^{up(certificate.epsilon)}, plus {certificate.delta:g}.
 
 ```python
 import json
+from pathlib import Path
 import pandas as pd
 
-fields = json.load(open("datapackage.json"))["resources"][0]["schema"]["fields"]
+fields = json.loads(Path("datapackage.json").read_text(encoding="utf-8"))["resources"][0]["schema"]["fields"]
 dates = [f["name"] for f in fields if f["type"] in ("date", "datetime")]
 text = {{f["name"]: "str" for f in fields if f["type"] in ("string", "boolean")}}
 table = pd.read_csv("synthetic.csv", dtype=text, parse_dates=dates, keep_default_na=False, na_values=[""])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,14 +32,20 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     domain, rows = Domain.from_spec(spec.columns), 0
     bad = dict.fromkeys(domain.names, 0)
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False, "encoding": "utf-8", "index_col": False}
-    with pd.read_csv(reader.folder / CSV_NAME, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
-        for chunk in chunks:
-            if tuple(chunk.columns) != domain.names:
-                yield f"{CSV_NAME}: its header is not the spec's columns in order"
-                return
-            rows += len(chunk)
-            for column in domain.columns:
-                bad[column.name] += _misfits(column, chunk[column.name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would drop surplus fields with a warning only
+        try:
+            with pd.read_csv(reader.folder / CSV_NAME, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
+                for chunk in chunks:
+                    if tuple(chunk.columns) != domain.names:
+                        yield f"{CSV_NAME}: its header is not the spec's columns in order"
+                        return
+                    rows += len(chunk)
+                    for column in domain.columns:
+                        bad[column.name] += _misfits(column, chunk[column.name])
+        except pd.errors.ParserWarning:
+            yield f"{CSV_NAME}: a row has more fields than the header"
+            return
     if rows != spec.sampling.rows:
         yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
     yield from (f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain" for name, count in bad.items() if count)
@@ -47,8 +54,6 @@ def _check_csv(reader: Reader) -> Iterator[str]:
 def _misfits(column: ColumnDomain, text: pd.Series[str]) -> int:
     """Number of values that the domain does not hold, read as strictly as they were written."""
     absent = text == ""
-    if not column.missing and not column.ranged and "" in column.labels:
-        absent = absent & False
     values: pd.Series[Any] = text.mask(absent)
     malformed = 0
     if column.type == "datetime":

@@ -1,0 +1,132 @@
+"""What the certificate states: sound numbers, the guarantee in causal words, and what it leaves out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synthdp.bundle import BundleContent
+from synthdp.certificate import Certificate, _groups, certify
+from synthdp.certificate_text import describe_event, plain, render, up
+from synthdp.privacy import accounting
+
+Build = Callable[..., Any]
+
+
+def _certificate(release: Any) -> Certificate:
+    content: BundleContent = release.content
+    receipts = {"synthetic.csv": content.synthetic.receipts}
+    return certify(
+        content.spec, run=content.run, entries=release.ledger.run_entries(content.run), group_epsilons=content.group_epsilons, receipts=receipts
+    )
+
+
+def test_epsilon_is_composed_from_the_charges(release: Any) -> None:
+    certificate = _certificate(release)
+    events = [accounting.event_from_json(e.body["event"]) for e in release.ledger.run_entries("run-1") if e.kind == "charge"]
+    assert certificate.epsilon == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
+    assert [p.purpose for p in certificate.purposes] == ["measure", "train"]
+    assert max(p.epsilon for p in certificate.purposes) < certificate.epsilon < sum(p.epsilon for p in certificate.purposes)
+    assert certificate.groups[0].joint_epsilon == pytest.approx(certificate.epsilon)
+
+
+def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
+    """The worked example of Tschantz et al., section 6.3, with pure epsilon: a group of k has k epsilon."""
+    one, two, three, five = _groups({1: 0.5, 2: 1.0, 3: 1.5, 5: 2.5}, delta=1e-6)
+    assert (one.joint_epsilon, one.total_epsilon) == (0.5, 0.5)
+    assert (two.joint_epsilon, two.total_epsilon, two.total_delta) == (1.0, 1.5, 2e-6)
+    assert three.total_epsilon == pytest.approx(3.0)
+    assert five.total_epsilon == pytest.approx(0.5 + 1.0 + 1.5 + 2.5 + 2.5)  # 4 is bounded by 5
+    assert five.total_epsilon >= 15 * 0.5
+
+
+def test_infinite_group_bounds_are_named(release: Any) -> None:
+    release.content = replace(release.content, group_epsilons={1: 1.3, 10: math.inf})
+    certificate = _certificate(release)
+    assert certificate.groups[1].joint_epsilon is None and certificate.groups[1].total_epsilon is None
+    assert "| 10 | no bound |" in render(certificate)
+    json.dumps(certificate.model_dump(mode="json"), allow_nan=False)
+
+
+def test_json_roundtrip_gives_the_same_text(made: Path) -> None:
+    certificate = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
+    assert render(certificate) == (made / "privacy" / "certificate.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "causal effect of one *data point*",
+        "do(D_i)",
+        "no assumption that rows are independent",
+        "joint* effect: **2 epsilon**",
+        "**3 epsilon**",
+        "one row: one visit",
+        "add or remove one unit",
+        "(with 5 rows, line k = 5)",
+        "declared as 200",
+        "Timing:",
+        "Correlated rows:",
+        "Being in the source:",
+        "The decision to publish**: the spec asked for `tv1` at most 0.2",
+        "caps their sum at epsilon 9, delta 0.001",
+        "3 times: discrete Gaussian of sigma 12 on counts that a unit moves by at most 1",
+        "40 times: Gaussian of 1.5 times the clipping norm, on a Poisson sample of rate 0.05",
+        "synthdp verify .",
+    ],
+)
+def test_text_says(made: Path, words: str) -> None:
+    assert words in (made / "privacy" / "certificate.md").read_text()
+
+
+def test_text_without_gates_does_not_speak_of_them(release: Any) -> None:
+    release.content = replace(release.content, spec=release.content.spec.model_copy(update={"gates": ()}))
+    assert "decision to publish" not in render(_certificate(release))
+
+
+def test_id_unit_replace_one_and_approximate_rows(build: Build, tmp_path: Path, spec_text: str) -> None:
+    text = spec_text.replace("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}")
+    release = build(tmp_path, text.replace("kind: public", "kind: approximate"))
+    text = render(_certificate(release))
+    assert "all rows of one id, at most 2 of which are used: one patient" in text
+    assert "exact number was not used" in text and "treated as known" not in text
+    assert "for up to 2 rows of a unit" in text and "moves by at most 2" in text
+    assert "A person with several rows is a group" not in text
+
+
+@pytest.mark.parametrize(("mode", "words"), [("none", "no causal graph was used"), ("validate", "what was found about it was paid for")])
+def test_graph_modes(release: Any, mode: str, words: str) -> None:
+    spec = release.content.spec
+    release.content = replace(release.content, spec=spec.model_copy(update={"graph": spec.graph.model_copy(update={"mode": mode})}))
+    assert words in render(_certificate(release))
+
+
+@given(st.floats(1e-6, 1e4), st.integers(1, 6))
+def test_up_never_falls_below(value: float, digits: int) -> None:
+    assert float(up(value, digits=digits)) >= value - 2e-6 * 10**-digits
+    assert float(up(value, digits=digits)) <= value + 1.01 * 10**-digits
+
+
+def test_up_keeps_decimal_fractions() -> None:
+    assert (up(0.3), up(1.0), up(0.1 + 0.2), up(1.00001)) == ("0.3", "1", "0.3", "1.0001")
+
+
+def test_stewards_words_cannot_break_out(build: Build, tmp_path: Path, spec_text: str) -> None:
+    assert plain("a|b\n\n# c <img> `x`") == "a\\|b # c &lt;img> 'x'"
+    title = '"x | y\\n\\n# Fake guarantee"'
+    release = build(tmp_path, spec_text.replace("title: Clinic visits | 2025", f"title: {title}"))
+    assert "\n# Fake" not in render(_certificate(release))
+
+
+def test_every_event_is_described() -> None:
+    gaussian = {"event": "gaussian", "noise_multiplier": 2.0}
+    assert describe_event({"event": "all", "of": [gaussian, {"event": "nothing"}]}) == "Gaussian of 2 times the clipping norm; and nothing"
+    assert describe_event({}) == "unknown"

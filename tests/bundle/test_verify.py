@@ -1,0 +1,318 @@
+"""Every way to spoil a bundle is found, and the problem is named - also when the checksums were mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthdp.bundle import FILES, SUMS, sha256, write_bundle
+from synthdp.certificate import Certificate
+from synthdp.certificate_text import render
+from synthdp.errors import VerifyError
+from synthdp.privacy.ledger import entry_hash
+from synthdp.verify import inspect_bundle, verify_bundle
+
+CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
+
+
+@pytest.fixture
+def bundle(made: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def mend(bundle: Path) -> None:
+    """Write fitting checksums, as a forger would."""
+    (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted(FILES)))
+
+
+def problems(bundle: Path, *, mended: bool = True) -> str:
+    if mended:
+        mend(bundle)
+    return "\n".join(inspect_bundle(bundle).problems)
+
+
+def edit_json(path: Path, change: Callable[[Any], object]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_a_good_bundle_passes(made: Path) -> None:
+    report = verify_bundle(made)
+    assert report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
+    assert len(report.checks) == 11
+
+
+def test_a_bundle_of_an_id_unit_passes(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
+    text = spec_text.replace("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}")
+    release = build(tmp_path, text.replace("epsilon: 3\n", "epsilon: 8\n"))
+    assert verify_bundle(write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)).ok
+
+
+class TestFolder:
+    def test_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(VerifyError, match="is not a folder") as caught:
+            verify_bundle(tmp_path / "nothing")
+        assert caught.value.exit_code == 6
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_any_changed_file(self, bundle: Path, name: str) -> None:
+        with (bundle / name).open("ab") as file:
+            file.write(b"\n")
+        assert f"{name}: was changed" in problems(bundle, mended=False)
+
+    def test_swapped_files(self, bundle: Path) -> None:
+        a, b = bundle / "marginals.json", bundle / "graph.json"
+        a.rename(bundle / "x"), b.rename(a), (bundle / "x").rename(b)
+        found = problems(bundle, mended=False)
+        assert "marginals.json: was changed" in found and "graph.json: was changed" in found
+        assert "marginals.json: is not what it should be" in found and "graph.json: not a graph" in found
+
+    def test_missing_and_extra(self, bundle: Path) -> None:
+        (bundle / "spec.yaml").unlink()
+        (bundle / "notes.txt").write_text("x")
+        (bundle / "sub").mkdir()
+        found = problems(bundle, mended=False)
+        assert "spec.yaml: is missing" in found and "'notes.txt': does not belong" in found and "'sub': a folder that does not belong" in found
+
+    def test_links_and_devices_are_not_followed(self, bundle: Path) -> None:
+        (bundle / "README.md").unlink()
+        (bundle / "README.md").symlink_to("/etc/passwd")
+        (bundle / "graph.json").unlink()
+        os.mkfifo(bundle / "graph.json")
+        found = problems(bundle, mended=False)
+        assert "'README.md': is a link or a device" in found and "'graph.json': is a link or a device" in found
+
+    def test_linked_subfolder(self, bundle: Path, tmp_path: Path) -> None:
+        shutil.move(bundle / "privacy", tmp_path / "elsewhere")
+        (bundle / "privacy").symlink_to(tmp_path / "elsewhere")
+        assert "'privacy': is a link" in problems(bundle, mended=False)
+
+    @pytest.mark.parametrize(
+        ("line", "match"),
+        [
+            ("0" * 64 + "  ../../etc/passwd", "'../../etc/passwd' is not a file of a bundle"),
+            ("0" * 64 + "  /etc/passwd", "'/etc/passwd' is not a file of a bundle"),
+            ("hello", "line 13 is not"),
+            ("0" * 64 + "  spec.yaml", "'spec.yaml' is listed twice"),
+        ],
+    )
+    def test_checksum_lines(self, bundle: Path, line: str, match: str) -> None:
+        with (bundle / SUMS).open("a") as file:
+            file.write(line + "\n")
+        assert match in problems(bundle, mended=False)
+
+    def test_unlisted_file(self, bundle: Path) -> None:
+        lines = (bundle / SUMS).read_text().splitlines()
+        (bundle / SUMS).write_text("\n".join(x for x in lines if "graph.svg" not in x) + "\n")
+        assert "graph.svg is not listed" in problems(bundle, mended=False)
+
+    def test_all_problems_at_once(self, bundle: Path) -> None:
+        replace(bundle / "synthetic.csv", "female", "martian")
+        edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=0.1))
+        (bundle / "model.safetensors").write_bytes(b"\x80\x04x.")
+        mend(bundle)
+        with pytest.raises(VerifyError) as caught:
+            verify_bundle(bundle)
+        for words in ("synthetic.csv", "epsilon does not follow", "looks like a pickle", "do not use this bundle"):
+            assert words in str(caught.value)
+
+
+class TestPrivacyClaims:
+    def test_epsilon_lowered_in_the_certificate(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=0.5))
+        (bundle / "privacy/certificate.md").write_text(render(Certificate.model_validate_json((bundle / CERTIFICATE).read_text())))
+        assert "certificate.json: epsilon does not follow from the spec and the ledger: says 0.5, should be 1.2" in problems(bundle)
+
+    def test_epsilon_above_the_spec(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=7.0))
+        assert "epsilon 7 is more than the spec allows, 3" in problems(bundle)
+
+    @pytest.mark.parametrize(
+        ("key", "value"), [("delta", 1e-9), ("unit_meaning", "one person"), ("adjacency", "replace_one"), ("outside_gates", []), ("run", "run-2")]
+    )
+    def test_any_fact(self, bundle: Path, key: str, value: object) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c.update({key: value}))
+        assert f"certificate.json: {key} does not follow" in problems(bundle)
+
+    def test_group_bound_lowered(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c["groups"][2].update(joint_epsilon=1.5))
+        assert "groups of 3: epsilon 1.5 is below" in problems(bundle)
+
+    def test_group_of_one_left_out(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c["groups"].pop(0))
+        assert "groups do not begin with one unit" in problems(bundle)
+
+    def test_text_for_people_edited(self, bundle: Path) -> None:
+        replace(bundle / "privacy/certificate.md", "Timing:", "Timing (covered):")
+        assert "certificate.md: does not say what privacy/certificate.json says" in problems(bundle)
+
+    def test_unknown_format(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c.update(format=99))
+        assert "format must be 1" in problems(bundle)
+
+    def test_extra_fact(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c.update(iso_certified=True))
+        assert "iso_certified: Extra inputs" in problems(bundle)
+
+    def test_receipt_missing_or_invented(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c["released"][0].update(receipts=[]))
+        assert "marginals.json has no receipt" in problems(bundle)
+        edit_json(bundle / CERTIFICATE, lambda c: c["released"][0].update(receipts=["f" * 64]))
+        assert "marginals.json has a receipt that is no charge" in problems(bundle)
+
+    def test_edited_ledger_entry(self, bundle: Path) -> None:
+        edit_json(bundle / LEDGER, lambda c: c["entries"][1]["body"]["event"].update(count=2))
+        assert "entry 4 (charge) was changed" in problems(bundle)
+
+    def test_edited_ledger_entry_with_a_fitting_hash(self, bundle: Path) -> None:
+        def forge(content: Any) -> None:
+            entry = content["entries"][2]  # the training, with more noise than was added
+            entry["body"]["event"]["of"]["of"]["noise_multiplier"] = 50.0
+            entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
+
+        edit_json(bundle / LEDGER, forge)
+        found = problems(bundle)
+        assert "entry 7 does not follow entry 6" in found
+        assert "certificate.json: epsilon does not follow" in found and "has a receipt that is no charge" in found
+
+    def test_charge_or_reservation_left_out(self, bundle: Path) -> None:
+        edit_json(bundle / LEDGER, lambda c: c["entries"].pop(2))
+        assert "certificate.json: charges does not follow" in problems(bundle)
+        edit_json(bundle / LEDGER, lambda c: c["entries"].pop(0))
+        assert "a run is one reservation" in problems(bundle)
+
+    def test_entry_of_another_run(self, bundle: Path) -> None:
+        edit_json(bundle / LEDGER, lambda c: c["entries"][0].update(run="run-9"))
+        assert "entry 3 is of another run" in problems(bundle)
+
+    def test_more_spent_than_allowed(self, build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
+        release = build(tmp_path, spec_text.replace("epsilon: 3\n", "epsilon: 1\n"))
+        folder = write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
+        assert "its charges compose to epsilon 1.2" in problems(folder)
+
+    def test_unit_charged_for_fewer_rows(self, bundle: Path) -> None:
+        replace(bundle / "spec.yaml", "    kind: row\n", "    kind: id\n    column: person\n    max_rows: 3\n")
+        found = problems(bundle)
+        assert "measure: a table was charged for 1 rows of a unit; it may have 3" in found
+        assert "train: training was charged for one row of a unit; it may have 3" in found
+
+    def test_spec_with_mistakes(self, bundle: Path) -> None:
+        replace(bundle / "spec.yaml", "adjacency: add_remove", "adjacency: none_at_all")
+        assert "spec.yaml: 1 mistake" in problems(bundle)
+
+    def test_spec_that_still_names_places(self, bundle: Path) -> None:
+        replace(bundle / "spec.yaml", "path: visits.csv", "path: /home/steward/visits.csv")
+        assert "spec.yaml: holds paths" in problems(bundle)
+
+
+class TestContent:
+    @pytest.mark.parametrize(
+        ("old", "new", "column"),
+        [
+            ("female,", "martian,", "sex"),
+            ("female,", ",", "sex"),
+            (",yes,", ",true,", "smoker"),
+            (",19,", ",41,", "visits"),
+            (",19,", ",19.0,", "visits"),
+            (",172.0,", ",1e9,", "weight"),
+            (",172.0,", ",nan,", "weight"),
+            (",1966-12-04,", ",1812-12-04,", "born"),
+            (",1966-12-04,", ",04.12.1966,", "born"),
+            (",1966-12-04,", ",,", "born"),
+        ],
+    )
+    def test_value_outside_the_domain(self, bundle: Path, old: str, new: str, column: str) -> None:
+        path = bundle / "synthetic.csv"
+        line = "female,1,yes,19,172.0,1966-12-04,\n"
+        rows = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([*rows[:5], line, *rows[6:]]))
+        assert "synthetic.csv: " not in problems(bundle)
+        path.write_text("".join([*rows[:5], line.replace(old, new), *rows[6:]]))
+        assert f"synthetic.csv: column {column!r}: 1 values are not in the declared domain" in problems(bundle)
+
+    def test_rows_and_header(self, bundle: Path) -> None:
+        path = bundle / "synthetic.csv"
+        rows = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(rows[:-1]))
+        assert "synthetic.csv: has 199 rows; the spec says 200" in problems(bundle)
+        path.write_text("".join(["grade,sex,smoker,visits,weight,born,seen\n", *rows[1:]]))
+        assert "synthetic.csv: its header is not the spec's columns" in problems(bundle)
+        path.write_text("".join([rows[0], rows[1].rstrip() + ",surplus\n", *rows[2:]]))
+        assert "synthetic.csv: a row has more fields than the header" in problems(bundle)
+
+    @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"\x00" * 100, b'"' * 50, b"a\n" * 10])
+    def test_table_that_is_none(self, bundle: Path, content: bytes) -> None:
+        (bundle / "synthetic.csv").write_bytes(content)
+        assert "synthetic.csv: " in problems(bundle)
+
+    def test_description(self, bundle: Path) -> None:
+        edit_json(bundle / "datapackage.json", lambda c: c["resources"][0].update(path="https://example.org/x.csv"))
+        assert "datapackage.json: does not describe" in problems(bundle)
+
+    def test_cyclic_graph(self, bundle: Path) -> None:
+        back = {"from": "visits", "to": "sex", "directed": True, "provenance": "given"}
+        edit_json(bundle / "graph.json", lambda c: c["edges"].append(back))
+        assert "graph.json: " in problems(bundle) and "cycle" in problems(bundle)
+
+    def test_other_graph(self, bundle: Path) -> None:
+        edit_json(bundle / "graph.json", lambda c: c["edges"].pop())
+        found = problems(bundle)
+        assert "graph.json: its arrows are not the spec's" in found and "model.json: the parents of 'smoker'" in found
+        edit_json(bundle / "graph.json", lambda c: c["nodes"].append("x"))
+        assert "graph.json: its nodes are not the spec's columns" in problems(bundle)
+
+    @pytest.mark.parametrize("code", ["<script>alert(1)</script>", '<a href="https://x">', '<g onload="x()"/>', '<!DOCTYPE a [<!ENTITY b "c">]>'])
+    def test_picture_with_code(self, bundle: Path, code: str) -> None:
+        replace(bundle / "graph.svg", "</svg>", f"{code}</svg>")
+        assert "graph.svg: holds a script" in problems(bundle)
+
+    def test_noisy_counts(self, bundle: Path) -> None:
+        path = bundle / "marginals.json"
+        edit_json(path, lambda c: c["tables"][0].update(sigma=1.0))
+        assert "marginals.json: claims less noise than" in problems(bundle)
+        edit_json(path, lambda c: c["tables"][0].update(sigma=0))
+        assert "sigma must be above 0" in problems(bundle)
+        edit_json(path, lambda c: c["tables"][0].update(columns=["age"]))
+        assert "marginals.json: table age: is not over the spec's columns" in problems(bundle)
+        edit_json(path, lambda c: c["tables"][1]["counts"].pop())
+        assert "marginals.json: table grade, smoker: its shape is not [4, 2]" in problems(bundle)
+
+    @pytest.mark.parametrize("text", ['{"tables": [NaN]}', '{"tables": [], "tables": []}', "[" * 100_000, "", "[]", '{"tables": 3}'])
+    def test_json_that_is_none(self, bundle: Path, text: str) -> None:
+        (bundle / "marginals.json").write_text(text)
+        assert "marginals.json: is not what it should be" in problems(bundle)
+
+    def test_pickle_posing_as_model_never_runs(self, bundle: Path, tmp_path: Path) -> None:
+        proof = tmp_path / "it-ran"
+        (bundle / "model.safetensors").write_bytes(f"cos\nsystem\n(S'touch {proof}'\ntR.".encode())
+        assert "model.safetensors: is not a safetensors file; it looks like a pickle" in problems(bundle)
+        assert not proof.exists()
+
+    def test_model_with_other_tensors(self, bundle: Path) -> None:
+        from safetensors.numpy import load_file, save_file
+
+        weights = load_file(bundle / "model.safetensors")
+        name = sorted(weights)[0]
+        save_file({**weights, name: weights[name][:-1].copy()}, bundle / "model.safetensors")
+        assert f"tensors and shapes are not those of model.json: {name}" in problems(bundle)
+        save_file({**weights, name: np.full_like(weights[name], np.nan)}, bundle / "model.safetensors")
+        assert f"model.safetensors: {name} holds NaN" in problems(bundle)
+
+    def test_model_of_another_domain(self, bundle: Path) -> None:
+        edit_json(bundle / "model.json", lambda c: c["architecture"]["sizes"].reverse())
+        assert "model.json: columns or levels are not the spec's" in problems(bundle)
