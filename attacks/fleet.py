@@ -67,7 +67,8 @@ class Loky:
         try:
             with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
-                parallel = Parallel(n_jobs=max(2, self.workers), batch_size=1, pre_dispatch=dispatch, return_as="generator_unordered")
+                # max_nbytes: joblib would otherwise spill large arrays, which are rows, into temporary files.
+                parallel = Parallel(n_jobs=max(2, self.workers), batch_size=1, pre_dispatch=dispatch, return_as="generator_unordered", max_nbytes=None)
                 yield from parallel(delayed(job)(index) for index in indices)
         except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
             raise WorkerDied(type(error).__name__) from None

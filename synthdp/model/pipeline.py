@@ -5,6 +5,7 @@ Whatever looks at rows goes through the releaser; everything between is post-pro
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from synthdp.spec import models as spec
 
 Progress = Callable[[int, int], None]
 
+ONE_THREAD_WORK = 4_000_000  # hidden values of one batch; below this more threads cost more than they save
 START_FLOOR_ROWS = 5.0  # no level starts training with less than this many rows' worth of probability
 
 
@@ -70,11 +72,18 @@ def train(
     network = CausalVae(architecture, generator=torch.Generator().manual_seed(secrets.randbits(63)))
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
     network.start_from([smoothed(p, floor=floor) for p in probabilities(marginals.value)])
+    torch.set_num_threads(release.compute.threads or threads_for(release, domain))
     weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint), purpose="train")
     paid = weights.zip(marginals)
     if graph.released is not None:
         return paid.zip(graph.released).map(lambda w: Synthesizer(domain.names, architecture, w[0][0]))
     return paid.map(lambda w: Synthesizer(domain.names, architecture, w[0]))
+
+
+def threads_for(release: spec.ReleaseSpec, domain: Domain) -> int:
+    """Threads worth having: a step of a small model is shorter than waking a second thread."""
+    work = release.synthesizer.batch * release.synthesizer.hidden * len(domain)
+    return (os.cpu_count() or 1) if work > ONE_THREAD_WORK else 1
 
 
 def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:

@@ -16,6 +16,7 @@ bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sens
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,12 +91,15 @@ class Training:
         codes = torch.from_numpy(table.fit_codes.astype(np.int64))
         trainer = _Trainer(self.settings, self.module, streams)
         first = trainer.load(self.checkpoint) if self.checkpoint and self.checkpoint.exists() else 0
-        for step in range(first, self.settings.steps):
-            trainer.step(codes, step)
-            done = step + 1
-            if self.checkpoint and done % self.settings.checkpoint_every == 0 and done < self.settings.steps:
-                trainer.save(self.checkpoint, done)
-            self.progress(done, self.settings.steps)
+        with warnings.catch_warnings():
+            # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all the same.
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            for step in range(first, self.settings.steps):
+                trainer.step(codes, step)
+                done = step + 1
+                if self.checkpoint and done % self.settings.checkpoint_every == 0 and done < self.settings.steps:
+                    trainer.save(self.checkpoint, done)
+                self.progress(done, self.settings.steps)
         return trainer.averaged()
 
     def pack(self, value: Weights) -> Arrays:

@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,17 @@ class Ledger:
     def balance(self, dataset: str) -> Balance:
         """What `dataset` has reserved in total, and its cap."""
         return _balance(dataset, self.entries(dataset=dataset))
+
+    def check(self, dataset: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None) -> None:
+        """Whether `reserve` would accept now; another run may still be faster.
+
+        Raises:
+            BudgetError: as `reserve`.
+        """
+        balance = self.balance(dataset)
+        if balance.cap_epsilon is None and cap is not None:
+            balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
+        _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
 
     def verify_chain(self) -> None:
         """Recompute every hash.

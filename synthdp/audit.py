@@ -1,0 +1,125 @@
+"""Attacks on the release's own pipeline, for the steward: shadow models trained exactly as the release is.
+
+The adversary's side lives in the package `attacks`, which knows nothing of synthdp. Here it gets a trainer:
+the same measuring, training, sampling and raking, at the release's epsilon and delta, on a sub-sample of real
+rows. That makes the result confidential; it is a sanity check, never a proof.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from attacks import Claim, Fleet, MembershipReport, Public, ThreatModel, attack_membership, isolated_targets
+from attacks.fleet import RUNNERS, Progress
+from attacks.threat import Codes as AnyCodes
+from synthdp.data.domain import Domain
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.stage import GraphResult
+from synthdp.model.pipeline import Fitted, measure, sample, train
+from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.plan import Plan, make_plan
+from synthdp.privacy.private import Confidential
+from synthdp.privacy.session import Rehearsal, Session
+from synthdp.privacy.source import Table
+from synthdp.spec import models as spec
+
+TARGETS = 1  # the most isolated row: the choice of the target matters more than the number of targets
+
+
+@dataclass(frozen=True)
+class ShadowTrainer:
+    """One shadow release: a fresh rehearsal of the pipeline on `rows`, and the synthetic set it gives.
+
+    Noise has no seed here either: `seed_sequence` only feeds sampling.
+    """
+
+    release: spec.ReleaseSpec
+    domain: Domain
+    plan: Plan
+    graph: CausalGraph
+
+    def __call__(self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence) -> AnyCodes:
+        """Train on levels `[rows, columns]` and release one synthetic set of the shadow spec's size."""
+        import torch
+
+        torch.set_num_threads(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rehearsal = Rehearsal(np.asarray(rows, dtype=np.uint16), self.domain, self.plan)
+            graph = GraphResult(self.graph, None, None)
+            marginals = measure(rehearsal)
+            fitted = Fitted(marginals, graph, train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet, checkpoint=None))
+            return sample(fitted, self.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value
+
+
+def attack_release(
+    session: Session, release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph, *, folder: Path, progress: Callable[[int, int], None]
+) -> Confidential[MembershipReport]:
+    """Membership inference against the pipeline of `release`; shadow results lie in `folder` while it runs.
+
+    Raises:
+        attacks.AttackError: the sub-sample is too small for the game.
+    """
+    shadow = shadow_spec(release)
+    plan = make_plan(shadow, domain)
+    trainer = ShadowTrainer(shadow, domain, plan, graph)
+
+    def play(table: Table) -> MembershipReport:
+        rng = fresh_generator()
+        codes = table.fit_codes
+        rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
+        return attack_membership(
+            rows,
+            trainer,
+            public=Public(domain.sizes),
+            targets=isolated_targets(rows, TARGETS, rng),
+            pairs=release.attacks.membership.pairs,
+            rng=rng,
+            fleet=Fleet(folder=folder, runner=RUNNERS["loky"](_workers(release)), progress=_progress(progress)),
+            threat=ThreatModel(relation=release.privacy.adjacency),
+            claim=Claim(plan.epsilon, plan.delta, plan.profile),
+            extractors=(),
+            classifiers=(),
+        )
+
+    logging.getLogger("joblib").setLevel(logging.ERROR)
+    return session.inspect(play, reason="membership inference on real rows")
+
+
+def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+    """The release's spec at the size of a shadow model: same budget, same model, fewer rows and steps."""
+    attack = release.attacks.membership
+    share = release.privacy.shares
+    return release.model_copy(
+        update={
+            "dataset": release.dataset.model_copy(update={"rows": spec.Rows(kind="public", value=attack.rows)}),
+            "privacy": release.privacy.model_copy(
+                update={"shares": spec.Shares(measure=share.measure + share.graph, graph=0.0, train=share.train), "delta": release.privacy.delta}
+            ),
+            "graph": release.graph.model_copy(update={"mode": "given"}),
+            "synthesizer": release.synthesizer.model_copy(update={"steps": attack.steps, "batch": max(1, math.ceil(attack.rows / 8))}),
+            "sampling": release.sampling.model_copy(update={"rows": attack.rows}),
+            "evaluation": release.evaluation.model_copy(update={"holdout": 0.0}),
+        }
+    )
+
+
+def _workers(release: spec.ReleaseSpec) -> int:
+    import os
+
+    return release.compute.threads or os.cpu_count() or 1
+
+
+def _progress(progress: Callable[[int, int], None]) -> Callable[[Progress], None]:
+    return lambda state: progress(state.finished, state.total)
+
+
+def _quiet(done: int, total: int) -> None:
+    """No progress inside a worker."""

@@ -1,0 +1,201 @@
+"""The command line: parses, calls, prints. Data goes to stdout, progress and errors to stderr.
+
+Exit codes: 0 ok, 1 internal, 2 spec or output invalid, 3 budget refused, 4 gate failed (budget spent, bundle
+withheld), 5 data does not fit the spec, 6 verify failed, 130 interrupted and resumable.
+
+Heavy modules are imported inside commands, so that `--help` and `validate` start at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from synthdp.errors import SynthdpError
+
+app = typer.Typer(help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.", no_args_is_help=True, add_completion=True,
+                  pretty_exceptions_enable=False, rich_markup_mode=None)  # fmt: skip
+
+SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")]
+
+
+def show(data: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
+    """Print a result: JSON, or the text."""
+    typer.echo(json.dumps(data, indent=1, default=str) if as_json else text())
+
+
+@app.command()
+def validate(spec: SpecArgument, as_json: Json = False) -> None:
+    """Check a spec and list every mistake at once; reads no data."""
+    from synthdp.spec.load import load_spec
+
+    loaded = load_spec(spec)
+    facts = {
+        "valid": True,
+        "dataset": loaded.dataset.id,
+        "columns": len(loaded.columns),
+        "epsilon": loaded.privacy.epsilon,
+        "graph": loaded.graph.mode,
+    }
+    show(
+        facts,
+        as_json=as_json,
+        text=lambda: f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g}, graph {loaded.graph.mode})",
+    )
+
+
+@app.command()
+def schema() -> None:
+    """Print the spec's JSON schema, for editors."""
+    from synthdp.spec.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1))
+
+
+@app.command()
+def init(csv: Annotated[Path, typer.Argument(help="A CSV file; only its header is read.")],
+         out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
+         ask: Annotated[bool, typer.Option(help="Ask for types, bounds and budget.")] = True, force: Force = False) -> None:  # fmt: skip
+    """Write a draft spec from a CSV's header; asks for bounds, never reads them from rows."""
+    from synthdp.errors import OutputError
+    from synthdp.spec.draft import draft_spec
+
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
+    relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+    text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None).replace(f"path: {csv}", f"path: {relative}")
+    out.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {out}; complete it and run `synthdp validate {out}`", err=True)
+
+
+def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
+    choices = f" ({', '.join(allowed)})" if allowed else ""
+    answer: str = typer.prompt(f"{question}{choices}", default="" if default is None else default, err=True)
+    return answer
+
+
+@app.command()
+def plan(spec: SpecArgument, as_json: Json = False) -> None:
+    """Show every spend, the ledger before and after, and the expected cost; reads no rows."""
+    from synthdp.data.domain import Domain
+    from synthdp.model.pipeline import plan_for
+    from synthdp.release import check_affordable, describe, open_ledger
+    from synthdp.show import plan_text
+    from synthdp.spec.load import load_spec
+
+    loaded = load_spec(spec)
+    ledger = open_ledger(loaded, spec)
+    facts = describe(plan_for(loaded, Domain.from_spec(loaded.columns)), loaded, ledger)
+    show(facts, as_json=as_json, text=lambda: plan_text(facts))
+    check_affordable(loaded, ledger)
+
+
+@app.command()
+def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+    """Run a release: measure, train, sample, judge, and write the bundle."""
+    from synthdp.release import release as run_release
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay
+
+    with ProgressDisplay() as display:
+        _finish(run_release(spec, out=out, force=force, reporter=Reporter(display)), as_json=as_json)
+
+
+@app.command()
+def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")], as_json: Json = False) -> None:
+    """Continue an interrupted run without paying again."""
+    from synthdp.release import resume as resume_run
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay
+
+    with ProgressDisplay() as display:
+        _finish(resume_run(out, reporter=Reporter(display)), as_json=as_json)
+
+
+def _finish(outcome: Any, *, as_json: bool) -> None:
+    from synthdp.errors import GateError
+    from synthdp.show import outcome_facts, outcome_text
+
+    facts = outcome_facts(outcome)
+    show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
+    if outcome.failed:
+        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)),
+                        hint=f"the budget is spent; see {outcome.report}")  # fmt: skip
+
+
+@app.command()
+def verify(bundle: Annotated[Path, typer.Argument(help="A bundle folder.")], as_json: Json = False) -> None:
+    """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate."""
+    from synthdp.verify import verify_bundle
+
+    report = verify_bundle(bundle)
+    show(report.to_json(), as_json=as_json, text=report.to_text)
+
+
+@app.command()
+def sample(bundle: Annotated[Path, typer.Argument(help="A bundle folder.")], rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
+           out: Annotated[Path | None, typer.Option("--out", help="CSV to write [default: stdout].")] = None,
+           do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
+           seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.")] = None) -> None:  # fmt: skip
+    """Draw rows from a bundle's model, free of charge; with --do, under an intervention."""
+    from synthdp.sampling import sample_bundle
+
+    frame = sample_bundle(bundle, rows=rows, do=do or [], seed=seed)
+    frame.to_csv(out or sys.stdout, index=False, lineterminator="\n")
+
+
+@app.command()
+def budget(dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
+           ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
+           set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None, as_json: Json = False) -> None:  # fmt: skip
+    """Show what each dataset has spent and may spend; checks the ledger's chain."""
+    from synthdp.show import budget_facts, budget_text
+
+    facts = budget_facts(ledger, dataset, set_cap=set_cap)
+    show({"datasets": facts}, as_json=as_json, text=lambda: budget_text(facts))
+
+
+def main() -> None:
+    """Entry point: turns errors into exit codes."""
+    try:
+        app(standalone_mode=False)
+    except SynthdpError as error:
+        typer.echo(f"synthdp: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("synthdp: interrupted; if a release was running, continue it with `synthdp resume OUT`", err=True)
+        sys.exit(130)
+    except BaseException as error:
+        _unexpected(error)
+
+
+def _unexpected(error: BaseException) -> None:
+    """Usage errors as click prints them; a bug by its kind and place alone, since its text may quote rows."""
+    import click
+
+    if isinstance(error, SystemExit):
+        raise error
+    if isinstance(error, click.exceptions.Exit):
+        sys.exit(error.exit_code)
+    if isinstance(error, click.ClickException):
+        error.show()
+        sys.exit(2)
+    import traceback
+
+    frames = [f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
+    typer.echo(f"synthdp: internal error {type(error).__name__} (message withheld: it may quote data)", err=True)
+    typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

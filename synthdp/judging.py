@@ -1,0 +1,79 @@
+"""Judging a synthetic table: what is public about it, and what only the steward may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from attacks import MembershipReport
+from synthdp.audit import attack_release
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.evaluate import EvaluationReport, evaluate, noisy_tv1
+from synthdp.model.pipeline import Fitted
+from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.private import Confidential, Released
+from synthdp.privacy.session import Session
+from synthdp.privacy.source import Table
+from synthdp.reporter import Reporter
+from synthdp.spec import models as spec
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`tv1_noisy` compares two released things and is public; the rest was computed on real rows."""
+
+    tv1_noisy: Released[float]
+    evaluation: Confidential[EvaluationReport] | None
+    attack: Confidential[MembershipReport] | None
+    misfits: Confidential[dict[str, dict[str, int]]]
+
+    def metrics_for_steward(self) -> dict[str, float]:
+        """Every figure that a gate may name; confidential ones included."""
+        found = {"tv1_noisy": self.tv1_noisy.value}
+        if self.evaluation is not None:
+            found |= self.evaluation.for_steward().metrics()
+        if self.attack is not None:
+            report = self.attack.for_steward()
+            found |= {"attack_advantage_upper": report.main.advantage.upper, "attack_auc": report.main.auc.value}
+        return found
+
+
+def judge(
+    session: Session,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    fitted: Fitted,
+    codes: Released[Codes],
+    synthetic: Released[pd.DataFrame],
+    *,
+    folder: Path,
+    reporter: Reporter,
+) -> Judgement:
+    """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack runs."""
+    tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
+    evaluation, attack = None, None
+    if release.evaluation.enabled:
+        with reporter.stage("judge on real rows"):
+            evaluation = session.inspect(
+                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value), reason="evaluation on real rows"
+            )
+    if release.attacks.membership.enabled:
+        with reporter.stage("attack") as progress:
+            attack = attack_release(session, release, domain, fitted.graph.graph, folder=folder, progress=progress)
+    return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"))
+
+
+def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame) -> EvaluationReport:
+    held = table.held_out
+    return evaluate(
+        table.frame[~held].reset_index(drop=True),
+        table.frame[held].reset_index(drop=True),
+        synthetic,
+        domain=domain,
+        settings=release.evaluation,
+        rng=fresh_generator(),
+        codes=(table.codes[~held], table.codes[held], codes),
+    )

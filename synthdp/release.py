@@ -1,0 +1,229 @@
+"""A release from spec to bundle: plan -> reserve -> measure -> graph -> train -> sample -> judge -> bundle.
+
+`run` reads like the README; each stage is one call. Nothing is spent before everything that can be checked
+without rows has been checked, and the rows fit the spec.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from synthdp import run_folder
+from synthdp.bundle import BundleContent, check_target, write_bundle
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import decode
+from synthdp.errors import BudgetError, GateError
+from synthdp.gates import Verdict, check_gates
+from synthdp.judging import judge
+from synthdp.model.pipeline import Fitted, fit, plan_for, sample
+from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.noise import Streams, fresh_generator
+from synthdp.privacy.plan import Plan
+from synthdp.privacy.private import Released
+from synthdp.privacy.session import Session
+from synthdp.privacy.source import read_private
+from synthdp.reporter import Reporter
+from synthdp.run_folder import RunFolder
+from synthdp.spec import models as spec
+from synthdp.spec.load import load_spec, parse_spec
+from synthdp.steward import internal_report
+from synthdp.tracking import open_tracker
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything public about one run."""
+
+    release: spec.ReleaseSpec
+    domain: Domain
+    plan: Plan
+    ledger: Ledger
+    folder: RunFolder
+    out: Path
+
+    @property
+    def bundle(self) -> Path:
+        """Where the public bundle goes."""
+        return self.out / "bundle"
+
+    @property
+    def internal(self) -> Path:
+        """Where the steward's report goes."""
+        return self.out / "internal"
+
+    @property
+    def spec_sha256(self) -> str:
+        """Digest of the spec's text."""
+        return hashlib.sha256(self.folder.spec_text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. `bundle` is None where a gate withheld it."""
+
+    job: Job
+    bundle: Path | None
+    report: Path
+    verdicts: tuple[Verdict, ...]
+    metrics: dict[str, float]
+    seconds: dict[str, float]
+    warnings: tuple[str, ...]
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """Gates that did not hold."""
+        return tuple(v for v in self.verdicts if not v.passed)
+
+
+def release(spec_path: Path, *, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> Outcome:
+    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working folder).
+
+    Raises:
+        SynthdpError: any mistake that the user can mend; nothing is spent before the data was found to fit.
+    """
+    reporter = reporter or Reporter()
+    with reporter.stage("plan"):
+        loaded = load_spec(spec_path)
+        out = out or Path("releases") / loaded.dataset.id
+        domain = Domain.from_spec(loaded.columns)
+        plan = plan_for(loaded, domain)
+        check_target(out / "bundle", force=force)
+        ledger = open_ledger(loaded, spec_path)
+        check_affordable(loaded, ledger)
+    folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)
+    try:
+        return run(Job(loaded, domain, plan, ledger, folder, out), reporter, force=force)
+    finally:
+        # Without a reservation nothing was paid, so there is nothing to resume.
+        if not ledger.run_entries(folder.run):
+            folder.remove()
+
+
+def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
+    """Continue the interrupted run in `out` under the reservation it already holds.
+
+    Raises:
+        OutputError: there is no such run.
+        BudgetError: the ledger knows no open reservation of it.
+    """
+    folder = run_folder.reopen(out)
+    loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
+    domain = Domain.from_spec(loaded.columns)
+    return run(Job(loaded, domain, plan_for(loaded, domain), open_ledger(loaded, folder.spec_path), folder, out), reporter or Reporter(), force=True)
+
+
+def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
+    """The whole release."""
+    release = job.release
+    with open_tracker(release, job.plan, run=job.folder.run, spec_sha256=job.spec_sha256, folder=job.folder.spec_path.parent) as tracker:
+        session = open_session(job, reporter)
+        try:
+            with reporter.stage("measure and train") as progress:
+                fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint)
+            with reporter.stage("sample") as progress:
+                codes = sample(fitted, release, rng=fresh_generator(), progress=progress)
+                synthetic = codes.map(lambda c: decode(job.domain, c, rng=fresh_generator()))
+            judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter)
+            verdicts = check_gates(release.gates, judgement.metrics_for_steward())
+            with reporter.stage("bundle and report"):
+                bundle = publish(job, fitted, synthetic, force=force) if all(v.passed for v in verdicts) else None
+                report = internal_report(job.internal, job, fitted, judgement, verdicts, seconds=reporter.seconds)
+        except GateError:
+            finish(job)
+            raise
+        finish(job)
+        with reporter.stage("track"):
+            warnings = tracker.finish(judgement, verdicts, bundle=bundle, report=report)
+    return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(warnings))
+
+
+def open_session(job: Job, reporter: Reporter) -> Session:
+    """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation)."""
+    release, streams = job.release, Streams.fresh()
+    holdout = release.evaluation.holdout if release.evaluation.enabled else 0.0
+    with reporter.stage("read"):
+        private = read_private(release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams)
+    kinds = {entry.kind for entry in job.ledger.run_entries(job.folder.run)}
+    if "settle" in kinds:
+        raise BudgetError(f"run {job.folder.run} is already finished", hint="start a new release")
+    if "reserve" not in kinds:
+        privacy = release.privacy
+        body = {"by": steward(), "spec_sha256": job.spec_sha256, "unit": release.dataset.privacy_unit.meaning, "adjacency": privacy.adjacency}
+        job.ledger.reserve(release.dataset.id, job.folder.run, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(release), body=body)
+    return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
+
+
+def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool) -> Path:
+    """Write the public bundle."""
+    content = BundleContent(
+        spec=job.release,
+        run=job.folder.run,
+        group_epsilons=job.plan.group_epsilons,
+        synthetic=synthetic,
+        model=fitted.synthesizer,
+        tables=fitted.marginals,
+        graph=fitted.graph.released or fitted.graph.graph,
+    )
+    return write_bundle(job.bundle, content, ledger=job.ledger, force=force)
+
+
+def finish(job: Job) -> None:
+    """Settle the run and drop its private folder."""
+    job.ledger.settle(job.release.dataset.id, job.folder.run)
+    job.folder.remove()
+
+
+def open_ledger(release: spec.ReleaseSpec, spec_path: Path) -> Ledger:
+    """The ledger that the spec names; by default one file beside the spec."""
+    return Ledger(release.privacy.ledger or f"sqlite:///{spec_path.resolve().parent / '.synthdp' / 'ledger.db'}")
+
+
+def check_affordable(release: spec.ReleaseSpec, ledger: Ledger) -> None:
+    """Refuse early what the ledger would refuse later; the reservation itself decides.
+
+    Raises:
+        BudgetError: the cap does not allow the spec's budget.
+    """
+    ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+
+
+def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
+    """The spec's cap."""
+    cap = release.privacy.cap
+    return None if cap is None else (cap.epsilon, cap.delta)
+
+
+def steward() -> str:
+    """Who answers for the spend: SYNTHDP_STEWARD, or the login name."""
+    try:
+        return os.environ.get("SYNTHDP_STEWARD") or getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def describe(plan: Plan, release: spec.ReleaseSpec, ledger: Ledger) -> dict[str, Any]:
+    """What `synthdp plan` shows: spends, ledger before and after, expected cost. No row is read."""
+    balance = ledger.balance(release.dataset.id)
+    steps, batch = release.synthesizer.steps, release.synthesizer.batch
+    rows = release.sampling.rows or release.dataset.rows.value
+    cells = len(release.columns) * release.synthesizer.hidden
+    return plan.to_json() | {
+        "dataset": release.dataset.id,
+        "ledger": {
+            "spent_before": balance.epsilon,
+            "spent_after": balance.epsilon + release.privacy.epsilon,
+            "cap": balance.cap_epsilon if balance.cap_epsilon is not None else (cap_of(release) or (None,))[0],
+        },
+        # Measured on Adult (14 columns): 22 ms for a step of 1024 rows, 7 us for a sampled row.
+        "expected": {
+            "cpu_seconds": round(steps * batch * cells * 2.4e-8 + rows * release.sampling.oversample * len(release.columns) * 5e-7 + 15, 1),
+            "memory_mb": round(700 + 3 * rows * release.sampling.oversample * len(release.columns) * 8e-6),
+        },
+    }

@@ -1,0 +1,52 @@
+"""Progress for people: stages that start, advance and end. Says names and public counts, never figures from rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+Advance = Callable[[int, int], None]  # done, total
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def start(self, title: str) -> Advance:
+        """A stage begins; the answer is called as it advances."""
+        ...
+
+    def finish(self, title: str, seconds: float) -> None:
+        """The stage has ended."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, title: str) -> Advance:
+        """Nothing."""
+        return lambda done, total: None
+
+    def finish(self, title: str, seconds: float) -> None:
+        """Nothing."""
+
+
+class Reporter:
+    """Times stages and passes their progress on to a display."""
+
+    def __init__(self, display: Display | None = None) -> None:
+        self._display: Display = display or Silent()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[Advance]:
+        """One stage of a run; its wall time is kept in `seconds`."""
+        started = time.perf_counter()
+        advance = self._display.start(title)
+        try:
+            yield advance
+        finally:
+            self.seconds[title] = time.perf_counter() - started
+            self._display.finish(title, self.seconds[title])

@@ -1,0 +1,90 @@
+"""The private folder of a run in progress: what a killed run needs to go on without paying again.
+
+Holds the run's name, the spec as it was, and the journal of released values. It disappears when the run ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from synthdp.errors import OutputError
+
+FOLDER = ".run"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`out/.run` of one run; readable by its owner alone."""
+
+    path: Path
+    run: str
+    spec_path: Path
+    spec_text: str
+    created: str
+
+    @property
+    def journal(self) -> Path:
+        """Released values."""
+        return self.path / "journal"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Noisy weights during training."""
+        return self.path / "train.checkpoint.safetensors"
+
+    @property
+    def shadows(self) -> Path:
+        """Results of shadow models while an attack runs."""
+        return self.path / "shadows"
+
+    def remove(self) -> None:
+        """The run is over."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFolder:
+    """A new run in `out`.
+
+    Raises:
+        OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
+    """
+    path = out / FOLDER
+    if path.exists() and not force:
+        raise OutputError(
+            f"{out} holds an interrupted run that has already been paid for",
+            hint=f"continue it with `synthdp resume {out}`, or give --force to drop it and pay for a new one",
+        )
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+        out.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
+        (path / "journal").mkdir()
+        state = {"run": run, "spec_path": str(spec_path.resolve()), "spec_text": spec_text, "created": created}
+        partial = path / "state.partial"
+        partial.write_text(json.dumps(state), encoding="utf-8")
+        os.replace(partial, path / "state.json")
+    except OSError as error:
+        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
+    return RunFolder(path, run, spec_path, spec_text, created)
+
+
+def reopen(out: Path) -> RunFolder:
+    """The interrupted run in `out`.
+
+    Raises:
+        OutputError: there is none.
+    """
+    path = out / FOLDER
+    try:
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        return RunFolder(path, state["run"], Path(state["spec_path"]), state["spec_text"], state["created"])
+    except (OSError, ValueError, KeyError):
+        raise OutputError(f"{out} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None

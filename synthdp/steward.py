@@ -1,0 +1,83 @@
+"""The steward's internal report of a run, put together from what the stages came to. Opens confidential values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+from synthdp.data.domain import Domain
+from synthdp.gates import Verdict
+from synthdp.judging import Judgement
+from synthdp.model.pipeline import Fitted
+from synthdp.privacy import accounting
+from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.plan import Plan
+from synthdp.report import Budget, BudgetStep, GateResult, GraphView, ReportContent, write_internal_report
+from synthdp.run_folder import RunFolder
+from synthdp.spec import models as spec
+
+
+class Run(Protocol):
+    """The public facts of a run that the report shows."""
+
+    @property
+    def release(self) -> spec.ReleaseSpec: ...
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def folder(self) -> RunFolder: ...
+
+
+def internal_report(
+    target: Path, run: Run, fitted: Fitted, judgement: Judgement, verdicts: Sequence[Verdict], *, seconds: Mapping[str, float]
+) -> Path:
+    """Write `internal.html` and `internal.json` into `target`; returns the page."""
+    graph, release = fitted.graph.graph, run.release
+    validation = fitted.graph.validation
+    notes = () if validation is None else tuple(f"refuted by the noisy tables: {f.claim}" for f in validation.refuted)
+    content = ReportContent(
+        title=release.dataset.title or release.dataset.id,
+        run=run.folder.run,
+        created=run.folder.created,
+        domain=run.domain,
+        budget=_budget(run),
+        gates=tuple(
+            GateResult(metric=v.gate.metric, bound=v.bound, value=v.value, passed=v.passed, outside_guarantee=v.gate.outside_guarantee)
+            for v in verdicts
+        ),
+        tv1_noisy=judgement.tv1_noisy.value,
+        evaluation=judgement.evaluation.for_steward() if judgement.evaluation is not None else None,
+        graph=GraphView(mode=release.graph.mode, svg=graph.to_svg(), edges=tuple((e.cause, e.effect, e.provenance) for e in graph.edges)),
+        attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
+        misfits=judgement.misfits.for_steward(),
+        timings=dict(seconds),
+        notes=notes,
+    )
+    return write_internal_report(target, content)
+
+
+def _budget(run: Run) -> Budget:
+    plan, balance = run.plan, run.ledger.balance(run.release.dataset.id)
+    events = plan.events
+    upto = [0.0, *(accounting.epsilon(events[: i + 1], delta=plan.delta, adjacency=plan.adjacency) for i in range(len(events)))]
+    steps = tuple(
+        BudgetStep(purpose=s.purpose, label=s.purpose, mechanism=s.mechanism.name, epsilon=after - before)
+        for s, (before, after) in zip(plan.spends, pairwise(upto), strict=True)
+    )
+    return Budget(
+        epsilon=plan.epsilon,
+        epsilon_spent=plan.epsilon_spent,
+        delta=plan.delta,
+        adjacency=plan.adjacency,
+        unit=run.release.dataset.privacy_unit.meaning,
+        steps=steps,
+        group_epsilons=plan.group_epsilons,
+        cap_epsilon=balance.cap_epsilon,
+        cap_left=None if balance.cap_epsilon is None else balance.cap_epsilon - balance.epsilon,
+    )
