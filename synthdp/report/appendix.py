@@ -8,8 +8,8 @@ from typing import Any
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate import EvaluationReport, FidelityReport
-from synthdp.findings import interval, number
-from synthdp.report_content import Budget, ReportContent
+from synthdp.report.content import Budget, ReportContent
+from synthdp.report.findings import interval, number
 
 MISFIT_KINDS = {"wrong_type": "wrong type", "outside": "outside the domain", "unexpected_missing": "missing where none is declared"}
 

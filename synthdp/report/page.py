@@ -18,11 +18,11 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from synthdp import figures, findings
-from synthdp.appendix import Limits, attack_tables, misfit_table, tables
 from synthdp.evaluate import FidelityReport, UtilityRow
-from synthdp.findings import interval, number
-from synthdp.report_content import Budget, BudgetStep, GateResult, GraphView, ReportContent
+from synthdp.report import figures, findings
+from synthdp.report.appendix import Limits, attack_tables, misfit_table, tables
+from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
+from synthdp.report.findings import interval, number
 
 __all__ = ["Budget", "BudgetStep", "GateResult", "GraphView", "ReportContent", "write_internal_report"]
 
@@ -67,7 +67,7 @@ def write_internal_report(folder: Path, content: ReportContent) -> Path:
 def render(content: ReportContent) -> str:
     """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone is larger."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files("synthdp").joinpath("templates/internal.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string(files("synthdp.report").joinpath("templates/internal.html.j2").read_text(encoding="utf-8"))
     view = _view(content)
     for limits in LIMITS:
         overlays = view["overlays"][: limits.overlays]

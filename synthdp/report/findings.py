@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.evaluate import EvaluationReport, FidelityReport, UtilityRow
-from synthdp.report_content import Budget, GateResult, GraphView
+from synthdp.report.content import Budget, GateResult, GraphView
 
 NEAR_FLOOR = 1.5  # times the distance of held-out real rows: as good as another sample
 VISIBLE_ASSOCIATION = 0.1  # a change in Cramér's V that a reader of the table would notice
