@@ -14,7 +14,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate import EvaluationReport, UtilityReport, UtilityRow, fidelity
-from synthdp.report import (
+from synthdp.report.page import (
     MOST_BYTES,
     Budget,
     BudgetStep,
