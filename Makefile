@@ -1,0 +1,44 @@
+# Everything runs in .venv, which `make install` builds from constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Small models gain nothing from more threads, and test workers would fight over the cores.
+TEST_ENV := OMP_NUM_THREADS=1 MLFLOW_DISABLE_TELEMETRY=true
+
+.DEFAULT_GOAL := help
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.PHONY: install release test check slow bench constraints help
+
+install: $(VENV)/installed  ## build .venv with exact versions (torch first, the CPU build)
+
+release: install  ## release specs/adult.yaml into releases/adult and verify the bundle
+	$(BIN)/synthdp release specs/adult.yaml --out releases/adult --force
+	$(BIN)/synthdp verify releases/adult/bundle
+
+test: install  ## the quick tests
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: install  ## format, lint, types, import contracts, quick tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) test
+
+slow: install  ## the statistical and long suites
+	$(TEST_ENV) $(BIN)/python -m pytest -m slow
+
+bench: install  ## every published table: python -m benchmarks.NAME
+	$(BIN)/python -m benchmarks.adult
+
+constraints: install  ## write constraints.txt from what .venv holds
+	(head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu//') > constraints.new && mv constraints.new constraints.txt
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
