@@ -60,7 +60,7 @@ tracking: {uri: "http://steward:password@tracking.internal"}
 
 TABLES = (("sex",), ("grade", "smoker"), ("visits",))
 SIGMA = 12.0
-GROUPS = (1, 2, 3, 5, 10)
+GROUPS = (1, 2, 3)
 
 
 @dataclass

@@ -1,0 +1,110 @@
+"""What reviewers read of a release in MLflow: parameters, the verdict in Markdown, and the columns of their view."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from synthdp import __version__
+from synthdp.published import public_spec, spec_yaml
+from synthdp.spec.models import ReleaseSpec
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+VIEW = "synthdp"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+VIEW_COLUMNS = (
+    "attributes.`Created`",
+    "tags.`gate`",
+    "metrics.`epsilon_spent`",
+    "params.`epsilon`",
+    "metrics.`attack_advantage`",
+    "metrics.`attack_advantage_upper`",
+    "metrics.`tstr_auc`",
+    "metrics.`trtr_auc`",
+    "metrics.`tv1`",
+    "metrics.`tv2`",
+    "params.`delta`",
+    "params.`unit`",
+    "params.`graph`",
+    "params.`spec_sha256`",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOutcome:
+    """What one attack reports; `metrics` such as advantage, advantage_lower, advantage_upper, auc, ceiling."""
+
+    name: str
+    params: Mapping[str, str | int | float]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether the bundle was published, and what each gate said, in words."""
+
+    released: bool
+    gates: tuple[str, ...] = ()
+
+
+def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
+    """Parameters of a release: all from the spec, none from rows, and no number of rows."""
+    unit, privacy = spec.dataset.privacy_unit, spec.privacy
+    values: dict[str, str | int | float] = {
+        "dataset": spec.dataset.id,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "adjacency": privacy.adjacency,
+        "unit": f"{unit.kind}: {unit.meaning}",
+        "graph": spec.graph.mode,
+        "columns": len(spec.columns),
+        "spec_sha256": hashlib.sha256(spec_yaml(public_spec(spec)).encode()).hexdigest(),
+        "synthdp_version": __version__,
+    }
+    return values | {f"synthesizer.{k}": v for k, v in spec.synthesizer.model_dump().items() if v is not None}
+
+
+def note(facts: Mapping[str, str], figures: Mapping[str, float], attacks: Sequence[AttackOutcome], verdict: Verdict | None, *, status: Status) -> str:
+    """The run's description in Markdown: the verdict first, then budget, quality and attacks."""
+    lines = [f"## {_headline(verdict, status)}", "", _summary(facts, figures)]
+    if verdict and verdict.gates:
+        lines += ["", *(f"- {g}" for g in verdict.gates)]
+    lines += ["", "| setting | |", "|---|---|"]
+    lines += [f"| {k} | {facts[k]} |" for k in ("dataset", "unit", "adjacency", "graph") if k in facts]
+    quality = {k: v for k, v in figures.items() if not k.startswith(("attack_", "epsilon", "delta"))}
+    if quality:
+        lines += ["", "| quality (on real rows: internal) | |", "|---|---|", *(f"| {k} | {v:.4g} |" for k, v in quality.items())]
+    for attack in attacks:
+        figures_of = " ".join(f"{k} {v:.3g};" for k, v in attack.metrics.items()).rstrip(";")
+        lines += ["", f"**Attack {attack.name}**: {figures_of}"]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
+    """The line that is seen without opening the description: budget and attack."""
+    allowed = f"{float(facts.get('epsilon', 'nan')):g}"
+    spent = f"{figures['epsilon_spent']:.4g} of {allowed}" if "epsilon_spent" in figures else f"at most {allowed}"
+    line = f"epsilon **{spent}** at delta {facts.get('delta', '?')}"
+    if "attack_advantage" in figures:
+        low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
+        interval = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
+        line += f"; attack advantage **{figures['attack_advantage']:.3g}**{interval}"
+    return line
+
+
+def _headline(verdict: Verdict | None, status: Status) -> str:
+    if verdict is not None:
+        return "Released: the bundle was published" if verdict.released else "Withheld: a gate failed; the budget is spent"
+    return {"KILLED": "Interrupted: resumable, the reservation stays", "FAILED": "Failed before the verdict"}.get(status, "No verdict")
+
+
+def view_state() -> dict[str, Any]:
+    """The state of MLflow's runs table that the saved view restores; what is left out keeps its default."""
+    return {"selectedColumns": list(VIEW_COLUMNS), "columnOrder": list(VIEW_COLUMNS), "orderByKey": "attributes.start_time", "orderByAsc": False}
+
+
+def view_path(experiment: str) -> str:
+    """Path of the experiment's saved view in MLflow's pages, after the server's address."""
+    return f"/#/experiments/{experiment}/runs?viewStateShareKey={VIEW}"

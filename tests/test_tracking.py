@@ -1,0 +1,236 @@
+"""Tracking against a real SQLite store, asked back through MLflow's client."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.errors import GateError, OutputError
+from synthdp.spec.load import parse_spec
+from synthdp.spec.models import ReleaseSpec
+from synthdp.tracking import MlflowTracker, NullTracker, Tracker, tracker
+from synthdp.tracking_note import VIEW_COLUMNS, VIEW_TAG, AttackOutcome, Verdict, view_path
+
+SPEC = """
+synthdp: 1
+dataset:
+  id: clinic
+  source: {kind: csv, path: secret-folder/visits.csv}
+  privacy_unit: {kind: row, meaning: one visit}
+  rows: {kind: public, value: 98765}
+columns:
+  sex: {type: categorical, categories: [female, male]}
+  visits: {type: integer, lower: 0, upper: 4321}
+privacy: {epsilon: 2, delta: 1e-6}
+"""
+FIGURES = {"advantage": 0.03, "advantage_lower": -0.1, "advantage_upper": 0.13, "auc": 0.52}
+ATTACK = AttackOutcome(name="membership", params={"pairs": 40}, metrics=FIGURES)
+
+
+@dataclass
+class Store:
+    """One store for all tests of this file: MLflow's first start takes seconds."""
+
+    folder: Path
+    spec: ReleaseSpec
+    client: Any
+
+    def runs(self, run: str) -> list[Any]:
+        experiment = self.client.get_experiment_by_name("synthdp").experiment_id
+        return list(self.client.search_runs([experiment], filter_string=f"tags.`synthdp.run` = '{run}'"))
+
+    def run(self, run: str) -> Any:
+        (found,) = self.runs(run)
+        return found
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("tracking")
+    spec = parse_spec(SPEC, path="spec.yaml")
+    with tracker(spec, folder=folder, run="first"):
+        pass
+    from mlflow.tracking import MlflowClient
+
+    return Store(folder, spec, MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}"))
+
+
+def release(store: Store, run: str) -> MlflowTracker:
+    """A whole release, as the pipeline logs it."""
+    (store.folder / "bundle").mkdir(exist_ok=True)
+    (store.folder / "bundle" / "model.safetensors").write_bytes(b"x")
+    (store.folder / "internal.html").write_text("<p>report")
+    opened = tracker(store.spec, folder=store.folder, run=run)
+    assert isinstance(opened, MlflowTracker)
+    with opened:
+        opened.metrics({"epsilon_spent": 1.99, "tv1": 0.01, "tstr_auc": float("nan")})
+        opened.attack(ATTACK)
+        opened.artifact(store.folder / "bundle", folder="bundle")
+        opened.artifact(store.folder / "internal.html", folder="internal")
+        opened.conclude(Verdict(released=True, gates=("tv1_noisy 0.01, at most 0.2: held",)))
+    return opened
+
+
+def _interrupted(opened: Tracker, error: BaseException) -> None:
+    with opened:
+        opened.params({"stage": "train"})
+        if isinstance(error, GateError):
+            opened.conclude(Verdict(released=False))
+        raise error
+
+
+def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
+    opened = release(store, "whole")
+    assert opened.warnings == []
+    run = store.run("whole")
+    assert run.info.status == "FINISHED" and run.info.run_name == "clinic whole"
+    params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
+    assert params["epsilon"] == "2.0" and params["delta"] == "1e-06" and params["unit"] == "row: one visit" and params["adjacency"] == "add_remove"
+    assert params["graph"] == "none" and params["synthesizer.steps"] == "1000" and len(params["spec_sha256"]) == 64
+    assert metrics == {
+        "epsilon_spent": 1.99,
+        "tv1": 0.01,
+        "attack_advantage": 0.03,
+        "attack_advantage_lower": -0.1,
+        "attack_advantage_upper": 0.13,
+        "attack_auc": 0.52,
+    }
+    assert tags["gate"] == "passed" and tags["dataset"] == "clinic"
+    note = tags["mlflow.note.content"]
+    assert note.startswith("## Released: the bundle was published\n\nepsilon **1.99 of 2** at delta 1e-06; attack advantage **0.03** (-0.1 to 0.13)")
+    assert "- tv1_noisy 0.01, at most 0.2: held" in note and "**Attack membership**" in note
+
+
+def test_artifacts_lie_beside_the_store(store: Store) -> None:
+    release(store, "files")
+    run = store.run("files")
+    assert [a.path for a in store.client.list_artifacts(run.info.run_id, "bundle")] == ["bundle/model.safetensors"]
+    assert [a.path for a in store.client.list_artifacts(run.info.run_id, "internal")] == ["internal/internal.html"]
+    assert run.info.artifact_uri.startswith((store.folder / "mlflow-artifacts").as_uri())
+
+
+def test_attacks_are_nested_runs(store: Store) -> None:
+    release(store, "nested")
+    parent = store.run("nested").info.run_id
+    experiment = store.client.get_experiment_by_name("synthdp").experiment_id
+    (child,) = store.client.search_runs([experiment], filter_string=f"tags.`mlflow.parentRunId` = '{parent}'")
+    assert child.info.run_name == "attack: membership" and child.info.status == "FINISHED"
+    assert child.data.params == {"pairs": "40"} and child.data.metrics["advantage_upper"] == 0.13
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "headline"),
+    [
+        (GateError("tv1 too high"), "FINISHED", "Withheld: a gate failed"),
+        (RuntimeError("value 31337 is odd"), "FAILED", "Failed before the verdict"),
+        (KeyboardInterrupt(), "KILLED", "Interrupted: resumable"),
+    ],
+)
+def test_status_says_how_it_ended_and_nothing_of_the_error(store: Store, error: BaseException, status: str, headline: str) -> None:
+    name = f"ended-{type(error).__name__}"
+    opened = tracker(store.spec, folder=store.folder, run=name)
+    with pytest.raises(type(error)):
+        _interrupted(opened, error)
+    run = store.run(name)
+    assert run.info.status == status and headline in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["error"] == type(error).__name__ and "31337" not in str(run.data)
+    assert run.data.tags["gate"] == ("withheld" if isinstance(error, GateError) else "open")
+
+
+def test_a_resumed_release_goes_on_with_its_run(store: Store) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(tracker(store.spec, folder=store.folder, run="resumed"), KeyboardInterrupt())
+    with tracker(store.spec, folder=store.folder, run="resumed") as opened:
+        opened.params({"stage": "other"})  # MLflow refuses to change a parameter; the first stays
+        opened.metrics({"tv1": 0.5})
+    assert opened.warnings == []
+    run = store.run("resumed")
+    assert run.info.status == "FINISHED" and run.data.metrics == {"tv1": 0.5} and run.data.params["stage"] == "train"
+
+
+def test_no_row_count_bound_or_path_is_logged(store: Store) -> None:
+    release(store, "leaks")
+    everything = str(store.run("leaks").to_dictionary())
+    for secret in ("98765", "4321", "secret-folder"):
+        assert secret not in everything
+    assert store.run("leaks").inputs.dataset_inputs == []
+
+
+def test_the_view_for_reviewers_is_saved(store: Store) -> None:
+    experiment = store.client.get_experiment_by_name("synthdp")
+    state = json.loads(experiment.tags[VIEW_TAG])
+    assert state["selectedColumns"] == list(VIEW_COLUMNS) and "metrics.`epsilon_spent`" in VIEW_COLUMNS
+    assert view_path(experiment.experiment_id) == f"/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=synthdp"
+
+
+def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = tracker(store.spec, folder=store.folder, run="unlucky")
+    assert isinstance(opened, MlflowTracker)
+    with opened:
+        broken = ConnectionError("secret 31337")
+
+        def fail(*_: object, **__: object) -> None:
+            raise broken
+
+        monkeypatch.setattr(opened, "_client", type("Broken", (), {"__getattr__": lambda *_: fail})())
+        opened.metrics({"tv1": 1.0})
+        opened.attack(ATTACK)
+        opened.artifact(store.folder / "nothing.html")
+        opened.conclude(Verdict(released=True))
+    assert opened.warnings[0] == "MLflow: could not log metrics (ConnectionError)" and len(opened.warnings) == 6
+    assert "31337" not in str(opened.warnings)
+
+
+def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> None:
+    uri = "postgresql://steward:hunter2@127.0.0.1:1/mlflow"
+    spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})
+    with pytest.raises(OutputError, match="cannot open the MLflow store") as caught, tracker(spec, folder=store.folder, run="x"):
+        pass
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["file:///tmp/mlruns", "file:mlruns", "./mlruns", "mlruns"])
+def test_file_stores_are_refused(store: Store, uri: str) -> None:
+    spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})
+    with pytest.raises(OutputError, match="no longer supports"):
+        tracker(spec, folder=store.folder, run="x")
+
+
+def test_off_means_off(store: Store, tmp_path: Path) -> None:
+    spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"enabled": False})})
+    with tracker(spec, folder=tmp_path, run="x") as opened:
+        opened.params({"a": 1})
+        opened.metrics({"a": 1.0})
+        opened.artifact(tmp_path)
+        opened.attack(ATTACK)
+        opened.conclude(Verdict(released=True))
+    assert isinstance(opened, NullTracker) and not list(tmp_path.iterdir())
+
+
+def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
+    """In a fresh interpreter: nothing of mlflow is imported early, nothing is sent, nothing is printed."""
+    code = f"""
+import sys, pathlib
+from synthdp.spec.load import parse_spec
+from synthdp.tracking import tracker
+assert "mlflow" not in sys.modules
+sockets = []
+sys.addaudithook(lambda event, args: sockets.append(args) if event == "socket.connect" else None)
+with tracker(parse_spec({SPEC!r}, path="s"), folder=pathlib.Path({str(tmp_path)!r}), run="quiet") as opened:
+    opened.metrics({{"tv1": 1.0}})
+from mlflow.telemetry.utils import is_telemetry_disabled
+from mlflow.telemetry import get_telemetry_client
+assert is_telemetry_disabled() and get_telemetry_client() is None
+assert sockets == [], sockets
+assert opened.warnings == []
+"""
+    environment = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "CI", "PYTEST_CURRENT_TEST")}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
