@@ -68,7 +68,8 @@ class Loky:
             with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
                 # max_nbytes: joblib would otherwise spill large arrays, which are rows, into temporary files.
-                parallel = Parallel(n_jobs=max(2, self.workers), batch_size=1, pre_dispatch=dispatch, return_as="generator_unordered", max_nbytes=None)
+                workers = max(2, self.workers)
+                parallel = Parallel(n_jobs=workers, batch_size=1, pre_dispatch=dispatch, return_as="generator_unordered", max_nbytes=None)
                 yield from parallel(delayed(job)(index) for index in indices)
         except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
             raise WorkerDied(type(error).__name__) from None

@@ -12,6 +12,7 @@ import itertools
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ def total_variation(sizes: tuple[int, ...], real: npt.NDArray[np.uint16], synthe
     columns = range(len(sizes))
     triples = list(itertools.combinations(columns, 3))
     chosen = [triples[i] for i in np.random.default_rng(0).permutation(len(triples))[:64]]
-    orders = {"tv1": [(c,) for c in columns], "tv2": list(itertools.combinations(columns, 2)), "tv3": chosen}
+    orders: dict[str, list[tuple[int, ...]]] = {"tv1": [(c,) for c in columns], "tv2": list(itertools.combinations(columns, 2)), "tv3": chosen}
     return {name: float(np.mean([_distance(sizes, real, synthetic, t) for t in tables])) for name, tables in orders.items()}
 
 
@@ -71,7 +72,8 @@ def train_synthetic_test_real(
     """AUC, accuracy and macro-F1 of each classifier, and their means."""
     target = domain.index(TARGET)
     y, y_test = synthetic_codes[:, target].astype(int), test_codes[:, target].astype(int)
-    (x, x_test) = (np.hstack(list(blocks)) for blocks in zip(*_blocks(domain, synthetic, synthetic_codes, test, test_codes), strict=True))
+    pairs = list(_blocks(domain, synthetic, synthetic_codes, test, test_codes))
+    x, x_test = np.hstack([a for a, _ in pairs]), np.hstack([b for _, b in pairs])
     scores: dict[str, float] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,14 +99,16 @@ def _blocks(
         if column.ranged:
             values = [pd.to_numeric(f[column.name]).to_numpy(np.float64) for f in (synthetic, test)]
             mean, deviation = values[0].mean(), values[0].std() + 1e-9
-            yield tuple(((v - mean) / deviation)[:, None].astype(np.float32) for v in values)  # type: ignore[misc]
+            a, b = (((v - mean) / deviation)[:, None].astype(np.float32) for v in values)
+            yield a, b
         elif column.levels > 2:
-            yield tuple(np.eye(column.levels, dtype=np.float32)[c[:, i]] for c in (synthetic_codes, test_codes))  # type: ignore[misc]
+            one_hot = np.eye(column.levels, dtype=np.float32)
+            yield one_hot[synthetic_codes[:, i]], one_hot[test_codes[:, i]]
         else:
-            yield tuple(c[:, i, None].astype(np.float32) for c in (synthetic_codes, test_codes))  # type: ignore[misc]
+            yield synthetic_codes[:, i, None].astype(np.float32), test_codes[:, i, None].astype(np.float32)
 
 
-def _models() -> dict[str, object]:
+def _models() -> dict[str, Any]:
     return {
         "lr": LogisticRegression(max_iter=300),
         "rf": RandomForestClassifier(100, random_state=0),

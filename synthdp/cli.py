@@ -19,8 +19,12 @@ import typer
 
 from synthdp.errors import SynthdpError
 
-app = typer.Typer(help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.", no_args_is_help=True, add_completion=True,
-                  pretty_exceptions_enable=False, rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -62,9 +66,12 @@ def schema() -> None:
 
 
 @app.command()
-def init(csv: Annotated[Path, typer.Argument(help="A CSV file; only its header is read.")],
-         out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
-         ask: Annotated[bool, typer.Option(help="Ask for types, bounds and budget.")] = True, force: Force = False) -> None:  # fmt: skip
+def init(
+    csv: Annotated[Path, typer.Argument(help="A CSV file; only its header is read.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
+    ask: Annotated[bool, typer.Option(help="Ask for types, bounds and budget.")] = True,
+    force: Force = False,
+) -> None:
     """Write a draft spec from a CSV's header; asks for bounds, never reads them from rows."""
     from synthdp.errors import OutputError
     from synthdp.spec.draft import draft_spec
@@ -128,8 +135,7 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     facts = outcome_facts(outcome)
     show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.failed:
-        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)),
-                        hint=f"the budget is spent; see {outcome.report}")  # fmt: skip
+        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)), hint=f"the budget is spent; see {outcome.report}")
 
 
 @app.command()
@@ -138,14 +144,18 @@ def verify(bundle: Annotated[Path, typer.Argument(help="A bundle folder.")], as_
     from synthdp.verify import verify_bundle
 
     report = verify_bundle(bundle)
-    show(report.to_json(), as_json=as_json, text=report.to_text)
+    facts = {"bundle": str(bundle), "valid": True, "epsilon": report.epsilon, "delta": report.delta, "checks": list(report.checks)}
+    show(facts, as_json=as_json, text=lambda: f"{bundle}: valid; epsilon {report.epsilon:.4f} at delta {report.delta:g} ({', '.join(report.checks)})")
 
 
 @app.command()
-def sample(bundle: Annotated[Path, typer.Argument(help="A bundle folder.")], rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
-           out: Annotated[Path | None, typer.Option("--out", help="CSV to write [default: stdout].")] = None,
-           do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
-           seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.")] = None) -> None:  # fmt: skip
+def sample(
+    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
+    out: Annotated[Path | None, typer.Option("--out", help="CSV to write [default: stdout].")] = None,
+    do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.")] = None,
+) -> None:
     """Draw rows from a bundle's model, free of charge; with --do, under an intervention."""
     from synthdp.sampling import sample_bundle
 
@@ -154,9 +164,12 @@ def sample(bundle: Annotated[Path, typer.Argument(help="A bundle folder.")], row
 
 
 @app.command()
-def budget(dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
-           ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
-           set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None, as_json: Json = False) -> None:  # fmt: skip
+def budget(
+    dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
+    ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
+    set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None,
+    as_json: Json = False,
+) -> None:
     """Show what each dataset has spent and may spend; checks the ledger's chain."""
     from synthdp.show import budget_facts, budget_text
 

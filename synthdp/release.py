@@ -33,8 +33,8 @@ from synthdp.reporter import Reporter
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec, parse_spec
-from synthdp.steward import internal_report
-from synthdp.tracking import open_tracker
+from synthdp.steward import internal_report, record
+from synthdp.tracking import tracker
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
 def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
     """The whole release."""
     release = job.release
-    with open_tracker(release, job.plan, run=job.folder.run, spec_sha256=job.spec_sha256, folder=job.folder.spec_path.parent) as tracker:
+    with tracker(release, folder=job.folder.spec_path.parent, run=job.folder.run) as log:
         session = open_session(job, reporter)
         try:
             with reporter.stage("measure and train") as progress:
@@ -140,8 +140,8 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             raise
         finish(job)
         with reporter.stage("track"):
-            warnings = tracker.finish(judgement, verdicts, bundle=bundle, report=report)
-    return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(warnings))
+            record(log, job, judgement, verdicts, bundle=bundle, report=report)
+    return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(log.warnings))
 
 
 def open_session(job: Job, reporter: Reporter) -> Session:

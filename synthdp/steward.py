@@ -1,4 +1,4 @@
-"""The steward's internal report of a run, put together from what the stages came to. Opens confidential values."""
+"""What the steward gets of a run: the internal report and the MLflow record. Opens confidential values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
+from attacks import MembershipReport
 from synthdp.data.domain import Domain
 from synthdp.gates import Verdict
 from synthdp.judging import Judgement
@@ -17,6 +18,9 @@ from synthdp.privacy.plan import Plan
 from synthdp.report import Budget, BudgetStep, GateResult, GraphView, ReportContent, write_internal_report
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
+from synthdp.tracking import Tracker
+from synthdp.tracking_note import AttackOutcome
+from synthdp.tracking_note import Verdict as Conclusion
 
 
 class Run(Protocol):
@@ -60,6 +64,42 @@ def internal_report(
         notes=notes,
     )
     return write_internal_report(target, content)
+
+
+def record(log: Tracker, run: Run, judgement: Judgement, verdicts: Sequence[Verdict], *, bundle: Path | None, report: Path) -> None:
+    """Figures, attacks, verdict and files into MLflow; never rows, and never the synthetic table's size."""
+    log.metrics({"epsilon_spent": run.plan.epsilon_spent, "tv1_noisy": judgement.tv1_noisy.value})
+    if judgement.evaluation is not None:
+        evaluation = judgement.evaluation.for_steward()
+        real = evaluation.utility.mean_auc_real
+        log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
+    if judgement.attack is not None:
+        log.attack(_attack_outcome(judgement.attack.for_steward(), run.release.attacks.membership))
+    log.artifact(report)
+    if bundle is not None:
+        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md"):
+            log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
+    log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
+
+
+def _attack_outcome(report: MembershipReport, settings: spec.MembershipAttack) -> AttackOutcome:
+    advantage = report.main.advantage
+    figures = {
+        "advantage": advantage.value,
+        "advantage_lower": advantage.lower,
+        "advantage_upper": advantage.upper,
+        "auc": report.main.auc.value,
+        "ceiling": report.ceiling,
+        "baseline": report.baseline.value,
+        "epsilon_lower": report.epsilon_lower,
+    }
+    params: dict[str, str | int | float] = {
+        "pairs": settings.pairs,
+        "steps": settings.steps,
+        "features": "targeted counting queries",
+        "note": "sanity, not proof",
+    }
+    return AttackOutcome(name="membership", params=params, metrics={k: v for k, v in figures.items() if v is not None})
 
 
 def _budget(run: Run) -> Budget:
