@@ -69,7 +69,8 @@ def draw(graph: CausalGraph, *, title: str) -> str:
     used = [p for p in STYLES if any(e.provenance == p for e in edges)]
     hidden = len(graph.edges) - len(edges)
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
-    bottom = max([b.y + HEIGHT for b in boxes.values()], default=0.0) + MARGIN
+    lowest_bend = max((y for points in bends.values() for _, y in points), default=0.0)
+    bottom = max([b.y + HEIGHT for b in boxes.values()] + [lowest_bend + HEIGHT / 2]) + MARGIN
     height = bottom + 20 * (len(used) + bool(graph.latent) + bool(hidden)) + MARGIN
     body = [
         *_latents(graph, boxes),

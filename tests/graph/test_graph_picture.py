@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
@@ -63,3 +64,17 @@ def test_many_open_pairs_are_counted_and_small_graphs_draw() -> None:
     assert CausalGraph(names, pairs[:6]).to_svg().count('class="undecided"') == 6
     for graph in (CausalGraph(("a",)), CausalGraph(())):
         ElementTree.fromstring(graph.to_svg())
+
+
+def test_every_arrow_stays_inside_the_picture() -> None:
+    """A chain with many arrows that skip layers, which are routed below and above the boxes."""
+    names = tuple("abcdefgh")
+    edges = tuple(GraphEdge(a, b, directed=True, provenance="given") for i, a in enumerate(names) for b in names[i + 1 :])
+    svg = CausalGraph(names, edges).to_svg()
+    height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])
+    paths = re.findall(r' d="([^"]+)"', svg.split("</defs>")[1])
+    ordinates = [float(y) for path in paths for _, y in re.findall(r"(-?[\d.]+)[ ,](-?[\d.]+)", path)]
+    assert len(ordinates) > 50
+    legend = 20 + 28  # one line and the margin
+    assert min(ordinates) >= 0
+    assert max(ordinates) <= height - legend
