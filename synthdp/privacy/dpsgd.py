@@ -9,8 +9,8 @@ Noise on a lattice [derived here]. The clipped sum S is rounded to a public latt
 real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) + round(N) =
 round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output says through its low
 bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
-`sensitivity` also holds 0.1% for the float32 arithmetic of norms and sums. What remains assumed is that the
-64-bit generator's normals are normal.
+`DpSgd.sensitivity` also holds what float32 arithmetic of norms and sums may add. What remains assumed is that
+this slack is enough (tests measure it) and that the 64-bit generator's normals are normal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from synthdp.errors import BoundaryError
 from synthdp.privacy import layers
-from synthdp.privacy.dpsgd_settings import LATTICE_BITS, DpSgd
+from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.source import Table
@@ -126,10 +126,11 @@ class _Trainer:
         dimension = sum(p.numel() for p in self.params)
         self.optimizer = _LatticeOptimizer(
             torch.optim.Adam(self.params, lr=settings.learning_rate),
-            noise_multiplier=settings.noise_multiplier * settings.sensitivity(dimension) / settings.clip,
+            noise_multiplier=settings.noise_multiplier * settings.sensitivity / settings.clip,
             max_grad_norm=settings.clip,
             expected_batch_size=settings.expected_batch,
             rng=streams.noise,
+            spacing=settings.lattice_spacing(dimension),
         )
         self.average = [p.detach().clone() for p in self.params]
         # Noise of the reparametrised z is no privacy noise: any fresh seed will do.
@@ -149,24 +150,22 @@ class _Trainer:
     def _clipped_gradient(self, batch: Tensor) -> None:
         """Put the sum of clipped per-example gradients into `p.grad`.
 
-        An example whose loss or norm is not finite counts as zero: dropping it depends on that example and
-        the public weights alone, so the bound holds for it too.
+        An example whose loss or norm is not finite counts as zero. It is left out of the sums after one pass
+        over the whole batch: running the rest again would draw new coins for them, and so let one example decide
+        what becomes of others.
         """
         self.optimizer.zero_grad()
-        while len(batch):
+        sums: layers.Sums = {}
+        if len(batch):
             losses = self.wrapped(batch, self.latent_rng)
             # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
             torch.autograd.grad(losses.sum(), self.biases)
             coefficient = self.wrapped.get_clipping_coef()
             finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
-            if bool(finite.all()):
-                break
-            batch = batch[finite]
-        for layer in self.layers:
-            sums = layer.clipped_sum(*layer.seen, coefficient) if layer.seen is not None and len(batch) else {}
-            for p in layer.parameters():
-                p.grad = sums.get(p, torch.zeros_like(p))
-            layer.seen = None  # rows do not outlive their step
+            for layer in self.layers:
+                sums |= layer.clipped_sum(*layer.take_seen(finite), coefficient[finite])
+        for p in self.params:
+            p.grad = sums.get(p, torch.zeros_like(p))
 
     def averaged(self) -> Weights:
         """The averaged weights by name (the last ones where averaging is off)."""
@@ -202,21 +201,17 @@ class _Trainer:
 class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
     """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own stream."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, rng: np.random.Generator, **settings: float) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, *, rng: np.random.Generator, spacing: float, **settings: float) -> None:
         super().__init__(optimizer, loss_reduction="mean", **settings)
-        self.rng = rng
+        self.rng, self.spacing = rng, spacing
 
     def add_noise(self) -> None:
         """Round the sum to the lattice and add rounded Gaussian noise; see the module's proof."""
-        deviation = self.noise_multiplier * self.max_grad_norm
-        spacing = deviation / 2**LATTICE_BITS
+        deviation = self.noise_multiplier * self.max_grad_norm / self.spacing
         for p in self.params:
-            if not deviation:
-                p.grad = p.summed_grad.view_as(p)
-                continue
-            noise = torch.from_numpy(self.rng.standard_normal(p.numel())).view_as(p) * 2**LATTICE_BITS
-            steps = torch.round(p.summed_grad.double() / spacing) + torch.round(noise)
-            p.grad = (steps * spacing).to(p.dtype)
+            noise = torch.from_numpy(self.rng.standard_normal(p.numel())).view_as(p) * deviation
+            steps = torch.round(p.summed_grad.double() / self.spacing) + torch.round(noise)
+            p.grad = (steps * self.spacing).to(p.dtype)
 
 
 def _check_layers(module: nn.Module) -> None:

@@ -27,6 +27,14 @@ class ClippedLayer(nn.Module):
     bias: nn.Parameter
     seen: tuple[Tensor, Tensor] | None = None
 
+    def take_seen(self, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """What this step kept of the examples `keep` `[batch]`; forgotten here, so that rows do not outlive their step."""
+        if self.seen is None:
+            raise RuntimeError(f"{type(self).__name__} took no part in the loss")
+        inputs, gradient = self.seen
+        self.seen = None
+        return inputs[keep], gradient[keep]
+
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Per-example gradient norms, shape `[batch]`, of each parameter."""
         raise NotImplementedError
