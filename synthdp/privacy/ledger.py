@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -89,14 +90,18 @@ class Ledger:
             BudgetError: the database cannot be opened or written.
         """
         self.url = url
-        parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite" and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        self._engine = _engine(url)
+        shown = "at this URL"
         try:
+            parsed = make_url(url)
+            shown = parsed.render_as_string(hide_password=True)
+            if parsed.get_backend_name() == "sqlite" and parsed.database:
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            self._engine = _engine(url)
             _metadata.create_all(self._engine)
-        except sa.exc.SQLAlchemyError as error:
-            raise BudgetError(f"cannot open the ledger {parsed.render_as_string(hide_password=True)}: {type(error).__name__}") from None
+        except (sa.exc.SQLAlchemyError, OSError, ImportError) as error:
+            # An unreadable URL is not shown: nobody knows where its password is.
+            hint = "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db"
+            raise BudgetError(f"cannot open the ledger {shown}: {type(error).__name__}", hint=hint) from None
 
     # --- reading ---
 
@@ -136,6 +141,7 @@ class Ledger:
 
     def set_cap(self, dataset: str, *, epsilon: float, delta: float, run: str = "") -> Entry:
         """Set or change a dataset's cap; the change stays visible in the chain."""
+        _check_amounts(epsilon, delta)
         with self._transaction() as connection:
             return _append(connection, dataset, run, "cap", {"epsilon": epsilon, "delta": delta})
 
@@ -148,6 +154,7 @@ class Ledger:
         Raises:
             BudgetError: the cap does not allow it, or the spec's cap is not the ledger's.
         """
+        _check_amounts(epsilon, delta, *(cap or ()))
         with self._transaction() as connection:
             balance = _balance(dataset, _select(connection, dataset=dataset))
             if balance.cap_epsilon is None and cap is not None:
@@ -162,14 +169,14 @@ class Ledger:
         A purpose that this run already charged with the same event is not charged again (a resumed run).
 
         Raises:
-            BudgetError: no open reservation, or the purpose was charged with another event.
+            BudgetError: no open reservation on `dataset`, or the purpose was charged with another event.
         """
         body = {"purpose": purpose, "mechanism": mechanism, "event": event}
         with self._transaction() as connection:
-            mine = _select(connection, run=run)
+            mine = _select(connection, dataset=dataset, run=run)
             kinds = [e.kind for e in mine]
             if "reserve" not in kinds or "settle" in kinds:
-                raise BudgetError(f"run {run} has no open reservation", hint="start a new release")
+                raise BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
             for entry in mine:
                 if entry.kind == "charge" and entry.body["purpose"] == purpose:
                     if entry.body != body:
@@ -180,7 +187,7 @@ class Ledger:
     def settle(self, dataset: str, run: str) -> Entry:
         """Close a run; its reservation stays spent. Settling twice is one settlement."""
         with self._transaction() as connection:
-            for entry in _select(connection, run=run):
+            for entry in _select(connection, dataset=dataset, run=run):
                 if entry.kind == "settle":
                     return entry
             return _append(connection, dataset, run, "settle", {})
@@ -238,6 +245,12 @@ def _balance(dataset: str, entries: Sequence[Entry]) -> Balance:
     reserved = [e.body for e in entries if e.kind == "reserve"]
     cap = caps[-1] if caps else {"epsilon": None, "delta": None}
     return Balance(dataset, sum(b["epsilon"] for b in reserved), sum(b["delta"] for b in reserved), cap["epsilon"], cap["delta"])
+
+
+def _check_amounts(*amounts: float) -> None:
+    """Nothing is compared with a NaN, and a negative spend would raise what is left."""
+    if not all(math.isfinite(a) and a >= 0 for a in amounts):
+        raise BudgetError(f"epsilon and delta must be finite and not negative, got {', '.join(f'{a:g}' for a in amounts)}")
 
 
 def _check_cap(balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float) -> None:

@@ -11,6 +11,7 @@ nobody and runs again under the same charge.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,13 @@ class Session:
     """One run over one sealed table."""
 
     def __init__(self, private: Private[Table], plan: Plan, ledger: Ledger, *, dataset: str, run: str, streams: Streams, journal: Path) -> None:
-        """`journal` is the run's private folder for released values; the reservation must already be open."""
+        """`journal` is the run's private folder for released values; the reservation must already be open.
+
+        Raises:
+            BudgetError: the plan spends more than the run has reserved, or another process is running it.
+        """
+        _check_reserved(plan, ledger, dataset=dataset, run=run)
+        _lock(journal / "lock")
         self._private, self._ledger, self._streams = private, ledger, streams
         self._dataset, self._run, self._journal = dataset, run, journal
         self._used: set[str] = set()
@@ -84,6 +91,31 @@ class Rehearsal:
         _check_planned(self.plan, mechanism, purpose, self._used)
         self._used.add(purpose)
         return Released(mechanism.run(self._table, self._streams), frozenset({REHEARSAL}), key=_KERNEL_KEY)
+
+
+def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> None:
+    """The ledger adds up reservations, so a plan must not spend more than its run reserved."""
+    reserved = next((e.body for e in ledger.entries(dataset=dataset, run=run) if e.kind == "reserve"), None)
+    if reserved is None:
+        raise BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
+    if plan.epsilon > reserved["epsilon"] or plan.delta > reserved["delta"] or plan.epsilon_spent > plan.epsilon:
+        raise BudgetError(
+            f"the plan spends epsilon {max(plan.epsilon, plan.epsilon_spent):g}, delta {plan.delta:g}; "
+            f"run {run} reserved epsilon {reserved['epsilon']:g}, delta {reserved['delta']:g}"
+        )
+
+
+def _lock(path: Path) -> None:
+    """Keep the journal for this process: two that resume one run would both look at the rows for one charge.
+
+    Never closed by hand: the lock goes with its process, however that ends.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise BudgetError("another process is running this release", hint="wait for it to end") from None
 
 
 def _check_planned(plan: Plan, mechanism: Mechanism[Any], purpose: str, used: set[str]) -> dict[str, Any]:
