@@ -78,7 +78,7 @@ class VerifyError(SynthdpError):
 
 
 class OutputError(SynthdpError):
-    """The output folder cannot be used: it exists, or it cannot be written."""
+    """What the run needs of this machine is not there: an output folder, a tracking store, a device."""
 
     exit_code = 2
 

@@ -22,7 +22,7 @@ from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError
 from synthdp.gates import Verdict, check_gates
 from synthdp.judging import judge
-from synthdp.model.pipeline import Fitted, fit, plan_for, sample
+from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -93,6 +93,7 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
         loaded = load_spec(spec_path)
         out = out or Path("releases") / loaded.dataset.id
         domain = Domain.from_spec(loaded.columns)
+        check_device(loaded)
         plan = plan_for(loaded, domain)
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)

@@ -88,7 +88,7 @@ class CausalVae(PerExampleLoss):
     def forward(self, codes: Tensor, generator: torch.Generator) -> Tensor:
         """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`."""
         mean, log_variance = self.encode(codes)
-        noise = torch.randn(mean.shape, generator=generator)
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         z = mean + noise * (log_variance / 2).exp()
         logits = self.logits(codes, z)
         surprise = F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none").view(len(codes), -1).sum(1)

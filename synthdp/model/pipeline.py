@@ -16,6 +16,7 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult, Releaser, find_graph, rounds
 from synthdp.model.causal_vae import Architecture, CausalVae
@@ -73,11 +74,21 @@ def train(
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
     network.start_from([smoothed(p, floor=floor) for p in probabilities(marginals.value)])
     torch.set_num_threads(release.compute.threads or threads_for(release, domain))
-    weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint), purpose="train")
+    weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint, release.compute.device), purpose="train")
     paid = weights.zip(marginals)
     if graph.released is not None:
         return paid.zip(graph.released).map(lambda w: Synthesizer(domain.names, architecture, w[0][0]))
     return paid.map(lambda w: Synthesizer(domain.names, architecture, w[0]))
+
+
+def check_device(release: spec.ReleaseSpec) -> None:
+    """Whether the spec's device is there.
+
+    Raises:
+        OutputError: it is not.
+    """
+    if release.compute.device == "cuda" and not torch.cuda.is_available():
+        raise OutputError("compute.device is cuda, and this machine has no CUDA device", hint="say compute.device: cpu; it is the same code")
 
 
 def threads_for(release: spec.ReleaseSpec, domain: Domain) -> int:

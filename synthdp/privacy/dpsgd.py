@@ -30,6 +30,7 @@ from opacus.grad_sample.utils import register_grad_sampler, register_norm_sample
 from opacus.optimizers import DPOptimizerFastGradientClipping
 from torch import Tensor, nn
 
+from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
 from synthdp.privacy import layers
 from synthdp.privacy.dpsgd_settings import DpSgd
@@ -66,12 +67,13 @@ class PerExampleLoss(nn.Module):
 
 @dataclass(frozen=True)
 class Training:
-    """One DP-SGD run as a mechanism: settings, the module to train, and where to keep checkpoints."""
+    """One DP-SGD run as a mechanism: settings, the module to train, where to keep checkpoints, and on which device."""
 
     settings: DpSgd
     module: PerExampleLoss
     progress: Progress
     checkpoint: Path | None
+    device: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -88,8 +90,8 @@ class Training:
         Checkpoints hold noisy weights only, which are released content; steps after the last checkpoint of a
         killed run were seen by nobody and are done again under the same charge.
         """
-        codes = torch.from_numpy(table.fit_codes.astype(np.int64))
-        trainer = _Trainer(self.settings, self.module, streams)
+        codes = table.fit_codes
+        trainer = _Trainer(self.settings, self.module.to(self.device), streams, self.device)
         first = trainer.load(self.checkpoint) if self.checkpoint and self.checkpoint.exists() else 0
         with warnings.catch_warnings():
             # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all the same.
@@ -114,10 +116,10 @@ class Training:
 class _Trainer:
     """Opacus wiring of one run."""
 
-    def __init__(self, settings: DpSgd, module: PerExampleLoss, streams: Streams) -> None:
+    def __init__(self, settings: DpSgd, module: PerExampleLoss, streams: Streams, device: str = "cpu") -> None:
         _check_layers(module)
         module.train()
-        self.settings, self.streams = settings, streams
+        self.settings, self.streams, self.device = settings, streams, device
         self.wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip)
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         self.params = [p for p in module.parameters() if p.requires_grad]
@@ -134,12 +136,12 @@ class _Trainer:
         )
         self.average = [p.detach().clone() for p in self.params]
         # Noise of the reparametrised z is no privacy noise: any fresh seed will do.
-        self.latent_rng = torch.Generator().manual_seed(secrets.randbits(63))
+        self.latent_rng = torch.Generator(device).manual_seed(secrets.randbits(63))
 
-    def step(self, codes: Tensor, step: int) -> None:
+    def step(self, codes: Codes, step: int) -> None:
         """One noisy step; an empty batch is a step of pure noise."""
-        batch = torch.from_numpy(self.settings.draw_batch(len(codes), self.streams.sampling))
-        self._clipped_gradient(codes[batch])
+        batch = codes[self.settings.draw_batch(len(codes), self.streams.sampling)]
+        self._clipped_gradient(torch.from_numpy(batch.astype(np.int64)).to(self.device))
         total, decay_from = self.settings.steps, self.settings.steps * DECAY_FROM
         fade = min(1.0, (total - step) / (total - decay_from)) if total > decay_from else 1.0
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate * fade
@@ -170,7 +172,7 @@ class _Trainer:
     def averaged(self) -> Weights:
         """The averaged weights by name (the last ones where averaging is off)."""
         final = self.average if self.settings.ema > 0 else self.params
-        return {n: p.detach().clone() for n, p in zip(self.names, final, strict=True)}
+        return {n: p.detach().cpu().clone() for n, p in zip(self.names, final, strict=True)}
 
     def save(self, path: Path, done: int) -> None:
         """Write weights, averages, Adam's state and the step, all after noise, atomically."""
@@ -180,7 +182,7 @@ class _Trainer:
         tensors = {"step": torch.tensor(done)}
         for n, p, a in zip(self.names, self.params, self.average, strict=True):
             own = {"weight": p.detach(), "average": a, **state[p]}
-            tensors |= {f"{kind}/{n}": t.contiguous() for kind, t in own.items()}
+            tensors |= {f"{kind}/{n}": t.cpu().contiguous() for kind, t in own.items()}
         partial = path.with_suffix(".partial")
         save_file(tensors, partial)
         partial.replace(path)
@@ -194,7 +196,10 @@ class _Trainer:
             for n, p, a in zip(self.names, self.params, self.average, strict=True):
                 p.copy_(tensors[f"weight/{n}"])
                 a.copy_(tensors[f"average/{n}"])
-                self.optimizer.original_optimizer.state[p] = {k: tensors[f"{k}/{n}"] for k in ("step", "exp_avg", "exp_avg_sq")}
+                self.optimizer.original_optimizer.state[p] = {
+                    "step": tensors[f"step/{n}"],
+                    **{k: tensors[f"{k}/{n}"].to(self.device) for k in ("exp_avg", "exp_avg_sq")},
+                }
         return int(tensors["step"])
 
 
@@ -209,7 +214,7 @@ class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
         """Round the sum to the lattice and add rounded Gaussian noise; see the module's proof."""
         deviation = self.noise_multiplier * self.max_grad_norm / self.spacing
         for p in self.params:
-            noise = torch.from_numpy(self.rng.standard_normal(p.numel())).view_as(p) * deviation
+            noise = torch.from_numpy(self.rng.standard_normal(p.numel())).to(p.device).view_as(p) * deviation
             steps = torch.round(p.summed_grad.double() / self.spacing) + torch.round(noise)
             p.grad = (steps * self.spacing).to(p.dtype)
 
