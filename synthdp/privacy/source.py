@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column, encode, to_numbers
 from synthdp.errors import DataError
@@ -27,8 +28,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.spec import models as spec
 
-# Tables that ship with synthdp, as files beside this package's data folder.
-BUILTIN = {"adult": "adult.csv.gz", "rand-hie": "rand-hie.csv.gz", "synthetic": "synthetic.csv.gz"}
+# Tables that ship with synthdp.
+BUILTIN = {"synthetic": builtin.frame}
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _read(source: spec.Source, folder: Path) -> pd.DataFrame:
         spec.CsvSource: lambda s: _read_csv(folder / s.path, delimiter=s.delimiter, missing=s.missing_values),
         spec.ParquetSource: lambda s: pd.read_parquet(folder / s.path),
         spec.SqlSource: _read_sql,
-        spec.BuiltinSource: lambda s: _read_csv(Path(__file__).parent.parent / "data" / "builtin" / BUILTIN[s.name], delimiter=",", missing=("",)),
+        spec.BuiltinSource: lambda s: BUILTIN[s.name](),
     }
     what = getattr(source, "path", None) or getattr(source, "name", None) or source.kind
     try:

@@ -117,10 +117,10 @@ class SqlSource(Model):
 
 
 class BuiltinSource(Model):
-    """A public or simulated table that ships with synthdp."""
+    """A simulated table that ships with synthdp; see `synthdp.data.builtin`."""
 
     kind: Literal["builtin"]
-    name: Literal["adult", "rand-hie", "synthetic"]
+    name: Literal["synthetic"]
 
 
 Source = Annotated[CsvSource | ParquetSource | SqlSource | BuiltinSource, Field(discriminator="kind")]

@@ -213,7 +213,7 @@ class TestContent:
         [
             ('{kind: sql, url_env: CLINIC_DB, query: "SELECT * FROM secret"}', {"kind": "sql", "url_env": "WITHHELD", "query": "withheld"}),
             (r"{kind: parquet, path: 'C:\data\v.parquet\'}", {"kind": "parquet", "path": "v.parquet"}),
-            ("{kind: builtin, name: adult}", {"kind": "builtin", "name": "adult"}),
+            ("{kind: builtin, name: synthetic}", {"kind": "builtin", "name": "synthetic"}),
         ],
     )
     def test_sources_are_published_without_places(self, release: Any, source: str, published: dict[str, str]) -> None:
@@ -282,7 +282,7 @@ synthdp: 1
 dataset:
   id: x
   title: "a: b #c"
-  source: {kind: builtin, name: adult}
+  source: {kind: builtin, name: synthetic}
   privacy_unit: {kind: id, column: "no", max_rows: 3, meaning: "yes"}
   rows: {kind: approximate, value: 5000}
 columns:
