@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dp_accounting import DpEvent, SelfComposedDpEvent
+from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from synthdp.bundle import FILES
 from synthdp.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
@@ -85,7 +85,7 @@ def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
             yield f"a table was charged for {covered} rows of a unit; it may have {rows}"
         case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
             yield f"training was charged for {max(moves):g} rows of a unit; it may have {rows}"
-        case {"event": "gaussian"} if rows > 1:
+        case {"event": "poisson_sampled"} if rows > 1:
             yield f"training was charged for one row of a unit; it may have {rows}"
         case {"of": list(events)}:
             for inner in events:
@@ -121,6 +121,8 @@ def _group_bound(charges: Sequence[Charge], size: int, spec: ReleaseSpec) -> flo
 def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
     """What `event` does to a unit with `size` times the rows; None if that does not follow from the event."""
     match event:
+        case {"event": "gaussian", "noise_multiplier": noise}:
+            return GaussianDpEvent(float(noise) / size)
         case {"event": "repeated", "count": int(count), "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)}}:
             return SelfComposedDpEvent(accounting.DiscreteGaussianDpEvent(float(sigma), rows * size), count)
         case {"event": "repeated", "count": int(steps), "of": {"event": "poisson_sampled", "rate": rate, "of": {"noise_multiplier": noise}}}:
