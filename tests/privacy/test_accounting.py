@@ -1,0 +1,262 @@
+"""What events cost, against Opacus' PRV accountant from above and direct numeric integration from below."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+
+import dp_accounting
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from synthdp.errors import BudgetError
+from synthdp.privacy import accounting
+from synthdp.privacy.accounting import DiscreteGaussianDpEvent, unit_sampled_gaussian
+
+Floats = npt.NDArray[np.float64]
+
+# (rate, noise multiplier, steps, delta): from tight to loose, rare to full sampling.
+GRID = [
+    (0.001, 0.6, 2000, 1e-6),
+    (0.01, 0.7, 100, 1e-5),
+    (0.01, 1.0, 1000, 1e-5),
+    (0.02, 1.5, 2000, 1e-6),
+    (0.026, 1.3, 1000, 1e-5),
+    (0.1, 3.0, 500, 1e-5),
+    (0.5, 10.0, 200, 1e-5),
+]
+
+
+def sgd(rate: float, noise: float, steps: int, rows: int = 1) -> dp_accounting.DpEvent:
+    return unit_sampled_gaussian(noise_multiplier=noise, rate=rate, rows=rows, steps=steps)
+
+
+def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+# --- DP-SGD --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID)
+def test_dp_sgd_agrees_with_opacus_prv(rate: float, noise: float, steps: int, delta: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from opacus.accountants import PRVAccountant
+
+        prv = PRVAccountant()
+        prv.history = [(noise, rate, steps)]
+        independent = prv.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000)
+    mine = accounting.epsilon([sgd(rate, noise, steps)], delta=delta, adjacency="add_remove")
+    assert mine == pytest.approx(independent, rel=0.02)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_one_step_is_not_below_direct_integration(noise: float, rate: float, adjacency: accounting.Adjacency) -> None:
+    """Hockey-stick divergences of the two densities, integrated on a fine grid: what one step truly leaks."""
+    x = np.linspace(-12 * noise - 1, 12 * noise + 1, 400_001)
+    width = x[1] - x[0]
+    without = stats.norm.pdf(x, 0, noise) * width
+    with_row = (1 - rate) * without + rate * stats.norm.pdf(x, 1, noise) * width
+    opposite = (1 - rate) * without + rate * stats.norm.pdf(x, -1, noise) * width
+    other = without if adjacency == "add_remove" else opposite
+    for epsilon, delta in accounting.delta_profile([sgd(rate, noise, 1)], epsilons=(0.05, 0.3, 1.0, 2.0), adjacency=adjacency):
+        truth = max(hockey_stick(with_row, other, epsilon), hockey_stick(other, with_row, epsilon))
+        assert truth - 1e-9 <= delta <= truth * 1.01 + 1e-7
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(2.0, 1), (10.0, 100), (40.0, 1000)])
+def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: int) -> None:
+    """Without sampling, `steps` Gaussians are one of noise / sqrt(steps) [Dong, Roth, Su 2019, Corollary 3.3]."""
+    mu = math.sqrt(steps) / noise
+    for epsilon, delta in accounting.delta_profile([sgd(1.0, noise, steps)], epsilons=(0.1, 0.5, 1.0, 3.0), adjacency="add_remove"):
+        truth = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID[2:5])
+def test_sampled_composition_is_not_below_a_convolution(rate: float, noise: float, steps: int, delta: float) -> None:
+    """A lower bound that shares nothing with PLDs: losses of samples of the real mechanism, composed by simulation."""
+    rng, runs, epsilon = np.random.default_rng(1), 40_000, accounting.epsilon([sgd(rate, noise, steps)], delta=delta, adjacency="add_remove")
+    total = np.zeros(runs)
+    for _ in range(steps):
+        x = rng.standard_normal(runs) * noise + (rng.random(runs) < rate)
+        total += np.log1p(rate * np.expm1((2 * x - 1) / (2 * noise**2)))
+    wide = epsilon / 2
+    losses = np.maximum(1 - np.exp(wide - total), 0)
+    claimed = accounting.delta_profile([sgd(rate, noise, steps)], epsilons=(wide,), adjacency="add_remove")[0][1]
+    error = losses.std() / math.sqrt(runs)
+    assert losses.mean() - 5 * error <= claimed
+    assert claimed <= losses.mean() + 5 * error + 0.02 * claimed, "the bound is loose, or the simulation has no power"
+
+
+# --- discrete Gaussian ----------------------------------------------------------------------------------------
+
+
+def discrete_pmf(sigma: float, reach: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    support = np.arange(-reach, reach + 1)
+    weights = np.exp(-(support**2) / (2 * sigma**2))
+    return support, weights / weights.sum()
+
+
+def spread_delta(sigma: float, spread: Sequence[int], epsilons: Sequence[float]) -> list[float]:
+    """Exact delta of independent cells shifted by `spread`. Loss is linear in the sum of shift * x, an integer."""
+    reach = math.ceil(12 * sigma) + 12
+    law = np.ones(1)
+    for shift in spread:
+        _, pmf = discrete_pmf(sigma, reach)
+        cell = np.zeros(2 * reach * shift + 1)
+        cell[::shift] = pmf
+        law = np.convolve(law, cell)
+    half = len(law) // 2
+    dot = np.arange(-half, half + 1) + sum(s * s for s in spread)  # sum of shift_i * x_i under the shifted law
+    loss = (2 * dot - sum(s * s for s in spread)) / (2 * sigma**2)
+    return [float((law * np.maximum(1 - np.exp(e - loss), 0)).sum()) for e in epsilons]
+
+
+def partitions(k: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
+    if k == 0:
+        yield ()
+    for first in range(min(k, most or k), 0, -1):
+        yield from ((first, *rest) for rest in partitions(k - first, first))
+
+
+EPSILONS = (0.0, 0.01, 0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.8, 1.0, 2.5, 7.0, 20.0])
+@pytest.mark.parametrize("k", range(1, 7))
+def test_one_cell_by_k_dominates_every_spread(sigma: float, k: int) -> None:
+    """`DiscreteGaussianDpEvent` charges k counts in one cell; no way to spread k counts or fewer is worse."""
+    charged = spread_delta(sigma, (k,), EPSILONS)
+    for spread in itertools.chain.from_iterable(partitions(j) for j in range(1, k + 1)):
+        for mine, worst in zip(spread_delta(sigma, spread, EPSILONS), charged, strict=True):
+            assert mine <= worst * (1 + 1e-9) + 1e-12, (spread, sigma)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 6.0])
+@pytest.mark.parametrize("k", [1, 3])
+def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float, k: int) -> None:
+    exact = spread_delta(sigma, (k,), EPSILONS)
+    for (_, delta), truth in zip(
+        accounting.delta_profile([DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="add_remove"), exact, strict=True
+    ):
+        assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
+
+
+@pytest.mark.parametrize("sigma", [0.8, 6.0])
+def test_replacing_a_row_moves_two_cells(sigma: float) -> None:
+    exact = spread_delta(sigma, (1, 1), EPSILONS)
+    for (_, delta), truth in zip(
+        accounting.delta_profile([DiscreteGaussianDpEvent(sigma)], epsilons=EPSILONS, adjacency="replace_one"), exact, strict=True
+    ):
+        assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
+
+
+# --- units of several rows, groups, adjacencies ----------------------------------------------------------------
+
+EVENTS = [
+    sgd(0.02, 1.2, 100),
+    dp_accounting.GaussianDpEvent(5.0),
+    dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(20.0), 8),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=["sgd", "gaussian", "discrete"])
+def test_replace_one_costs_at_least_add_remove(event: dp_accounting.DpEvent) -> None:
+    costs = [accounting.epsilon([event], delta=1e-5, adjacency=a) for a in ("add_remove", "replace_one")]
+    assert costs[1] > costs[0]
+
+
+def test_more_rows_cost_more() -> None:
+    costs = [accounting.epsilon([sgd(0.02, 2.0, 100, rows=k)], delta=1e-5, adjacency="add_remove") for k in (1, 2, 3, 6)]
+    assert costs == sorted(costs)
+    assert costs[0] < costs[1]
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_unit_of_rows_is_not_below_direct_integration(rows: int) -> None:
+    noise, rate = 1.5, 0.2
+    x = np.linspace(-20, 30, 400_001)
+    width = x[1] - x[0]
+    without = stats.norm.pdf(x, 0, noise) * width
+    with_unit = sum(stats.binom.pmf(i, rows, rate) * stats.norm.pdf(x, i, noise) * width for i in range(rows + 1))
+    for epsilon, delta in accounting.delta_profile([sgd(rate, noise, 1, rows)], epsilons=(0.1, 0.5, 1.5), adjacency="add_remove"):
+        truth = max(hockey_stick(with_unit, without, epsilon), hockey_stick(without, with_unit, epsilon))
+        assert truth - 1e-9 <= delta <= truth * 1.05 + 1e-6
+
+
+def test_several_rows_cannot_be_replaced() -> None:
+    with pytest.raises(BudgetError, match="replace_one"):
+        accounting.epsilon([sgd(0.1, 1.0, 5, rows=2)], delta=1e-5, adjacency="replace_one")
+
+
+def test_sampling_of_anything_else_is_refused() -> None:
+    with pytest.raises(BudgetError, match="no sound accounting"):
+        accounting.epsilon([dp_accounting.PoissonSampledDpEvent(0.1, DiscreteGaussianDpEvent(1.0))], delta=1e-5, adjacency="add_remove")
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_group_epsilon_grows_and_matches_the_definition(adjacency: accounting.Adjacency) -> None:
+    groups = [accounting.group_epsilon(EVENTS, size=k, delta=1e-5, adjacency=adjacency) for k in (1, 2, 3, 5)]
+    assert groups == sorted(groups)
+    assert groups[0] == accounting.epsilon(EVENTS, delta=1e-5, adjacency=adjacency)
+    for k, bound in zip((2, 3, 5), groups[1:], strict=True):
+        e = bound / k
+        delta = accounting.delta_profile(EVENTS, epsilons=(e,), adjacency=adjacency)[0][1]
+        assert sum(math.exp(i * e) * delta for i in range(k)) <= 1e-5 * (1 + 1e-6)
+
+
+def test_group_bound_holds_for_a_gaussian() -> None:
+    """k units move a Gaussian by k: the exact cost must not exceed the bound from one unit's profile."""
+    bound = accounting.group_epsilon([dp_accounting.GaussianDpEvent(4.0)], size=3, delta=1e-6, adjacency="add_remove")
+    assert accounting.epsilon([dp_accounting.GaussianDpEvent(4.0 / 3)], delta=1e-6, adjacency="add_remove") <= bound
+
+
+def test_order_of_events_is_irrelevant() -> None:
+    costs = {round(accounting.epsilon(order, delta=1e-5, adjacency="add_remove"), 6) for order in itertools.permutations(EVENTS)}
+    assert len(costs) == 1
+
+
+def test_profile_falls_and_is_never_above_one() -> None:
+    profile = accounting.delta_profile(EVENTS, epsilons=(0, 0.5, 1, 2, 5, 20), adjacency="add_remove")
+    deltas = [d for _, d in profile]
+    assert deltas == sorted(deltas, reverse=True)
+    assert deltas[-1] >= 0 and deltas[0] <= 1
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------
+
+finite = st.floats(0.01, 1e6)
+plain = st.one_of(
+    st.just(dp_accounting.NoOpDpEvent()),
+    st.builds(dp_accounting.GaussianDpEvent, finite),
+    st.builds(DiscreteGaussianDpEvent, finite, st.integers(1, 640)),
+    st.builds(unit_sampled_gaussian, noise_multiplier=finite, rate=st.floats(1e-6, 1.0), rows=st.integers(1, 8), steps=st.integers(1, 10**6)),
+)
+
+
+@settings(max_examples=60)
+@given(st.one_of(plain, st.builds(dp_accounting.SelfComposedDpEvent, plain, st.integers(1, 500))))
+def test_events_survive_json(event: dp_accounting.DpEvent) -> None:
+    assert accounting.event_from_json(json.loads(json.dumps(accounting.event_to_json(event)))) == event
+
+
+@pytest.mark.parametrize("data", [{}, {"event": "laplace"}, {"event": "repeated", "count": "3", "of": {}}, {"event": "repeated", "count": 2}])
+def test_unknown_json_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises(BudgetError, match="unknown event"):
+        accounting.event_from_json(data)
+
+
+def test_unknown_event_has_no_json() -> None:
+    with pytest.raises(BudgetError, match="no JSON form"):
+        accounting.event_to_json(dp_accounting.LaplaceDpEvent(1.0))
