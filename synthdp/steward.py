@@ -19,8 +19,8 @@ from synthdp.report import Budget, BudgetStep, GateResult, GraphView, ReportCont
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
 from synthdp.tracking import Tracker
-from synthdp.tracking_note import AttackOutcome
-from synthdp.tracking_note import Verdict as Conclusion
+from synthdp.tracking.note import AttackOutcome
+from synthdp.tracking.note import Verdict as Conclusion
 
 
 class Run(Protocol):

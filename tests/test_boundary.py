@@ -23,7 +23,7 @@ KERNEL = "synthdp/privacy/"
 FOR_STEWARD = {"synthdp/steward.py", "synthdp/judging.py", "synthdp/privacy/private.py"}
 # Besides the kernel's reader: the header-only reader of `synthdp init`, and the verifier, which reads the
 # synthetic table that a bundle publishes.
-TABLE_READERS = {"synthdp/privacy/source.py", "synthdp/spec/header.py", "synthdp/verify_content.py"}
+TABLE_READERS = {"synthdp/privacy/source.py", "synthdp/spec/header.py", "synthdp/verify/content.py"}
 KEY_HOLDERS = (KERNEL,)
 
 Finding = tuple[str, int, str]
@@ -161,7 +161,7 @@ RULES: dict[str, Rule] = {
     "for_steward": steward_only,
     "readers of tables": table_reader,
     "opacus": foreign_import("opacus", "synthdp/privacy/dpsgd.py"),
-    "mlflow": foreign_import("mlflow", "synthdp/tracking.py"),
+    "mlflow": foreign_import("mlflow", "synthdp/tracking/mlflow_run.py"),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,
     "randomness": global_randomness,

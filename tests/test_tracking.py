@@ -15,8 +15,8 @@ import pytest
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.load import parse_spec
 from synthdp.spec.models import ReleaseSpec
-from synthdp.tracking import MlflowTracker, NullTracker, Tracker, tracker
-from synthdp.tracking_note import VIEW_COLUMNS, VIEW_TAG, AttackOutcome, Verdict, view_path
+from synthdp.tracking.mlflow_run import MlflowTracker, NullTracker, Tracker, tracker
+from synthdp.tracking.note import VIEW_COLUMNS, VIEW_TAG, AttackOutcome, Verdict, view_path
 
 SPEC = """
 synthdp: 1
@@ -219,7 +219,7 @@ def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
     code = f"""
 import sys, pathlib
 from synthdp.spec.load import parse_spec
-from synthdp.tracking import tracker
+from synthdp.tracking.mlflow_run import tracker
 assert "mlflow" not in sys.modules
 sockets = []
 sys.addaudithook(lambda event, args: sockets.append(args) if event == "socket.connect" else None)

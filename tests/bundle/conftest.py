@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle import BundleContent, write_bundle
+from synthdp.bundle.write import BundleContent, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.causal import CausalGraph

@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle import FILES, SUMS, check_target, write_bundle
-from synthdp.datapackage import write_csv
+from synthdp.bundle.datapackage import write_csv
+from synthdp.bundle.published import public_spec, spec_yaml
+from synthdp.bundle.write import FILES, SUMS, check_target, write_bundle
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
-from synthdp.published import public_spec, spec_yaml
 from synthdp.spec.load import parse_spec
 from synthdp.spec.models import Categorical, ReleaseSpec
 
@@ -139,7 +139,7 @@ class TestFolder:
         def full(*_: Any, **__: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("synthdp.bundle.as_json", full)
+        monkeypatch.setattr("synthdp.bundle.write.as_json", full)
         with pytest.raises(OutputError, match="No space left"):
             _write(release)
         assert [p.name for p in release.folder.iterdir()] == ["ledger.db"]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle import BundleContent
-from synthdp.certificate import Certificate, _groups, certify
-from synthdp.certificate_text import describe_event, plain, render, up
+from synthdp.bundle.certificate import Certificate, _groups, certify
+from synthdp.bundle.certificate_text import describe_event, plain, render, up
+from synthdp.bundle.write import BundleContent
 from synthdp.privacy import accounting
 
 Build = Callable[..., Any]

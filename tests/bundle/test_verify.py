@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle import FILES, SUMS, sha256, write_bundle
-from synthdp.certificate import Certificate
-from synthdp.certificate_text import render
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.write import FILES, SUMS, sha256, write_bundle
 from synthdp.errors import VerifyError
 from synthdp.privacy.ledger import entry_hash
-from synthdp.verify import inspect_bundle, verify_bundle
+from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
 

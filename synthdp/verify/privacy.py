@@ -9,16 +9,16 @@ from typing import Any
 
 from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from synthdp.bundle import FILES
-from synthdp.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
-from synthdp.certificate_text import render
+from synthdp.bundle.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.published import public_spec
+from synthdp.bundle.write import FILES
 from synthdp.privacy import accounting
 from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
-from synthdp.published import public_spec
 from synthdp.spec.load import parse_spec
 from synthdp.spec.models import ReleaseSpec
-from synthdp.verify_reader import Check, Reader
+from synthdp.verify.reader import Check, Reader
 
 TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from synthdp.certificate import Certificate
+from synthdp.bundle.certificate import Certificate
 from synthdp.privacy.ledger import Entry
 from synthdp.spec.models import ReleaseSpec
 

@@ -19,16 +19,16 @@ from typing import Any, NoReturn, Protocol
 
 import pandas as pd
 
-from synthdp.certificate import certify
-from synthdp.certificate_text import render
-from synthdp.datapackage import CSV_NAME, descriptor, write_csv
+from synthdp.bundle.certificate import certify
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
+from synthdp.bundle.published import graph_title, public_spec, readme, spec_yaml, tables_json
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.ledger import Entry, entry_hash
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Receipt, Released
-from synthdp.published import graph_title, public_spec, readme, spec_yaml, tables_json
 from synthdp.spec.models import ReleaseSpec
 
 SUMS = "SHA256SUMS"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.certificate import Certificate
-from synthdp.certificate_text import plain, up
+from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate_text import plain, up
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, SqlSource
 

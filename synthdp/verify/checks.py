@@ -16,11 +16,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from synthdp.bundle import FILES, SUMS, sha256
+from synthdp.bundle.write import FILES, SUMS, sha256
 from synthdp.errors import SynthdpError, VerifyError
-from synthdp.verify_content import CONTENT_CHECKS
-from synthdp.verify_privacy import PRIVACY_CHECKS
-from synthdp.verify_reader import Check, Reader
+from synthdp.verify.content import CONTENT_CHECKS
+from synthdp.verify.privacy import PRIVACY_CHECKS
+from synthdp.verify.reader import Check, Reader
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from synthdp.certificate import Certificate
+from synthdp.bundle.certificate import Certificate
 
 
 def render(certificate: Certificate) -> str:

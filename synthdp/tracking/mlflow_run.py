@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.models import ReleaseSpec
-from synthdp.tracking_note import VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
+from synthdp.tracking.note import VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
 
 
 class Tracker(Protocol):

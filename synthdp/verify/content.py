@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle import sha256
+from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, descriptor
+from synthdp.bundle.write import sha256
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode_column
-from synthdp.datapackage import CSV_NAME, DATE_FORMATS, descriptor
 from synthdp.graph.causal import CausalGraph
-from synthdp.verify_reader import Check, Reader
+from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
 ACTIVE_SVG = re.compile(r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)", re.IGNORECASE)

@@ -1,7 +1,7 @@
 """The facts of a privacy certificate: what was given out, at what cost, for whom.
 
 `certify` collects them from public sources only: the spec, the run's ledger entries, the plan's group bounds.
-`synthdp.certificate_text` words them.
+`synthdp.bundle.certificate_text` words them.
 """
 
 from __future__ import annotations

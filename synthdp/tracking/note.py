@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from synthdp import __version__
-from synthdp.published import public_spec, spec_yaml
+from synthdp.bundle.published import public_spec, spec_yaml
 from synthdp.spec.models import ReleaseSpec
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
