@@ -6,7 +6,6 @@ without rows has been checked, and the rows fit the spec.
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import os
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from synthdp import run_folder
 from synthdp.bundle import BundleContent, check_target, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.errors import BudgetError, GateError
+from synthdp.errors import GateError
 from synthdp.gates import Verdict, check_gates
 from synthdp.judging import judge
 from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
@@ -112,7 +111,7 @@ def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
 
     Raises:
         OutputError: there is no such run.
-        BudgetError: the ledger knows no open reservation of it.
+        BudgetError: the ledger does not allow it.
     """
     folder = run_folder.reopen(out)
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
@@ -134,12 +133,14 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter)
             verdicts = check_gates(release.gates, judgement.metrics_for_steward())
             with reporter.stage("bundle and report"):
+                job.ledger.settle(release.dataset.id, job.folder.run)
                 bundle = publish(job, fitted, synthetic, force=force) if all(v.passed for v in verdicts) else None
                 report = internal_report(job.internal, job, fitted, judgement, verdicts, seconds=reporter.seconds)
         except GateError:
-            finish(job)
+            job.ledger.settle(release.dataset.id, job.folder.run)
+            job.folder.remove()
             raise
-        finish(job)
+        job.folder.remove()
         with reporter.stage("track"):
             record(log, job, judgement, verdicts, bundle=bundle, report=report)
     return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(log.warnings))
@@ -152,8 +153,6 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     with reporter.stage("read"):
         private = read_private(release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams)
     kinds = {entry.kind for entry in job.ledger.run_entries(job.folder.run)}
-    if "settle" in kinds:
-        raise BudgetError(f"run {job.folder.run} is already finished", hint="start a new release")
     if "reserve" not in kinds:
         privacy = release.privacy
         body = {"by": steward(), "spec_sha256": job.spec_sha256, "unit": release.dataset.privacy_unit.meaning, "adjacency": privacy.adjacency}
@@ -173,12 +172,6 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
         graph=fitted.graph.released or fitted.graph.graph,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force)
-
-
-def finish(job: Job) -> None:
-    """Settle the run and drop its private folder."""
-    job.ledger.settle(job.release.dataset.id, job.folder.run)
-    job.folder.remove()
 
 
 def open_ledger(release: spec.ReleaseSpec, spec_path: Path) -> Ledger:
@@ -202,11 +195,8 @@ def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
 
 
 def steward() -> str:
-    """Who answers for the spend: SYNTHDP_STEWARD, or the login name."""
-    try:
-        return os.environ.get("SYNTHDP_STEWARD") or getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
+    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries."""
+    return os.environ.get("SYNTHDP_STEWARD", "not stated")
 
 
 def describe(plan: Plan, release: spec.ReleaseSpec, ledger: Ledger) -> dict[str, Any]:

@@ -25,6 +25,9 @@ Adjacency = Literal["add_remove", "replace_one"]
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians inverts its
 # loss numerically at every point of the grid, so it gets a wider one, and all that is composed with it.
 FINE, COARSE = 1e-4, 1e-3
+# A mixture has one component for each row of a group, and its PLD takes seconds beyond this many; larger groups
+# get the generic group bound.
+MOST_GROUP_ROWS = 20
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,

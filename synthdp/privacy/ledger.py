@@ -174,23 +174,27 @@ class Ledger:
         body = {"purpose": purpose, "mechanism": mechanism, "event": event}
         with self._transaction() as connection:
             mine = _select(connection, dataset=dataset, run=run)
-            kinds = [e.kind for e in mine]
-            if "reserve" not in kinds or "settle" in kinds:
-                raise BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
             for entry in mine:
                 if entry.kind == "charge" and entry.body["purpose"] == purpose:
                     if entry.body != body:
                         raise BudgetError(f"run {run} already charged {purpose!r} with another event")
                     return entry
+            kinds = [e.kind for e in mine]
+            if "reserve" not in kinds or "settle" in kinds:
+                raise BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
             return _append(connection, dataset, run, "charge", body)
 
     def settle(self, dataset: str, run: str) -> Entry:
-        """Close a run; its reservation stays spent. Settling twice is one settlement."""
+        """Close a run: nothing new can be charged, and its reservation stays spent. Settling twice is one settlement.
+
+        The entry counts the run's charges, so that one that is taken out of a published copy is missed.
+        """
         with self._transaction() as connection:
-            for entry in _select(connection, dataset=dataset, run=run):
+            mine = _select(connection, dataset=dataset, run=run)
+            for entry in mine:
                 if entry.kind == "settle":
                     return entry
-            return _append(connection, dataset, run, "settle", {})
+            return _append(connection, dataset, run, "settle", {"charges": sum(e.kind == "charge" for e in mine)})
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

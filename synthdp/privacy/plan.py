@@ -76,14 +76,15 @@ class Plan:
         """Epsilon at the plan's delta for groups of k units; infinite where no useful bound is known.
 
         Under add/remove a group of k units is one unit with k times the rows, so the events are recomputed
-        for it; under replace-one the generic group bound is used.
+        for it; under replace-one, and for very large groups, the generic group bound is used.
         """
-        if self.adjacency == "replace_one":
-            return {k: accounting.group_epsilon(self.events, size=k, delta=self.delta, adjacency="replace_one") for k in GROUP_SIZES}
-        return {
-            k: accounting.epsilon([s.mechanism.event(k * self.rows_per_unit) for s in self.spends], delta=self.delta, adjacency="add_remove")
-            for k in GROUP_SIZES
-        }
+        return {k: self._group_epsilon(k) for k in GROUP_SIZES}
+
+    def _group_epsilon(self, size: int) -> float:
+        rows = size * self.rows_per_unit
+        if self.adjacency == "replace_one" or rows > accounting.MOST_GROUP_ROWS:
+            return accounting.group_epsilon(self.events, size=size, delta=self.delta, adjacency=self.adjacency)
+        return accounting.epsilon([s.mechanism.event(rows) for s in self.spends], delta=self.delta, adjacency="add_remove")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON for `plan --json`, the certificate and tracking."""

@@ -17,7 +17,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.models import IdUnit, ReleaseSpec
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
@@ -47,9 +47,12 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         if after.seq <= before.seq or (after.seq == before.seq + 1 and after.previous != before.hash):
             yield f"privacy/ledger.json: entry {after.seq} does not follow entry {before.seq}"
     kinds = [e.kind for e in entries if e.kind != "cap"]
-    if kinds[:1] != ["reserve"] or kinds.count("reserve") != 1 or kinds.count("charge") == 0 or not set(kinds) <= {"reserve", "charge", "settle"}:
+    charges = kinds.count("charge")
+    if charges == 0 or kinds != ["reserve", *["charge"] * charges, "settle"]:
         yield f"privacy/ledger.json: a run is one reservation, then charges, then a settlement; got {', '.join(kinds) or 'nothing'}"
         return
+    if entries[-1].body.get("charges") != charges:
+        yield f"privacy/ledger.json: the settlement counts {entries[-1].body.get('charges')} charges, and {charges} are listed"
     reserved = next(e.body for e in entries if e.kind == "reserve")
     if (reserved["epsilon"], reserved["delta"]) != (spec.privacy.epsilon, spec.privacy.delta):
         yield "privacy/ledger.json: the reservation is not the spec's epsilon and delta"
@@ -109,10 +112,12 @@ def _group_bound(charges: Sequence[Charge], size: int, spec: ReleaseSpec) -> flo
     """Epsilon for groups of `size` units, from the ledger's events.
 
     Under add/remove a group is one unit with `size` times the rows, whose events follow from those that were
-    charged; under replace-one, and for events that cannot be widened, the generic group bound is used.
+    charged; under replace-one, for very large groups, and for events that cannot be widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
-    widened = [_widened(c.event, size) for c in charges]
+    unit = spec.dataset.privacy_unit
+    rows = size * (unit.max_rows if isinstance(unit, IdUnit) else 1)
+    widened = [_widened(c.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for c in charges]
     if adjacency == "replace_one" or None in widened:
         return accounting.group_epsilon(events_of(charges), size=size, delta=delta, adjacency=adjacency)
     return accounting.epsilon([e for e in widened if e is not None], delta=delta, adjacency=adjacency)
