@@ -1,0 +1,157 @@
+"""Norms and clipped sums of the layers against autograd, example by example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from synthdp.errors import BoundaryError
+from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.privacy.dpsgd import _Trainer
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.noise import Streams
+
+TOLERANCE = 2e-4
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def shake(module: nn.Module, seed: int) -> None:
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator(seed)))
+
+
+def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
+    codes = torch.tensor([[0, 2, 1], [1, 0, 1], [0, 2, 1], [1, 1, 0]])
+    sizes = (2, 3, 2)
+    yield "lookup", ParentLookup([(), (0,), (0, 1, 2)], sizes, 5), codes
+    yield "lookup of everything", ParentLookup([range(3)], sizes, 4), codes
+    yield "lookup of one column twice", ParentLookup([(1, 1), (1,)], sizes, 4), codes
+    yield "lookup of one level", ParentLookup([(0,)], (1,), 2), torch.zeros(4, 1, dtype=torch.long)
+    yield "node", NodeLinear(3, 5, 4), torch.randn(4, 3, 5, generator=generator(1))
+    yield "one node", NodeLinear(1, 1, 1), torch.randn(4, 1, 1, generator=generator(1))
+    mask = (torch.rand(6, 5, generator=generator(2)) < 0.4).float()
+    yield "masked", MaskedLinear(mask), torch.randn(4, 5, generator=generator(3))
+    yield "masked away", MaskedLinear(torch.zeros(3, 2)), torch.randn(4, 2, generator=generator(3))
+
+
+@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
+    shake(layer, 5)
+    g = torch.randn(layer(a).shape, generator=generator(6))
+    c = torch.tensor([0.5, 0.0, 2.0, 1.0])
+    norms, sums = layer.norms(a, g), layer.clipped_sum(a, g, c)
+    expected = {p: torch.zeros_like(p) for p in layer.parameters()}
+    for b in range(len(a)):
+        grads = torch.autograd.grad(layer(a[b : b + 1]), list(layer.parameters()), g[b : b + 1])
+        for p, grad in zip(layer.parameters(), grads, strict=True):
+            assert norms[p][b].item() == pytest.approx(grad.norm().item(), rel=TOLERANCE, abs=1e-6)
+            expected[p] += c[b] * grad
+    for p in layer.parameters():
+        torch.testing.assert_close(sums[p], expected[p], rtol=TOLERANCE, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
+    g = torch.zeros(layer(a).shape)
+    sums = layer.clipped_sum(a[:0], g[:0], torch.zeros(0))
+    assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters())
+
+
+def random_architecture(seed: int) -> Architecture:
+    rng = np.random.default_rng(seed)
+    columns = int(rng.integers(1, 6))
+    sizes = tuple(int(s) for s in rng.integers(1, 5, columns))
+    share = (0.0, 0.5, 1.0)[seed % 3]  # no edge, some, all
+    parents = tuple(tuple(p for p in range(i) if rng.random() < share) for i in range(columns))
+    latent = tuple(tuple(int(i) for i in np.flatnonzero(rng.random(columns) < 0.6)) or (0,) for _ in range(int(rng.integers(1, 4))))
+    return Architecture(sizes, parents, latent, int(rng.integers(1, 7)))
+
+
+class QuietTorch:
+    """torch without the noise of z."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def randn(self, shape: torch.Size, **_: Any) -> Tensor:
+        return torch.zeros(shape)
+
+
+@pytest.fixture
+def no_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of z is zero, so that an example's gradient is a function of the example."""
+    monkeypatch.setattr("synthdp.model.causal_vae.torch", QuietTorch())
+
+
+def trainer_of(architecture: Architecture, *, seed: int = 0, clip: float = 1.0) -> _Trainer:
+    module = CausalVae(architecture, generator=generator(seed))
+    shake(module, seed)
+    return _Trainer(DpSgd(0.5, 5, 8.0, clip, 1.0, 0.01, 0.9, 100), module, Streams.fresh())
+
+
+def gradient(trainer: _Trainer, batch: Tensor) -> Tensor:
+    trainer._clipped_gradient(batch)
+    return torch.cat([p.grad.detach().flatten() for p in trainer.params if p.grad is not None])
+
+
+def true_gradient(plain: CausalVae, example: Tensor) -> Tensor:
+    """By plain autograd, through a copy of the module that no hook has seen."""
+    loss = plain(example.unsqueeze(0), generator(0)).sum()
+    found = torch.autograd.grad(loss, list(plain.parameters()), allow_unused=True)
+    return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten() for p, g in zip(plain.parameters(), found, strict=True)])
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")
+@pytest.mark.usefixtures("no_coins")
+@pytest.mark.parametrize("seed", range(18))
+@pytest.mark.parametrize("clip", [1e-2, 1.0, 1e3])
+def test_clipped_sum_of_the_causal_vae_equals_autograd(seed: int, clip: float) -> None:
+    architecture = random_architecture(seed)
+    trainer = trainer_of(architecture, seed=seed, clip=clip)
+    rng = np.random.default_rng(seed)
+    batch = torch.from_numpy(np.column_stack([rng.integers(0, s, 6) for s in architecture.sizes]))
+    plain = CausalVae(architecture, generator=generator(seed))
+    shake(plain, seed)
+    expected = torch.zeros(sum(p.numel() for p in trainer.params))
+    for example in batch:
+        own = true_gradient(plain, example)
+        expected += own * min(1.0, clip / (own.norm().item() + 1e-6))
+    torch.testing.assert_close(gradient(trainer, batch), expected, rtol=1e-3, atol=1e-4 * clip)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")
+@pytest.mark.usefixtures("no_coins")
+@pytest.mark.parametrize("seed", range(6))
+def test_gradient_of_an_example_does_not_depend_on_its_batch(seed: int) -> None:
+    architecture = random_architecture(seed)
+    trainer = trainer_of(architecture, seed=seed)
+    rng = np.random.default_rng(seed)
+    batch = torch.from_numpy(np.column_stack([rng.integers(0, s, 40) for s in architecture.sizes]))
+    whole = gradient(trainer, batch)
+    parts = sum(gradient(trainer, batch[i : i + 1]) for i in range(40))
+    torch.testing.assert_close(whole, parts, rtol=1e-3, atol=1e-4)
+
+
+def test_layers_without_a_proof_are_refused() -> None:
+    module = nn.Sequential(nn.Linear(2, 2))
+    with pytest.raises(BoundaryError, match="no proved per-example norm"):
+        _Trainer(DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100), module, Streams.fresh())  # type: ignore[arg-type]
+
+
+def test_subclass_of_a_proved_layer_is_refused() -> None:
+    class Doubled(MaskedLinear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    with pytest.raises(BoundaryError, match="Doubled"):
+        _Trainer(DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100), nn.Sequential(Doubled(torch.ones(2, 2))), Streams.fresh())  # type: ignore[arg-type]
