@@ -316,3 +316,9 @@ class TestContent:
     def test_model_of_another_domain(self, bundle: Path) -> None:
         edit_json(bundle / "model.json", lambda c: c["architecture"]["sizes"].reverse())
         assert "model.json: columns or levels are not the spec's" in problems(bundle)
+
+
+def test_a_charge_that_was_taken_out_is_missed(bundle: Path) -> None:
+    """Other runs leave gaps in a run's chain, so the settlement's count is what tells."""
+    edit_json(bundle / LEDGER, lambda d: d["entries"].remove(next(e for e in d["entries"] if e["body"].get("purpose") == "measure")))
+    assert "the settlement counts 2 charges, and 1 are listed" in problems(bundle)
