@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode
@@ -38,3 +40,19 @@ def table_of() -> Callable[[Domain, Codes], Table]:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+class QuietTorch:
+    """torch with one constant for all noise of z."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def randn(self, shape: torch.Size, **_: Any) -> torch.Tensor:
+        return torch.full(shape, 0.5)
+
+
+@pytest.fixture
+def no_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of z is constant, so that an example's gradient is a function of the example."""
+    monkeypatch.setattr("synthdp.model.causal_vae.torch", QuietTorch())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -75,22 +74,6 @@ def random_architecture(seed: int) -> Architecture:
     parents = tuple(tuple(p for p in range(i) if rng.random() < share) for i in range(columns))
     latent = tuple(tuple(int(i) for i in np.flatnonzero(rng.random(columns) < 0.6)) or (0,) for _ in range(int(rng.integers(1, 4))))
     return Architecture(sizes, parents, latent, int(rng.integers(1, 7)))
-
-
-class QuietTorch:
-    """torch without the noise of z."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    def randn(self, shape: torch.Size, **_: Any) -> Tensor:
-        return torch.zeros(shape)
-
-
-@pytest.fixture
-def no_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The noise of z is zero, so that an example's gradient is a function of the example."""
-    monkeypatch.setattr("synthdp.model.causal_vae.torch", QuietTorch())
 
 
 def trainer_of(architecture: Architecture, *, seed: int = 0, clip: float = 1.0) -> _Trainer:
