@@ -89,7 +89,9 @@ def to_numbers(column: ColumnDomain, values: pd.Series[object]) -> npt.NDArray[n
     if column.type != "datetime":
         numbers: npt.NDArray[np.float64] = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
-    instants = pd.to_datetime(values, errors="coerce").to_numpy(dtype="datetime64[s]")
+    # A named format: left to itself, pandas takes the first value's format for all, so that one row would
+    # decide how every other is read. Times with a zone are read as UTC.
+    instants = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True).to_numpy(dtype="datetime64[s]")
     seconds = instants.astype(np.int64)
     steps = np.floor_divide(seconds, RESOLUTION_SECONDS[column.resolution]).astype(np.float64)
     return np.where(np.isnat(instants), np.nan, steps)
@@ -119,9 +121,19 @@ def decode_column(column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: 
         whole = pd.Series(numbers.astype(np.int64))
         return whole.astype("Int64").mask(pd.Series(missing)) if column.missing else whole
     if column.type == "number":
-        return pd.Series(np.where(missing, np.nan, np.round(numbers, column.decimals)))
+        return pd.Series(np.where(missing, np.nan, _rounded(column, codes, numbers)))
     seconds = numbers.astype(np.int64) * RESOLUTION_SECONDS[column.resolution]
     return pd.Series(np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]")))
+
+
+def _rounded(column: ColumnDomain, codes: npt.NDArray[np.integer], numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Numbers with the column's digits, never rounded over a bound; spikes are written as they were declared."""
+    scale = 10.0**column.decimals
+    rounded = np.round(numbers, column.decimals)
+    rounded = np.where(rounded > column.upper, np.floor(column.upper * scale) / scale, rounded)
+    rounded = np.where(rounded < column.lower, np.ceil(column.lower * scale) / scale, rounded)
+    written: npt.NDArray[np.float64] = np.where(codes < len(column.spikes), numbers, np.clip(rounded, column.lower, column.upper))
+    return written
 
 
 def _draw(column: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> npt.NDArray[np.float64]:
