@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
 
 def open_session(job: Job, reporter: Reporter) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation)."""
-    release, streams = job.release, Streams.fresh()
+    release, streams = job.release, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
     holdout = release.evaluation.holdout if release.evaluation.enabled else 0.0
     with reporter.stage("read"):
         private = read_private(release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams)

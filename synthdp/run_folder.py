@@ -1,6 +1,7 @@
 """The private folder of a run in progress: what a killed run needs to go on without paying again.
 
-Holds the run's name, the spec as it was, and the journal of released values. It disappears when the run ends.
+Holds the run's name, the spec as it was, the key of the holdout coins and the journal of released values. It
+disappears when the run ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import numpy as np
 
 from synthdp.errors import OutputError
 
@@ -27,6 +30,14 @@ class RunFolder:
     spec_path: Path
     spec_text: str
     created: str
+    holdout_key: str
+
+    def holdout_coins(self) -> np.random.Generator:
+        """The run's coins for rows that are held out, or left out of a unit's: the same ones after a resume.
+
+        Fresh coins would let rows that the model has seen come back as test rows. Noise never has a stored key.
+        """
+        return np.random.Generator(np.random.Philox(key=int(self.holdout_key, 16)))
 
     @property
     def journal(self) -> Path:
@@ -67,13 +78,14 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
         (path / "journal").mkdir()
-        state = {"run": run, "spec_path": str(spec_path.resolve()), "spec_text": spec_text, "created": created}
+        holdout = secrets.token_hex(16)
+        state = {"run": run, "spec_path": str(spec_path.resolve()), "spec_text": spec_text, "created": created, "holdout_key": holdout}
         partial = path / "state.partial"
         partial.write_text(json.dumps(state), encoding="utf-8")
         os.replace(partial, path / "state.json")
     except OSError as error:
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
-    return RunFolder(path, run, spec_path, spec_text, created)
+    return RunFolder(path, run, spec_path, spec_text, created, holdout)
 
 
 def reopen(out: Path) -> RunFolder:
@@ -85,6 +97,6 @@ def reopen(out: Path) -> RunFolder:
     path = out / FOLDER
     try:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        return RunFolder(path, state["run"], Path(state["spec_path"]), state["spec_text"], state["created"])
+        return RunFolder(path, state["run"], Path(state["spec_path"]), state["spec_text"], state["created"], state["holdout_key"])
     except (OSError, ValueError, KeyError):
         raise OutputError(f"{out} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
