@@ -1,0 +1,186 @@
+"""A tiny table of every column type, and specs of it: a whole release takes a few seconds."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from synthdp.cli import main
+from synthdp.privacy import plan
+from synthdp.privacy.ledger import Ledger
+from synthdp.release import Outcome, release
+
+ROWS = 400
+
+SPEC: dict[str, Any] = {
+    "synthdp": 1,
+    "dataset": {
+        "id": "tiny",
+        "source": {"kind": "csv", "path": "table.csv"},
+        "privacy_unit": {"kind": "row", "meaning": "one person"},
+        "rows": {"kind": "approximate", "value": ROWS},
+    },
+    "columns": {
+        "sex": {"type": "categorical", "categories": ["female", "male"]},
+        "grade": {"type": "ordinal", "categories": ["low", "middle", "high"], "missing": True},
+        "smoker": {"type": "boolean", "false": "never", "true": "yes"},
+        "visits": {"type": "integer", "lower": 0, "upper": 20, "spikes": [0], "edges": [1, 3, 8]},
+        "weight": {"type": "number", "lower": 40, "upper": 120, "bins": 4, "decimals": 1},
+        "joined": {"type": "datetime", "lower": "2020-01-01", "upper": "2023-12-31", "bins": 3},
+    },
+    "privacy": {"epsilon": 1.0, "delta": 1e-5, "shares": {"measure": 0.3, "train": 0.7}, "cap": {"epsilon": 2.5, "delta": 1e-4}},
+    "graph": {"mode": "given", "edges": ["sex -> smoker, weight", "smoker, grade -> visits"]},
+    "synthesizer": {"steps": 20, "batch": 64, "hidden": 16, "latent": 2, "checkpoint_every": 5},
+    "sampling": {"rows": 250, "oversample": 2},
+    "evaluation": {"holdout": 0.2, "targets": ["sex"], "classifiers": ["logistic"], "triples": 4},
+    "attacks": {"membership": {"enabled": False}},
+    "tracking": {"enabled": False},
+    "compute": {"threads": 1},
+}
+
+MODES: dict[str, dict[str, Any]] = {
+    "none": {"graph": {"mode": "none"}},
+    "given": {},
+    "validate": {
+        "graph": {"mode": "validate", "edges": ["sex -> smoker", "smoker -> visits"]},
+        "privacy": {"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
+    },
+    "learn": {
+        "graph": {"mode": "learn", "edges": ["sex -> smoker"], "forbidden": ["visits -> joined"], "tiers": [["sex"], ["grade", "smoker", "joined"]]},
+        "privacy": {"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
+    },
+}
+
+
+def table(rows: int = ROWS) -> pd.DataFrame:
+    """A table that fits the spec; smoking depends on sex."""
+    rng = np.random.default_rng(7)
+    sex = rng.choice(["female", "male"], rows)
+    return pd.DataFrame(
+        {
+            "sex": sex,
+            "grade": rng.choice(["low", "middle", "high", ""], rows),
+            "smoker": np.where(rng.random(rows) < np.where(sex == "male", 0.9, 0.1), "yes", "never"),
+            "visits": rng.integers(0, 9, rows) * (rng.random(rows) < 0.6),
+            "weight": np.round(rng.uniform(45, 110, rows), 1),
+            "joined": (np.datetime64("2020-01-01") + rng.integers(0, 1400, rows)).astype(str),
+        }
+    )
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, section by section; graphs are replaced as a whole."""
+    out = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        deep = isinstance(value, Mapping) and isinstance(out.get(key), Mapping) and key not in ("graph", "source", "privacy_unit", "shares")
+        out[key] = merged(out[key], value) if deep else value
+    return out
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A folder with a table and a spec; releases go to `out`."""
+
+    folder: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "spec.yaml"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    @property
+    def bundle(self) -> Path:
+        return self.out / "bundle"
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(f"sqlite:///{self.folder / '.synthdp' / 'ledger.db'}")
+
+    def kinds(self) -> list[str]:
+        """Kinds of all ledger entries, in order."""
+        return [e.kind for e in self.ledger.entries()]
+
+    def write(self, frame: pd.DataFrame | None = None, **changes: Any) -> Tiny:
+        """Write the table and the spec with `changes`."""
+        (table() if frame is None else frame).to_csv(self.folder / "table.csv", index=False)
+        self.spec.write_text(yaml.safe_dump(merged(SPEC, changes), sort_keys=False), encoding="utf-8")
+        return self
+
+    def release(self, **options: Any) -> Outcome:
+        return release(self.spec, out=self.out, **options)
+
+    def cli(self, *arguments: str, check: int | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """`synthdp ARGUMENTS` in the folder, as a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-m", "synthdp.cli", *arguments], cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=timeout
+        )
+        if check is not None:
+            assert done.returncode == check, done.stderr
+        return done
+
+
+def environment() -> dict[str, str]:
+    """The test's environment, with the steward's name fixed and no terminal width of the machine."""
+    return {**os.environ, "SYNTHDP_STEWARD": "tester", "COLUMNS": "200", "TERM": "dumb"}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    return Tiny(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds for groups of 3, 5 and 10 take seconds of every release; one test computes them all."""
+    monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
+
+
+@pytest.fixture
+def synthdp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
+    """`synthdp(argument, ...)` in this process."""
+
+    def run(*arguments: object) -> Printed:
+        monkeypatch.setattr(sys, "argv", ["synthdp", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = capsys.readouterr()
+        return Printed(code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def modes() -> Mapping[str, Mapping[str, Any]]:
+    return MODES
+
+
+@pytest.fixture
+def make_table() -> Callable[..., pd.DataFrame]:
+    return table

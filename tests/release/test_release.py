@@ -1,0 +1,307 @@
+"""Whole releases of a tiny table: what is spent, what is written, and what is refused before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp.errors import BudgetError, DataError, GateError, OutputError
+from synthdp.gates import check_gates
+from synthdp.privacy import accounting, plan
+from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.mechanisms import ChosenMarginals, NoisyMarginals
+from synthdp.release import release
+from synthdp.spec.load import load_spec
+from synthdp.spec.models import Gate
+from synthdp.verify import verify_bundle
+
+Calls = list[tuple[str, dict[str, Any], bool]]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, tiny: Any) -> Iterator[Calls]:
+    """Every look at rows: name and event of the mechanism, and whether its charge was in the ledger by then."""
+    seen: Calls = []
+    for kind in (NoisyMarginals, ChosenMarginals, Training):
+
+        def run(self: Any, table: Any, streams: Any, *, true_run: Any = kind.run) -> Any:
+            event = accounting.event_to_json(self.event(_rows_per_unit(tiny)))
+            charged = [e.body for e in tiny.ledger.entries() if e.kind == "charge"]
+            seen.append((self.name, event, bool(charged) and charged[-1]["event"] == event))
+            return true_run(self, table, streams)
+
+        monkeypatch.setattr(kind, "run", run)
+    yield seen
+
+
+def _rows_per_unit(tiny: Any) -> int:
+    return int(getattr(load_spec(tiny.spec).dataset.privacy_unit, "max_rows", 1))
+
+
+# --- what a release writes and spends ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["none", "given", "validate", "learn"])
+def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_one(
+    tiny: Any, modes: Mapping[str, Any], calls: Calls, mode: str
+) -> None:
+    outcome = tiny.write(**modes[mode]).release()
+    assert outcome.bundle == tiny.bundle and verify_bundle(tiny.bundle).ok
+    assert (tiny.out / "internal" / "internal.html").is_file() and (tiny.out / "internal" / "internal.json").is_file()
+    assert not (tiny.out / ".run").exists()
+
+    entries = tiny.ledger.entries()
+    charges = [e.body for e in entries if e.kind == "charge"]
+    assert tiny.kinds() == ["cap", "reserve", *["charge"] * len(charges), "settle"]
+    assert [(c["mechanism"], c["event"]) for c in charges] == [(name, event) for name, event, _ in calls]
+    assert all(charged for *_, charged in calls)
+    assert len(charges) == {"none": 2, "given": 2, "validate": 3, "learn": 3}[mode]
+
+    reserved = next(e.body for e in entries if e.kind == "reserve")
+    composed = accounting.epsilon([accounting.event_from_json(c["event"]) for c in charges], delta=1e-5, adjacency="add_remove")
+    assert 0.9 < composed <= reserved["epsilon"] == 1.0
+
+
+def test_all_group_sizes_of_a_default_release_are_verified(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2, 3, 5, 10))
+    tiny.write().release()
+    stated = json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["groups"]
+    assert [g["size"] for g in stated] == [1, 2, 3, 5, 10]
+    assert verify_bundle(tiny.bundle).ok
+
+
+def test_the_table_has_the_specs_rows_columns_types_and_domain(tiny: Any) -> None:
+    tiny.write().release()
+    drawn = pd.read_csv(tiny.bundle / "synthetic.csv", keep_default_na=False, dtype=str)
+    assert len(drawn) == 250  # sampling.rows, not the table's number
+    assert list(drawn) == ["sex", "grade", "smoker", "visits", "weight", "joined"]
+    assert set(drawn["sex"]) <= {"female", "male"} and set(drawn["smoker"]) <= {"never", "yes"}
+    assert set(drawn["grade"]) <= {"low", "middle", "high", ""} and "" in set(drawn["grade"])
+    assert drawn["visits"].str.fullmatch(r"\d+").all() and drawn["visits"].astype(int).between(0, 20).all()
+    assert (drawn["visits"] == "0").mean() > 0.2  # zero inflation is kept
+    assert drawn["weight"].str.fullmatch(r"\d+\.\d").all() and drawn["weight"].astype(float).between(40, 120).all()
+    assert pd.to_datetime(drawn["joined"], format="%Y-%m-%d").between("2020-01-01", "2023-12-31").all()
+
+
+def test_the_graph_mode_decides_what_graph_is_published(tiny: Any, modes: Mapping[str, Any]) -> None:
+    tiny.write(**modes["none"]).release()
+    assert json.loads((tiny.bundle / "graph.json").read_text())["edges"] == []
+    tiny.write().release(force=True)
+    edges = json.loads((tiny.bundle / "graph.json").read_text())["edges"]
+    assert {(e["from"], e["to"]) for e in edges} == {("sex", "smoker"), ("sex", "weight"), ("smoker", "visits"), ("grade", "visits")}
+
+
+def test_two_releases_of_one_spec_differ_in_every_released_value(tiny: Any) -> None:
+    tiny.write()
+    found = []
+    for _ in range(2):
+        tiny.release(force=True)
+        found.append([(tiny.bundle / n).read_bytes() for n in ("synthetic.csv", "model.safetensors", "marginals.json")])
+    assert all(a != b for a, b in zip(*found, strict=True))
+    assert tiny.kinds().count("reserve") == 2 and tiny.kinds().count("charge") == 4
+
+
+def test_an_id_unit_bounds_its_rows_and_charges_for_them(tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls) -> None:
+    frame = make_table()
+    frame["patient"] = np.arange(len(frame)) // 8  # 50 patients of 8 rows
+    tiny.write(frame, dataset={"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 2, "meaning": "one patient"}}).release()
+    assert verify_bundle(tiny.bundle).ok
+    assert "patient" not in (tiny.bundle / "synthetic.csv").read_text()
+    assert calls[0][1]["of"]["sensitivity"] == 2 and calls[1][1]["of"]["event"] == "mixture_of_gaussians"
+    measured = json.loads((tiny.bundle / "marginals.json").read_text())
+    total = np.mean([np.sum(t["counts"]) for t in measured["tables"]])
+    assert total < 200  # at most 100 rows are used (80 expected in the fit), of 400
+
+
+@pytest.mark.parametrize("mode", ["validate", "learn"])
+def test_an_id_unit_with_tables_for_the_graph_is_verified(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], modes: Mapping[str, Any], mode: str
+) -> None:
+    frame = make_table().assign(patient=np.arange(400) // 4)
+    unit = {"kind": "id", "column": "patient", "max_rows": 2, "meaning": "one patient"}
+    tiny.write(frame, **modes[mode], dataset={"privacy_unit": unit}).release()
+    assert verify_bundle(tiny.bundle).ok
+
+
+# --- gates -------------------------------------------------------------------------------------------------
+
+
+def test_a_failing_gate_withholds_the_bundle_and_the_budget_is_spent(tiny: Any, synthdp: Any) -> None:
+    tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}])
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 4
+    assert "the bundle is withheld: tv1_noisy: needs at most 0" in done.err and "the budget is spent" in done.err
+    assert "gate tv1_noisy at most 0: FAILED" in done.out and "bundle  withheld" in done.out
+    assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
+    assert "tv1_noisy" in (tiny.out / "internal" / "internal.html").read_text()
+    assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
+
+
+def test_a_failing_gate_leaves_the_bundle_of_an_earlier_release_alone(tiny: Any) -> None:
+    earlier = tiny.write().release().job.folder.run
+    outcome = tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}]).release(force=True)
+    assert outcome.bundle is None
+    assert json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] == earlier and verify_bundle(tiny.bundle).ok
+
+
+def test_a_gate_on_real_rows_is_taken_by_name_and_certified(tiny: Any, synthdp: Any) -> None:
+    gate = {"metric": "tv1", "at_most": 0.9}
+    tiny.write(gates=[gate])
+    refused = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert refused.code == 2 and "outside_guarantee: true" in refused.err and not (tiny.folder / ".synthdp").exists()
+    assert tiny.write(gates=[gate | {"outside_guarantee": True}]).release().bundle == tiny.bundle
+    assert verify_bundle(tiny.bundle).ok
+    certificate = (tiny.bundle / "privacy" / "certificate.md").read_text()
+    assert "tv1" in certificate and "outside" in certificate
+
+
+@pytest.mark.parametrize("found", [{}, {"tv1_noisy": float("nan")}])
+@pytest.mark.parametrize("bound", [{"at_most": 1.0}, {"at_least": 0.0}])
+def test_a_figure_that_could_not_be_computed_fails_its_gate(found: dict[str, float], bound: dict[str, float]) -> None:
+    verdict = check_gates([Gate(metric="tv1_noisy", **bound)], found)[0]
+    assert not verdict.passed
+    assert check_gates([verdict.gate], {"tv1_noisy": 0.5})[0].passed
+
+
+def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any) -> None:
+    tiny.write(
+        graph={"mode": "validate", "edges": ["grade -> visits"], "on_refuted": "fail"},  # says sex and smoking are independent
+        privacy={"epsilon": 20.0, "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}, "cap": {"epsilon": 20.0}},
+    )
+    with pytest.raises(GateError, match="refute"):
+        tiny.release()
+    assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
+    assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]  # measured, tested, never trained
+
+
+# --- refused, and nothing spent ----------------------------------------------------------------------------
+
+
+def assert_nothing_spent(tiny: Any) -> None:
+    assert tiny.kinds() == []
+    assert not (tiny.out / ".run").exists() and not tiny.bundle.exists()
+
+
+def test_an_exhausted_cap_says_what_is_needed_and_left(tiny: Any, synthdp: Any) -> None:
+    tiny.write()
+    for _ in range(2):
+        tiny.release(force=True)
+    before = tiny.kinds()
+    done = synthdp("release", tiny.spec, "--out", tiny.out, "--force")
+    assert done.code == 3
+    assert "epsilon: needs 1, 0.5 left on dataset tiny; cap 2.5, spent 2" in done.err
+    assert tiny.kinds() == before and not (tiny.out / ".run").exists()
+    assert verify_bundle(tiny.bundle).ok  # the last bundle is still there
+
+
+def test_another_cap_than_the_ledgers_is_refused(tiny: Any) -> None:
+    tiny.write().release()
+    with pytest.raises(BudgetError, match="spec's cap"):
+        tiny.write(privacy={"cap": {"epsilon": 50.0}}).release(force=True)
+    assert tiny.kinds().count("reserve") == 1
+
+
+def _drop(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.drop(columns="grade")
+
+
+def _extra(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(secret="x")
+
+
+def _wrong_type(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(weight=["heavy", *frame["weight"].astype(str)[1:]])
+
+
+def _outside(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(visits=[21, *frame["visits"][1:]])
+
+
+def _category(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(sex=["unknown", *frame["sex"][1:]])
+
+
+def _missing(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(joined=["", *frame["joined"][1:]])
+
+
+def _fraction(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(visits=["2.5", *frame["visits"].astype(str)[1:]])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_drop, "missing column 'grade'"),
+        (_extra, "undeclared column 'secret'"),
+        (_wrong_type, "column 'weight'"),
+        (_outside, "column 'visits'"),
+        (_category, "column 'sex'"),
+        (_missing, "column 'joined'"),
+        (_fraction, "column 'visits'"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_and_nothing_is_spent(
+    tiny: Any, synthdp: Any, make_table: Callable[..., pd.DataFrame], spoil: Callable[[pd.DataFrame], pd.DataFrame], says: str
+) -> None:
+    tiny.write(spoil(make_table()))
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 5 and says in done.err
+    assert_nothing_spent(tiny)
+
+
+@pytest.mark.parametrize("spoil", [_wrong_type, _outside, _category, _missing])
+def test_clamping_goes_on_and_counts_for_the_steward_alone(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], spoil: Callable[[pd.DataFrame], pd.DataFrame]
+) -> None:
+    tiny.write(spoil(make_table()), dataset={"out_of_domain": "clamp"}).release()
+    misfits = json.loads((tiny.out / "internal" / "internal.json").read_text())["misfits"]
+    assert sum(n for kinds in misfits.values() for n in kinds.values()) == 1
+    assert "misfit" not in "".join(p.read_text(errors="replace") for p in tiny.bundle.rglob("*") if p.suffix in (".json", ".md"))
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_a_public_row_count_must_be_the_tables_and_the_message_does_not_say_which(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], extra: int
+) -> None:
+    tiny.write(make_table(400 + extra), dataset={"rows": {"kind": "public"}})
+    with pytest.raises(DataError) as caught:
+        tiny.release()
+    assert str(400 + extra) not in str(caught.value)
+    assert_nothing_spent(tiny)
+
+
+def test_a_missing_file_is_named(tiny: Any) -> None:
+    tiny.write()
+    (tiny.folder / "table.csv").unlink()
+    with pytest.raises(DataError, match=r"table\.csv"):
+        tiny.release()
+    assert_nothing_spent(tiny)
+
+
+def test_an_existing_bundle_stays_unless_forced(tiny: Any, synthdp: Any) -> None:
+    first = tiny.write().release()
+    before = {p.name: p.read_bytes() for p in tiny.bundle.iterdir() if p.is_file()}
+    refused = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert refused.code == 2 and "--force" in refused.err
+    assert {p.name: p.read_bytes() for p in tiny.bundle.iterdir() if p.is_file()} == before
+    assert tiny.kinds().count("reserve") == 1
+    forced = synthdp("release", tiny.spec, "--out", tiny.out, "--force")
+    assert forced.code == 0 and verify_bundle(tiny.bundle).ok
+    assert json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] != first.job.folder.run
+
+
+@pytest.mark.parametrize("where", ["a file is in the way", "a file system nobody may write"])
+def test_an_output_folder_that_cannot_be_written_is_refused(tiny: Any, where: str) -> None:
+    tiny.write()
+    (tiny.folder / "file").write_text("")
+    out = tiny.folder / "file" / "out" if where.startswith("a file is") else Path("/proc/synthdp-out")
+    with pytest.raises(OutputError, match="cannot"):
+        release(tiny.spec, out=out)
+    assert_nothing_spent(tiny)
