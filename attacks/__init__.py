@@ -4,12 +4,14 @@ report = attack_membership(table, trainer, public=Public(sizes), targets=isolate
                            pairs=100, rng=rng, fleet=Fleet(folder=Path("attack"), runner=Loky(2)))
 """
 
+from attacks.dask_runner import Dask
 from attacks.epsilon import Claim, ceiling_accuracy, ceiling_advantage, ceiling_from_profile, epsilon_lower_bound, provable_epsilon
 from attacks.errors import AttackError, FleetError
-from attacks.fleet import RUNNERS, Fleet, Loky, Progress, Runner, Serial
+from attacks.fleet import RUNNERS, Fleet, Progress
 from attacks.game import Game, Outcome, play
 from attacks.membership import MAIN, attack_membership, judge
 from attacks.report import AttackRow, MembershipReport
+from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval
 from attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
 from attacks.threat import Public, ThreatModel, Trainer
@@ -21,6 +23,7 @@ __all__ = [
     "AttackError",
     "AttackRow",
     "Claim",
+    "Dask",
     "Fleet",
     "FleetError",
     "Game",

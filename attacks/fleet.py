@@ -9,73 +9,41 @@ Running again with the same folder continues, also after Ctrl-C or `kill -9` of 
 from __future__ import annotations
 
 import os
+import socket
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
+from attacks.dask_runner import Dask
 from attacks.errors import FleetError
+from attacks.runners import Loky, Runner, Serial, WorkerDied
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Work = Callable[[int], Arrays]
 
 
-class WorkerDied(Exception):
-    """A runner lost a worker process; tasks in flight are lost, result files are not."""
+class MakeRunner(Protocol):
+    """Makes a runner from the number of tasks at a time and the address of a cluster, of which it takes what it needs."""
 
-
-class Runner(Protocol):
-    """Runs `job` on every index somewhere and yields indices as they finish, in any order.
-
-    Raises `WorkerDied` when a worker is lost. An ordinary exception of the job comes through as it is.
-    """
-
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`."""
+    def __call__(self, *, workers: int, address: str | None) -> Runner:
+        """Make the runner."""
         ...
 
 
-@dataclass(frozen=True)
-class Serial:
-    """One task after another in this process: for tests and debugging."""
-
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`, in order."""
-        for index in indices:
-            yield job(index)
-
-
-@dataclass(frozen=True)
-class Loky:
-    """Worker processes on this machine, `workers` tasks at a time, one thread of linear algebra each."""
-
-    workers: int = 2
-
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`, in the pool's order."""
-        from joblib import Parallel, delayed, parallel_config
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        # With one job joblib would run in this very process, where a dying task takes everything along:
-        # ask for two processes and hand out one task at a time.
-        dispatch: int | str = 1 if self.workers == 1 else "2*n_jobs"
-        try:
-            with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
-                # max_nbytes: joblib would otherwise spill large arrays, which are rows, into temporary files.
-                workers = max(2, self.workers)
-                parallel = Parallel(n_jobs=workers, batch_size=1, pre_dispatch=dispatch, return_as="generator_unordered", max_nbytes=None)
-                yield from parallel(delayed(job)(index) for index in indices)
-        except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
-            raise WorkerDied(type(error).__name__) from None
-
-
-RUNNERS: dict[str, Callable[[int], Runner]] = {"serial": lambda workers: Serial(), "loky": Loky}
+RUNNERS: dict[str, MakeRunner] = {
+    "serial": lambda *, workers, address: Serial(),
+    "loky": lambda *, workers, address: Loky(workers),
+    "dask": lambda *, workers, address: Dask(address),
+}
+SHARED = "workers on other machines need a folder that all machines share at the same path"
+VISIBLE_WITHIN_S = 60.0  # a file of another machine may take that long to show in a shared folder
 
 
 @dataclass(frozen=True)
@@ -106,6 +74,8 @@ class _Job:
     work: Work
 
     def __call__(self, index: int) -> int:
+        if not self.folder.is_dir():
+            raise FleetError(f"the worker on {socket.gethostname()} sees no folder {self.folder}: {SHARED}")
         _mark(self.folder, index).touch()
         _write(self.folder, index, {**self.work(index), "fingerprint": np.array(self.fingerprint)})
         return index
@@ -119,7 +89,7 @@ class Fleet:
     """
 
     folder: Path
-    runner: Runner = Serial()
+    runner: Runner = field(default_factory=Serial)
     attempts: int = 3
     progress: Callable[[Progress], None] | None = None
 
@@ -138,7 +108,7 @@ class Fleet:
         results of another one are refused rather than mixed in.
 
         Raises:
-            FleetError: the folder holds results of another computation, or workers die before any task starts.
+            FleetError: the folder holds results of another computation or is not shared with the workers, or these die before any task starts.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for leftover in (*self.folder.glob("*.tmp"), *self.folder.glob("*.started")):
@@ -155,8 +125,7 @@ class Fleet:
         report(failed)
         while missing := sorted(set(range(count)) - set(_done(self.folder, count)) - failed):
             try:
-                for _ in self.runner(job, missing):
-                    report(failed)
+                self._submit(job, missing, tell=partial(report, failed))
             except WorkerDied:
                 suspects = [i for i in missing if _mark(self.folder, i).exists() and not _result(self.folder, i).exists()]
                 barren = 0 if suspects or any(_result(self.folder, i).exists() for i in missing) else barren + 1
@@ -166,13 +135,27 @@ class Fleet:
                 report(failed)
         return failed
 
+    def _submit(self, job: _Job, indices: Sequence[int], *, tell: Callable[[], None]) -> None:
+        """Run tasks where the runner does, and see that each leaves its file."""
+        running = self.runner(job, indices)
+        try:
+            for index in running:
+                _await_result(self.folder, index)
+                tell()
+        finally:
+            # An exception keeps the generator alive for as long as somebody looks at its traceback; a cluster
+            # must hear of it, or of Ctrl-C, at once.
+            if isinstance(running, Generator):
+                running.close()
+
     def _alone(self, job: _Job, index: int) -> bool:
         """Whether a suspect finishes when nothing else runs; its death in company counts as one attempt."""
         for _ in range(max(1, self.attempts - 1)):
             try:
-                return bool(list(self.runner(job, [index])))
+                self._submit(job, [index], tell=lambda: None)
             except WorkerDied:
                 continue
+            return _result(self.folder, index).exists()
         return False
 
     def _reporter(self, count: int) -> Callable[[set[int]], None]:
@@ -203,9 +186,18 @@ def _done(folder: Path, count: int) -> list[int]:
     return [i for i in range(count) if _result(folder, i).name in present]
 
 
+def _await_result(folder: Path, index: int) -> None:
+    """Wait until the file of a task that has finished shows."""
+    deadline = time.monotonic() + VISIBLE_WITHIN_S
+    while not _result(folder, index).exists():
+        if time.monotonic() > deadline:
+            raise FleetError(f"task {index} has finished, and its result file did not appear in {folder}: {SHARED}")
+        time.sleep(0.1)
+
+
 def _write(folder: Path, index: int, arrays: Arrays) -> None:
     """Write the result under its final name in one step: readers see all of it or nothing."""
-    temporary = folder / f"model-{index:06d}.{os.getpid()}.tmp"
+    temporary = folder / f"model-{index:06d}.{uuid4().hex}.tmp"  # process numbers repeat on other machines
     with temporary.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
         stream.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks import Claim, Fleet, MembershipReport, Public, ThreatModel, attack_membership, isolated_targets
+from attacks import Claim, Dask, Fleet, FleetError, MembershipReport, Public, Runner, ThreatModel, attack_membership, isolated_targets
 from attacks.fleet import RUNNERS, Progress
 from attacks.threat import Codes as AnyCodes
 from synthdp.data.domain import Domain
+from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.pipeline import Fitted, measure, sample, train
@@ -66,6 +68,7 @@ def attack_release(
 
     Raises:
         attacks.AttackError: the sub-sample is too small for the game.
+        OutputError: the workers or the cluster of `compute` cannot go on.
     """
     shadow = shadow_spec(release)
     plan = make_plan(shadow, domain)
@@ -82,7 +85,7 @@ def attack_release(
             targets=isolated_targets(rows, TARGETS, rng),
             pairs=release.attacks.membership.pairs,
             rng=rng,
-            fleet=Fleet(folder=folder, runner=RUNNERS["loky"](_workers(release)), progress=_progress(progress)),
+            fleet=Fleet(folder=folder, runner=_runner(release), progress=_progress(progress)),
             threat=ThreatModel(relation=release.privacy.adjacency),
             claim=Claim(plan.epsilon, plan.delta, plan.profile),
             extractors=(),
@@ -90,7 +93,10 @@ def attack_release(
         )
 
     logging.getLogger("joblib").setLevel(logging.ERROR)
-    return session.inspect(play, reason="membership inference on real rows")
+    try:
+        return session.inspect(play, reason="membership inference on real rows")
+    except FleetError as error:
+        raise OutputError(str(error)) from None
 
 
 def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
@@ -111,10 +117,24 @@ def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     )
 
 
-def _workers(release: spec.ReleaseSpec) -> int:
-    import os
+def check_cluster(release: spec.ReleaseSpec) -> None:
+    """Whether the cluster that shadow models run on answers: best asked before anything is charged.
 
-    return release.compute.threads or os.cpu_count() or 1
+    Raises:
+        OutputError: it does not, or dask is not installed.
+    """
+    runner = _runner(release)
+    if release.attacks.membership.enabled and isinstance(runner, Dask):
+        try:
+            runner.check()
+        except FleetError as error:
+            raise OutputError(str(error)) from None
+
+
+def _runner(release: spec.ReleaseSpec) -> Runner:
+    """Where shadow models run. A Dask cluster runs as many at a time as it has threads, whatever `compute.threads` says."""
+    workers = release.compute.threads or os.cpu_count() or 1
+    return RUNNERS[release.compute.backend](workers=workers, address=release.compute.address)
 
 
 def _progress(progress: Callable[[int, int], None]) -> Callable[[Progress], None]:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from attacks.errors import FleetError
-from attacks.fleet import RUNNERS, Fleet, Loky, Progress, Serial, Work, WorkerDied
+from attacks.dask_runner import Dask
+from attacks.fleet import RUNNERS, Fleet, Progress, Work
+from attacks.runners import Loky, Serial, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:
@@ -42,7 +44,7 @@ def values(harvest: object) -> dict[int, int]:
     return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("runner", [Serial(), Loky(2), Loky(1)])
+@pytest.mark.parametrize("runner", [Serial(), Loky(2), pytest.param(Loky(1), marks=pytest.mark.slow)])
 def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -> None:
     harvest = Fleet(folder=tmp_path / "f", runner=runner).run(squares(runs), 6, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(6)} and harvest.failed == ()
@@ -50,6 +52,7 @@ def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -
     assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [f"model-{i:06d}.npz" for i in range(6)]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> None:
     harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(12)} and harvest.failed == ()
@@ -59,13 +62,13 @@ def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> 
     assert sum(n - 1 for i, n in counted.items() if i != 5) <= 1
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(tmp_path: Path, runs: Path, workers: int) -> None:
-    fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=3)
+@pytest.mark.parametrize(("workers", "attempts"), [(2, 2), pytest.param(1, 3, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)])
+def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(tmp_path: Path, runs: Path, workers: int, attempts: int) -> None:
+    fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=attempts)
     harvest = fleet.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
     assert harvest.failed == (2,)
     assert values(harvest) == {i: i * i for i in range(6) if i != 2}
-    assert runs_of(runs)[2] == 3
+    assert runs_of(runs)[2] == attempts
 
 
 class Interrupted:
@@ -119,6 +122,33 @@ def test_workers_that_never_start_are_an_error_not_a_loop(tmp_path: Path, runs: 
         Fleet(folder=tmp_path / "f", runner=NeverStarts(), attempts=3).run(squares(runs), 2, fingerprint="a")
 
 
+class Elsewhere:
+    """Workers that do not see the fleet's folder, or another one of that name."""
+
+    def __init__(self, folder: Path, *, other: bool) -> None:
+        self.folder, self.other = folder, other
+
+    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
+        for index in indices:
+            kept = self.folder.rename(self.folder.with_name("kept"))
+            if self.other:
+                self.folder.mkdir()
+            try:
+                done = job(index)
+            finally:
+                if self.other:
+                    self.folder.rename(self.folder.with_name("other"))
+                kept.rename(self.folder)
+            yield done
+
+
+@pytest.mark.parametrize(("other", "told"), [(False, "sees no folder"), (True, r"result file did not appear in .*/f: ")])
+def test_a_folder_that_is_not_shared_is_told(tmp_path: Path, runs: Path, other: bool, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attacks.fleet.VISIBLE_WITHIN_S", 0.0)
+    with pytest.raises(FleetError, match=told + r".*all machines share at the same path"):
+        Fleet(folder=tmp_path / "f", runner=Elsewhere(tmp_path / "f", other=other)).run(squares(runs), 2, fingerprint="a")
+
+
 @pytest.mark.parametrize("runner", [Serial(), Loky(2)])
 def test_an_error_of_the_work_comes_through(tmp_path: Path, runner: Serial | Loky) -> None:
     def work(index: int) -> dict[str, np.ndarray]:
@@ -136,4 +166,5 @@ def test_progress_counts_up_and_estimates(tmp_path: Path, runs: Path) -> None:
 
 
 def test_runners_by_name() -> None:
-    assert {name: make(3) for name, make in RUNNERS.items()} == {"serial": Serial(), "loky": Loky(3)}
+    made = {name: make(workers=3, address="tcp://host:8786") for name, make in RUNNERS.items()}
+    assert made == {"serial": Serial(), "loky": Loky(3), "dask": Dask("tcp://host:8786")}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attacks.errors import AttackError, FleetError
-from attacks.fleet import Fleet, Loky
+from attacks.fleet import Fleet
 from attacks.game import Game, play
+from attacks.runners import Loky, WorkerDied
 from attacks.threat import Codes, Public, ThreatModel
 
 TARGET = np.array([9, 9, 9])
@@ -129,16 +131,17 @@ def test_the_same_seed_continues_and_another_is_refused(tmp_path: Path) -> None:
             echoed(tmp_path, **changed)
 
 
+def deadly(job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
+    """A runner whose worker dies of task 5, after it has begun."""
+    for index in indices:
+        if index == 5:
+            (job.folder / "model-000005.started").touch()  # type: ignore[attr-defined]
+            raise WorkerDied
+        yield job(index)
+
+
 def test_pairs_spoilt_by_a_killing_training_are_dropped_whole(tmp_path: Path) -> None:
-    def deadly(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
-        import os
-        import signal
-
-        if seed_sequence.spawn_key == (2, 5):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return rows
-
-    game = play(ROWS, TARGET, deadly, pairs=6, rng=np.random.default_rng(1), fleet=Fleet(folder=tmp_path, runner=Loky(2), attempts=2))
+    game = play(ROWS, TARGET, echo, pairs=6, rng=np.random.default_rng(1), fleet=Fleet(folder=tmp_path, runner=deadly, attempts=2))
     assert game.lost == 1 and len(game.shadows) + len(game.challenges) == 10
     assert sum(game.shadow_members) == len(game.shadows) / 2
 
