@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -25,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+INTERRUPTED = 130
 
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -180,27 +182,25 @@ def budget(
 def main() -> None:
     """Entry point: turns errors into exit codes."""
     try:
-        app(standalone_mode=False)
+        # Typer turns a Ctrl-C inside a command into this code, and returns it instead of raising.
+        stopped = app(standalone_mode=False) == INTERRUPTED
     except SynthdpError as error:
         typer.echo(f"synthdp: {error}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("synthdp: interrupted; if a release was running, continue it with `synthdp resume OUT`", err=True)
-        sys.exit(130)
-    except BaseException as error:
+        stopped = True
+    except Exception as error:
         _unexpected(error)
+    if stopped:
+        typer.echo("synthdp: interrupted; if a release was running, continue it with `synthdp resume OUT`", err=True)
+        sys.exit(INTERRUPTED)
 
 
-def _unexpected(error: BaseException) -> None:
-    """Usage errors as click prints them; a bug by its kind and place alone, since its text may quote rows."""
-    import click
-
-    if isinstance(error, SystemExit):
-        raise error
-    if isinstance(error, click.exceptions.Exit):
-        sys.exit(error.exit_code)
-    if isinstance(error, click.ClickException):
-        error.show()
+def _unexpected(error: Exception) -> NoReturn:
+    """Usage errors as Typer prints them; a bug by its kind and place alone, since its text may quote rows."""
+    show = getattr(error, "show", None)  # Typer carries its own copy of click, so its errors have no public base
+    if show is not None:
+        show()
         sys.exit(2)
     import traceback
 
