@@ -11,6 +11,7 @@ neighbours: adding or replacing one unit changes at most `max_rows` of the rows 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from synthdp.spec import models as spec
 BUILTIN = {"synthetic": builtin.frame}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows inside the seal: levels `[rows, columns]`, cleaned values, which rows are held out, misfits by column."""
 
@@ -40,6 +41,9 @@ class Table:
     frame: pd.DataFrame
     held_out: npt.NDArray[np.bool_]
     misfits: dict[str, dict[str, int]]
+
+    def __repr__(self) -> str:
+        return "<Table>"  # tracebacks and debuggers print what repr says
 
     @property
     def fit_codes(self) -> Codes:
@@ -60,7 +64,12 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
     if isinstance(unit, spec.IdUnit):
         raw = _bound_rows(raw, unit, streams.holdout)
     units = raw[id_column] if id_column else None
-    codes, encoded = encode(domain, raw)
+    try:
+        codes, encoded = encode(domain, raw)
+        frame = _clean(domain, raw, codes)
+    except Exception as error:
+        # As in `_read`: the message of a conversion that fails would quote the value.
+        raise DataError(f"values that cannot be read as the declared types ({type(error).__name__})", hint="check the columns' types") from None
     misfits = {
         name: {"wrong type": e.wrong_type, "outside the domain": e.outside, "unexpected missing": e.unexpected_missing} for name, e in encoded.items()
     }
@@ -76,7 +85,7 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
             hint="correct dataset.rows, or declare `kind: approximate`",
         )
     held_out = _coins(len(raw), units, holdout, streams.holdout)
-    return Private(Table(codes, _clean(domain, raw, codes), held_out, misfits), key=_KERNEL_KEY)
+    return Private(Table(codes, frame, held_out, misfits), key=_KERNEL_KEY)
 
 
 def _read(source: spec.Source, folder: Path) -> pd.DataFrame:
@@ -105,10 +114,14 @@ def _read(source: spec.Source, folder: Path) -> pd.DataFrame:
 def _read_csv(path: Path, *, delimiter: str, missing: tuple[str, ...]) -> pd.DataFrame:
     header = pd.read_csv(path, sep=delimiter, nrows=1, encoding="utf-8-sig", header=None, dtype=str, keep_default_na=False)
     names = [str(n) for n in header.iloc[0]]
-    twice = sorted({n for n in names if names.count(n) > 1})
+    twice = [str(i) for i, n in enumerate(names, start=1) if names.count(n) > 1]
     if twice:
-        raise DataError(f"the header names {', '.join(map(repr, twice))} more than once")
-    return pd.read_csv(path, sep=delimiter, encoding="utf-8-sig", dtype=str, keep_default_na=False, na_values=list(missing), index_col=False)
+        # By position: without a header this would be a row.
+        raise DataError(f"the header repeats a name, at positions {', '.join(twice)}", hint="give every column a name of its own")
+    with warnings.catch_warnings():
+        # Rows longer than the header would lose their last fields with no more than a warning.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(path, sep=delimiter, encoding="utf-8-sig", dtype=str, keep_default_na=False, na_values=list(missing), index_col=False)
 
 
 def _read_sql(source: spec.SqlSource) -> pd.DataFrame:
@@ -126,6 +139,9 @@ def _check_columns(raw: pd.DataFrame, domain: Domain, id_column: str | None) -> 
     wanted = set(domain.names) | ({id_column} if id_column else set())
     found = {str(c) for c in raw.columns}
     problems = []
+    if not wanted & found:
+        # Then the "header" may well be a row: say nothing of it.
+        raise DataError("the table has none of the declared columns", hint="the first line of a CSV names its columns; check it, and the delimiter")
     if wanted - found:
         problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {', '.join(map(repr, sorted(wanted - found)))}")
     if found - wanted:
