@@ -4,63 +4,51 @@ One table holds entries of four kinds: `cap` (the most a dataset may spend), `re
 and delta, taken before any row is read), `charge` (one mechanism, written durably before it runs) and
 `settle` (the run is done). Balances are always derived from the entries, never stored.
 
-Reservations of one dataset add up (basic composition of fixed (epsilon, delta) pairs, sound for releases
-chosen in the light of earlier ones [Rogers et al., "Privacy Odometers and Filters", arXiv:1605.08294v3,
-Theorem 3.6 with constant parameters]). A run that dies keeps its reservation: a crash costs budget, it
-never hides it. SQLite by default, any SQLAlchemy URL (PostgreSQL for a team).
+A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be done again
+and counts once, so one that was lost on its way back from the database is simply tried again.
+
+Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and Filters",
+arXiv:1605.08294, for basic composition, with parameters that each round may choose]. Claim: whatever the
+steward asks for in the light of earlier results, the law of everything that a dataset's runs release is
+(E, D)-indistinguishable between neighbouring tables, where (E, D) is the cap.
+
+Fix the steward's coins: they do not depend on the table. A run's spec and plan are fixed when it reserves
+(e, d), and it is (e, d)-DP; `Session` refuses a plan that composes to more. It takes nothing from other runs
+afterwards, so its whole output may be thought drawn at that moment: one who sees it later, or in parts, while
+other runs are open, knows less. So runs may be taken one after another, in the order of their reservations.
+
+Induction over the number of requests, for every remaining (E, D). With no requests nothing is released.
+Otherwise the first request (e, d) is a constant. Refused (e > E or d > D), it releases a constant and leaves
+fewer requests. Granted, its output y has laws P and Q on the two tables, and what follows y is an
+interaction with fewer requests and (E - e, D - d) left, of whatever y suggested. For a set S of transcripts and
+its sections S_y the induction gives P(S_y | y) <= f(y) + D - d with f(y) = min(1, exp(E - e) Q(S_y | y)). As f
+lies in [0, 1], (e, d)-DP gives integral f dP <= exp(e) integral f dQ + d (level sets of f). Together
+P(S) <= exp(e) integral f dQ + d + D - d <= exp(E) Q(S) + D. QED.
+
+That open runs may be taken one after another is also what Haney et al. show for interactive mechanisms in
+general ("Concurrent Composition for Interactive Differential Privacy with Adaptive Privacy-Loss Parameters",
+arXiv:2309.05901v2, on filters for (epsilon, delta)).
+
+What the proof needs. One neighbour relation for all runs of a dataset: `reserve` refuses another one; that the
+privacy unit stays the same is the steward's to see to (`synthdp budget` says where it did not). A cap that
+is fixed beforehand: one that is raised in the light of results bounds nothing below its highest value. And
+since what is compared with the cap is a sum of decimal fractions, E and D hold up to the factor 1 + TOLERANCE.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine, make_url
+from synthdp.errors import BudgetError
+from synthdp.privacy import ledger_database as database
+from synthdp.privacy.chain import GENESIS, Entry, entry_hash, verify_entries
 
-from synthdp.errors import BudgetError, VerifyError
+__all__ = ["GENESIS", "TOLERANCE", "Balance", "Entry", "Ledger", "entry_hash", "verify_entries"]
 
-GENESIS = "0" * 64
 TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
-
-_metadata = sa.MetaData()
-_entries = sa.Table(
-    "synthdp_ledger",
-    _metadata,
-    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("dataset", sa.String(64), nullable=False, index=True),
-    sa.Column("run", sa.String(64), nullable=False, index=True),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("at", sa.String(40), nullable=False),
-    sa.Column("previous", sa.String(64), nullable=False, unique=True),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of the ledger."""
-
-    seq: int
-    dataset: str
-    run: str
-    kind: str
-    body: dict[str, Any]
-    at: str
-    previous: str
-    hash: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, from which `entry_hash` can be recomputed."""
-        return {k: getattr(self, k) for k in ("seq", "dataset", "run", "kind", "body", "at", "previous", "hash")}
 
 
 @dataclass(frozen=True)
@@ -74,41 +62,29 @@ class Balance:
     cap_delta: float | None
 
 
-def entry_hash(*, seq: int, dataset: str, run: str, kind: str, body: dict[str, Any], at: str, previous: str) -> str:
-    """SHA-256 of the canonical JSON of an entry; `previous` chains it to the one before."""
-    content = {"seq": seq, "dataset": dataset, "run": run, "kind": kind, "body": body, "at": at, "previous": previous}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 class Ledger:
     """Access to one ledger database. Every write is one serialised, durable transaction."""
 
     def __init__(self, url: str) -> None:
-        """Open the ledger at a SQLAlchemy `url`, creating it where it does not exist.
+        """Open the ledger at a SQLAlchemy `url` (SQLite or PostgreSQL), creating it where it does not exist.
 
         Raises:
             BudgetError: the database cannot be opened or written.
         """
         self.url = url
-        shown = "at this URL"
-        try:
-            parsed = make_url(url)
-            shown = parsed.render_as_string(hide_password=True)
-            if parsed.get_backend_name() == "sqlite" and parsed.database:
-                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            self._engine = _engine(url)
-            _metadata.create_all(self._engine)
-        except (sa.exc.SQLAlchemyError, OSError, ImportError) as error:
-            # An unreadable URL is not shown: nobody knows where its password is.
-            hint = "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db"
-            raise BudgetError(f"cannot open the ledger {shown}: {type(error).__name__}", hint=hint) from None
+        self._engine = database.open_database(url)
 
     # --- reading ---
 
     def entries(self, *, dataset: str | None = None, run: str | None = None) -> list[Entry]:
-        """Entries in order, of one dataset or run where named."""
-        with self._engine.connect() as connection:
-            return _select(connection, dataset=dataset, run=run)
+        """Entries in order, of one dataset or run where named.
+
+        Raises:
+            BudgetError: the database cannot be read.
+            VerifyError: a row was made unreadable; names it.
+        """
+        with database.reading(self._engine) as connection:
+            return database.select(connection, dataset=dataset, run=run)
 
     def run_entries(self, run: str) -> list[Entry]:
         """Entries of one run, in order."""
@@ -142,26 +118,36 @@ class Ledger:
     def set_cap(self, dataset: str, *, epsilon: float, delta: float, run: str = "") -> Entry:
         """Set or change a dataset's cap; the change stays visible in the chain."""
         _check_amounts(epsilon, delta)
-        with self._transaction() as connection:
-            return _append(connection, dataset, run, "cap", {"epsilon": epsilon, "delta": delta})
+        with database.writing(self._engine) as connection:
+            return database.append(connection, dataset, run, "cap", {"epsilon": epsilon, "delta": delta})
 
     def reserve(self, dataset: str, run: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None, body: dict[str, Any]) -> Entry:
         """Take (epsilon, delta) out of what is left for `dataset`, before any row is read.
 
         `cap` is what the spec declares; it becomes the dataset's cap at the first release and must agree
-        with it later.
+        with it later. A run reserves once: asking for the same again gives the reservation it has.
 
         Raises:
-            BudgetError: the cap does not allow it, or the spec's cap is not the ledger's.
+            BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier releases had
+                other neighbours, or the run has another reservation.
+            VerifyError: the ledger was tampered with, so that nobody knows what is left.
         """
         _check_amounts(epsilon, delta, *(cap or ()))
-        with self._transaction() as connection:
-            balance = _balance(dataset, _select(connection, dataset=dataset))
+        wanted = {**body, "epsilon": epsilon, "delta": delta}
+        with database.writing(self._engine) as connection:
+            book = database.select(connection)
+            verify_entries(book)
+            held = [e for e in book if e.run == run and e.kind == "reserve"]
+            if held:
+                return _same_reservation(held[0], dataset, wanted)
+            mine = [e for e in book if e.dataset == dataset]
+            _check_neighbours(mine, wanted)
+            balance = _balance(dataset, mine)
             if balance.cap_epsilon is None and cap is not None:
-                _append(connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]})
-                balance = _balance(dataset, _select(connection, dataset=dataset))
+                database.append(connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]})
+                balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
             _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
-            return _append(connection, dataset, run, "reserve", {**body, "epsilon": epsilon, "delta": delta})
+            return database.append(connection, dataset, run, "reserve", wanted)
 
     def charge(self, dataset: str, run: str, *, purpose: str, mechanism: str, event: dict[str, Any]) -> Entry:
         """Write down one spend, durably, before its mechanism looks at a row.
@@ -172,8 +158,8 @@ class Ledger:
             BudgetError: no open reservation on `dataset`, or the purpose was charged with another event.
         """
         body = {"purpose": purpose, "mechanism": mechanism, "event": event}
-        with self._transaction() as connection:
-            mine = _select(connection, dataset=dataset, run=run)
+        with database.writing(self._engine) as connection:
+            mine = database.select(connection, dataset=dataset, run=run)
             for entry in mine:
                 if entry.kind == "charge" and entry.body["purpose"] == purpose:
                     if entry.body != body:
@@ -181,74 +167,33 @@ class Ledger:
                     return entry
             kinds = [e.kind for e in mine]
             if "reserve" not in kinds or "settle" in kinds:
-                raise BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
-            return _append(connection, dataset, run, "charge", body)
+                raise _no_reservation(dataset, run)
+            return database.append(connection, dataset, run, "charge", body)
 
     def settle(self, dataset: str, run: str) -> Entry:
         """Close a run: nothing new can be charged, and its reservation stays spent. Settling twice is one settlement.
 
         The entry counts the run's charges, so that one that is taken out of a published copy is missed.
+
+        Raises:
+            BudgetError: the run reserved nothing on `dataset`.
         """
-        with self._transaction() as connection:
-            mine = _select(connection, dataset=dataset, run=run)
+        with database.writing(self._engine) as connection:
+            mine = database.select(connection, dataset=dataset, run=run)
             for entry in mine:
                 if entry.kind == "settle":
                     return entry
-            return _append(connection, dataset, run, "settle", {"charges": sum(e.kind == "charge" for e in mine)})
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """A transaction that no other writer overlaps; rolled back on any error."""
-        try:
-            with self._engine.connect() as connection:
-                if self._engine.dialect.name == "sqlite":
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                else:
-                    connection.exec_driver_sql("LOCK TABLE synthdp_ledger IN EXCLUSIVE MODE")
-                yield connection
-                connection.commit()
-        except sa.exc.SQLAlchemyError as error:
-            cause = str(error.__cause__ or type(error).__name__)
-            raise BudgetError(f"the ledger refused to write ({cause}); nothing was spent", hint="check the ledger's disk and database") from None
-
-
-def _engine(url: str) -> Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {}, poolclass=sa.pool.NullPool)
-    if engine.dialect.name == "sqlite":
-
-        @sa.event.listens_for(engine, "connect")
-        def _configure(connection: Any, _: Any) -> None:
-            # Transactions are begun by hand (BEGIN IMMEDIATE), and a commit reaches the disk before it returns.
-            connection.isolation_level = None
-            connection.execute("PRAGMA synchronous=FULL")
-
-    return engine
-
-
-def _select(connection: Connection, *, dataset: str | None = None, run: str | None = None) -> list[Entry]:
-    query = sa.select(_entries).order_by(_entries.c.seq)
-    if dataset is not None:
-        query = query.where(_entries.c.dataset == dataset)
-    if run is not None:
-        query = query.where(_entries.c.run == run)
-    return [Entry(**{**row._mapping, "body": json.loads(row.body)}) for row in connection.execute(query)]
-
-
-def _append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any]) -> Entry:
-    last = connection.execute(sa.select(_entries.c.seq, _entries.c.hash).order_by(_entries.c.seq.desc()).limit(1)).first()
-    seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    digest = entry_hash(seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous)
-    entry = Entry(seq, dataset, run, kind, body, at, previous, digest)
-    connection.execute(sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)}))
-    return entry
+            if not any(e.kind == "reserve" for e in mine):
+                raise _no_reservation(dataset, run)
+            return database.append(connection, dataset, run, "settle", {"charges": sum(e.kind == "charge" for e in mine)})
 
 
 def _balance(dataset: str, entries: Sequence[Entry]) -> Balance:
     caps = [e.body for e in entries if e.kind == "cap"]
     reserved = [e.body for e in entries if e.kind == "reserve"]
     cap = caps[-1] if caps else {"epsilon": None, "delta": None}
-    return Balance(dataset, sum(b["epsilon"] for b in reserved), sum(b["delta"] for b in reserved), cap["epsilon"], cap["delta"])
+    spent = [math.fsum(b[name] for b in reserved) for name in ("epsilon", "delta")]
+    return Balance(dataset, spent[0], spent[1], cap["epsilon"], cap["delta"])
 
 
 def _check_amounts(*amounts: float) -> None:
@@ -257,7 +202,31 @@ def _check_amounts(*amounts: float) -> None:
         raise BudgetError(f"epsilon and delta must be finite and not negative, got {', '.join(f'{a:g}' for a in amounts)}")
 
 
+def _no_reservation(dataset: str, run: str) -> BudgetError:
+    return BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
+
+
+def _same_reservation(held: Entry, dataset: str, wanted: dict[str, Any]) -> Entry:
+    """The reservation that the run has, if it is the one it asks for (who asks may have changed)."""
+    if held.dataset != dataset or {**held.body, "by": None} != {**wanted, "by": None}:
+        raise BudgetError(f"run {held.run} already has another reservation, on dataset {held.dataset}", hint="start a new release")
+    return held
+
+
+def _check_neighbours(entries: Sequence[Entry], wanted: dict[str, Any]) -> None:
+    """Epsilons of different neighbour relations do not add up."""
+    asked = wanted.get("adjacency")
+    for entry in entries:
+        earlier = entry.body.get("adjacency") if entry.kind == "reserve" else None
+        if None not in (asked, earlier) and asked != earlier:
+            raise BudgetError(
+                f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and the spec says {asked}: such spends do not add up",
+                hint=f"say privacy.adjacency: {earlier}",
+            )
+
+
 def _check_cap(balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float) -> None:
+    """The filter of this module's proof, and the agreement of spec and ledger on the cap."""
     if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
         raise BudgetError(
             f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g}; "
@@ -273,17 +242,3 @@ def _check_cap(balance: Balance, *, cap: tuple[float, float] | None, epsilon: fl
                 f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset {balance.dataset}; cap {limit:g}, spent {spent:g}",
                 hint="lower the spec's budget, or have the data's owner raise the cap with `synthdp budget --set-cap`",
             )
-
-
-def verify_entries(entries: Sequence[Entry]) -> None:
-    """Recompute the chain of consecutive `entries` that begin at the ledger's first.
-
-    Raises:
-        VerifyError: names the first row that does not fit.
-    """
-    previous = GENESIS
-    for position, entry in enumerate(entries, start=1):
-        content = {k: v for k, v in entry.to_json().items() if k != "hash"}
-        if entry.seq != position or entry.previous != previous or entry_hash(**content) != entry.hash:
-            raise VerifyError(f"the ledger was tampered with: row {entry.seq} (run {entry.run}, {entry.kind}) does not fit the chain")
-        previous = entry.hash
