@@ -141,13 +141,40 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
 
 
 @app.command()
-def verify(bundle: Annotated[Path, typer.Argument(help="A bundle folder.")], as_json: Json = False) -> None:
-    """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate."""
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    key: Annotated[Path | None, typer.Option("--key", help="The publisher's public key (PEM): accept only what it signed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate, signature."""
     from synthdp.verify import verify_bundle
 
-    report = verify_bundle(bundle)
+    report = verify_bundle(bundle, key=key)
     facts = {"bundle": str(bundle), "valid": True, "epsilon": report.epsilon, "delta": report.delta, "checks": list(report.checks)}
-    show(facts, as_json=as_json, text=lambda: f"{bundle}: valid; epsilon {report.epsilon:.4f} at delta {report.delta:g} ({', '.join(report.checks)})")
+    facts |= {"signed_by": report.signer, "origin_checked": report.origin_checked}
+    show(
+        facts,
+        as_json=as_json,
+        text=lambda: (
+            f"{bundle}: valid; epsilon {report.epsilon:.4f} at delta {report.delta:g} ({', '.join(report.checks)})\n{bundle}: {report.origin}"
+        ),
+    )
+
+
+@app.command()
+def keygen(folder: Annotated[Path, typer.Argument(help="Where to put the two files.")], as_json: Json = False) -> None:
+    """Make a key pair to sign bundles with; existing keys are never replaced."""
+    from synthdp.bundle import make_keys
+
+    private, public = make_keys(folder)
+    show(
+        {"private": str(private), "public": str(public)},
+        as_json=as_json,
+        text=lambda: (
+            f"{private}: keep it secret; to sign releases, export SYNTHDP_SIGNING_KEY={private}\n"
+            f"{public}: publish it; others check with `synthdp verify BUNDLE --key {public.name}`"
+        ),
+    )
 
 
 @app.command()

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from synthdp import run_folder
-from synthdp.bundle import BundleContent, check_target, write_bundle
+from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import GateError
@@ -95,6 +95,7 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
         check_device(loaded)
         plan = plan_for(loaded, domain)
         check_target(out / "bundle", force=force)
+        load_signer(loaded.signing)
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger)
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)
@@ -171,7 +172,7 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
         tables=fitted.marginals,
         graph=fitted.graph.released or fitted.graph.graph,
     )
-    return write_bundle(job.bundle, content, ledger=job.ledger, force=force)
+    return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing))
 
 
 def open_ledger(release: spec.ReleaseSpec, spec_path: Path) -> Ledger:

@@ -12,11 +12,12 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
+from synthdp import __version__
 from synthdp.privacy import accounting
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 1  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 2  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -88,6 +89,8 @@ class Certificate(Model):
     groups: tuple[Group, ...]
     released: tuple[ReleasedFile, ...]
     outside_gates: tuple[Gate, ...]
+    program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
+    signer: str | None = Field(pattern=r"^ed25519:[0-9a-f]{64}$")
 
 
 def certify(
@@ -97,6 +100,8 @@ def certify(
     entries: Sequence[LedgerEntry],
     group_epsilons: Mapping[int, float],
     receipts: Mapping[str, Iterable[Receipt]],
+    program: str = f"synthdp {__version__}",
+    signer: str | None = None,
 ) -> Certificate:
     """The certificate of a run.
 
@@ -106,6 +111,8 @@ def certify(
         entries: the run's ledger entries; epsilon is composed from the events of its charges.
         group_epsilons: epsilon at the spec's delta for groups of so many units, as the plan computed it.
         receipts: for each file of the bundle that came out of rows, what paid for it.
+        program: what made the release, and its version.
+        signer: the public key of who signs the bundle; None for an unsigned one.
     """
     charges = charges_of(entries)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
@@ -131,6 +138,8 @@ def certify(
         groups=_groups(group_epsilons, delta=privacy.delta),
         released=tuple(ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs))) for f, rs in sorted(receipts.items())),
         outside_gates=tuple(g for g in spec.gates if g.outside_guarantee),
+        program=program,
+        signer=signer,
     )
 
 

@@ -29,7 +29,8 @@ def _head(c: Certificate) -> str:
         f"| epsilon allowed by the spec | {c.epsilon_allowed:g} |\n"
         f"| delta | {c.delta:g} |\n"
         f"| unit of privacy | {_unit(c)} |\n"
-        f"| neighbouring tables | {_neighbours(c)} |"
+        f"| neighbouring tables | {_neighbours(c)} |\n"
+        f"| made by | {c.program} |"
     )
 
 
@@ -70,6 +71,7 @@ def _meaning(c: Certificate) -> str:
         "    Ada's data point D1     Byron's data point D2     other data points\n"
         "         |                        |                        |\n"
         "         +---- epsilon ----> release <---- epsilon --------+\n\n"
+        "`effects.svg` draws this four times, once for each of the lines below.\n\n"
         "Worked example, with pure epsilon: Byron is Ada's son, and her genetic status R1 is a cause of his, R2.\n\n"
         "- do(D1), Ada's data point alone: **epsilon**.\n"
         "- do(R1), Ada's status: **2 epsilon**, half of it by way of Byron's data point.\n"
@@ -133,6 +135,8 @@ def _spends(c: Certificate) -> str:
             "so it is not the sum of these.\n\n| purpose | epsilon |\n|---|---|",
             *purposes,
             f"| **everything together** | **{up(c.epsilon)}** |",
+            "\nOne epsilon and delta are one point of a curve. `profile.json` and `profile.svg` hold the whole of it: delta at every epsilon. "
+            "At epsilon 0, delta bounds the advantage (true minus false positive rate) of any test for one data point.",
         ]
     )
 
@@ -201,9 +205,23 @@ def _how_to_verify(c: Certificate) -> str:
         "    synthdp verify .          # in the bundle's folder; needs no network, no ledger, no rows\n"
         "    sha256sum -c SHA256SUMS   # files only\n\n"
         "`verify` recomputes the hashes of the run's ledger entries (`privacy/ledger.json`), composes their events again into an epsilon, "
-        "compares it with this certificate and the spec, checks each file against the spec, and writes this text again from "
-        "`privacy/certificate.json`. "
-        "It cannot prove that the steward ran the program as stated: that needs trust in the steward."
+        "compares it with this certificate and the spec, checks each file against the spec, computes the profile again, and writes this text and "
+        "the pictures again from `privacy/certificate.json`. "
+        f"It cannot prove that the steward ran the program as stated: that needs trust in the steward.\n\n{_signature(c)}"
+    )
+
+
+def _signature(c: Certificate) -> str:
+    if c.signer is None:
+        return (
+            "**This bundle is unsigned.** Its files fit each other, and nothing in it proves who made it: "
+            "get it, or the hash of `SHA256SUMS`, from a place that you trust."
+        )
+    return (
+        "This bundle is signed: `privacy/statement.intoto.json` (an in-toto statement in a DSSE envelope) names every file by its SHA-256, "
+        "under the key\n\n"
+        f"    {c.signer}\n\n"
+        "Anyone can make a key. Get the publisher's by another way than this bundle, and run `synthdp verify . --key signing-key.pub.pem`."
     )
 
 

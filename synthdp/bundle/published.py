@@ -14,7 +14,7 @@ import numpy as np
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.certificate_text import plain, up
 from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, SqlSource
+from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, Signing, SqlSource
 
 WITHHELD = "withheld"
 SPEC_HEAD = """\
@@ -28,8 +28,7 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
 
     Kept: all that says what was released and how. Replaced: the source's path (its last part stays), a SQL
     source's variable and query, the ledger's and MLflow's URLs, the compute backend and its
-    address. Filled in: the
-    number of sampled rows.
+    address, the variable that names the signing key. Filled in: the number of sampled rows.
     """
     source = spec.dataset.source
     if isinstance(source, CsvSource | ParquetSource):
@@ -43,6 +42,7 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
             "sampling": spec.sampling.model_copy(update={"rows": spec.sampling.rows or spec.dataset.rows.value}),
             "tracking": spec.tracking.model_copy(update={"uri": None}),
             "compute": Compute(device=spec.compute.device),
+            "signing": Signing(),
         }
     )
 
@@ -69,6 +69,14 @@ def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
     rows = spec.sampling.rows or spec.dataset.rows.value
     licence = plain(spec.dataset.licence) if spec.dataset.licence else "not stated: ask the publisher before you redistribute it"
     citation = f"- Cite the original table as: {plain(spec.dataset.citation)}\n" if spec.dataset.citation else ""
+    record = "| `privacy/deployment.yaml` | a record for the OpenDP Deployments Registry |\n" if spec.publication else ""
+    signed = certificate.signer is not None
+    statement = "| `privacy/statement.intoto.json` | the publisher's signature under all of them |\n" if signed else ""
+    key = (
+        " (with `--key` and the publisher's public key, also who made it)"
+        if signed
+        else ". This bundle is unsigned: nothing in it proves who made it"
+    )
     return f"""\
 # {title}: synthetic data
 {about}
@@ -116,14 +124,16 @@ Not good for:
 |---|---|
 | `synthetic.csv`, `datapackage.json` | the data and its description |
 | `privacy/certificate.md`, `privacy/certificate.json` | the guarantee, for people and for programs |
-| `privacy/ledger.json` | every look that was taken at the original rows, hash-chained |
+| `privacy/effects.svg` | whose data the guarantee covers, drawn as a causal diagram |
+| `privacy/profile.json`, `privacy/profile.svg` | delta at every epsilon: the whole trade-off |
+{record}| `privacy/ledger.json` | every look that was taken at the original rows, hash-chained |
 | `spec.yaml` | the settings of the release |
 | `graph.json`, `graph.svg` | the causal graph of the model and where its arrows come from |
 | `marginals.json` | the noisy counts that were measured; free to use under the same guarantee |
 | `model.safetensors`, `model.json` | the model; `synthdp sample` draws more rows from it, at no further cost |
-| `SHA256SUMS` | checksums of all other files |
-
-- Check everything offline: `synthdp verify .`
+| `SHA256SUMS` | checksums of all files above |
+{statement}
+- Check everything offline: `synthdp verify .`{key}
 - Licence: {licence}
 {citation}"""
 

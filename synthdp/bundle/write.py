@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import pandas as pd
 
-from synthdp.bundle.certificate import certify
+from synthdp.bundle.certificate import Certificate, certify, charges_of
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
+from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
+from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.folder import SUMS, check_target, new_folder
+from synthdp.bundle.profile import profile_of, profile_svg
 from synthdp.bundle.published import graph_title, public_spec, readme, spec_yaml, tables_json
-from synthdp.errors import BoundaryError, OutputError, VerifyError
+from synthdp.bundle.signing import Signer
+from synthdp.bundle.statement import STATEMENT, make_statement, sign
+from synthdp.errors import BoundaryError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.ledger import Entry, entry_hash
 from synthdp.privacy.mechanisms import NoisyTable
@@ -31,7 +33,6 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Receipt, Released
 from synthdp.spec.models import ReleaseSpec
 
-SUMS = "SHA256SUMS"
 MODEL_FILES = ("model.json", "model.safetensors")
 FILES = (
     "README.md",
@@ -42,10 +43,16 @@ FILES = (
     *MODEL_FILES,
     "privacy/certificate.json",
     "privacy/certificate.md",
+    "privacy/effects.svg",
     "privacy/ledger.json",
+    "privacy/profile.json",
+    "privacy/profile.svg",
     "spec.yaml",
     CSV_NAME,
 )
+# In a bundle only where the spec states its publication, or a key was given. SUMS lists the first and not the
+# second: the statement names SUMS.
+OPTIONAL = (DEPLOYMENT, STATEMENT)
 PUBLIC_PROVENANCE = {"given", "required"}
 
 
@@ -80,8 +87,8 @@ class BundleContent:
     graph: CausalGraph | Released[CausalGraph]
 
 
-def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, force: bool) -> Path:
-    """Write the bundle of a release to `folder`, atomically; returns the folder.
+def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, force: bool, signer: Signer | None = None) -> Path:
+    """Write the bundle of a release to `folder`, atomically; returns the folder. Without a `signer` it says that it is unsigned.
 
     Raises:
         BoundaryError: something from rows is not `Released`, or its receipts are not in the ledger.
@@ -90,8 +97,8 @@ def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, 
     """
     entries = check_content(content, ledger)
     check_target(folder, force=force)
-    with _new_folder(folder, force=force) as draft:
-        _write_all(draft, content, entries)
+    with new_folder(folder, force=force) as draft:
+        _write_all(draft, content, entries, signer)
     return folder
 
 
@@ -164,87 +171,19 @@ def _refuse(name: str, why: str) -> NoReturn:
     raise BoundaryError(f"bundle: {name} {why}")
 
 
-# --- the folder --------------------------------------------------------------------------------------------
-
-
-def check_target(folder: Path, *, force: bool) -> None:
-    """Whether a bundle can be written to `folder`; call it before anything is spent.
-
-    Raises:
-        OutputError: it exists and is not empty (and not `force`), is no bundle, or its parent cannot be written.
-    """
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise OutputError(f"{folder} is not a folder", hint="choose another output folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / SUMS).is_file():
-            raise OutputError(f"{folder} exists and is not a bundle, so it is never replaced", hint="choose another output folder")
-        if not force:
-            raise OutputError(f"{folder} already holds a bundle", hint="give --force to replace it, or choose another output folder")
-    parent = next(p for p in folder.absolute().parents if p.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-        raise OutputError(f"{parent} cannot be written", hint="choose an output folder that you can write to, or change its permissions")
-
-
-@contextmanager
-def _new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
-    """A draft beside `folder` that takes its place when the block ends well and vanishes otherwise."""
-    draft = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
-        yield draft
-        _sync(draft)
-        _replace(draft, folder, force=force)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"cannot write the bundle {folder}: {reason}", hint="make room or allow writing, then resume the release") from None
-    finally:
-        if draft is not None:
-            shutil.rmtree(draft, ignore_errors=True)
-
-
-def _sync(draft: Path) -> None:
-    """Make every file readable for all, as a public folder is, and bring all to the disk."""
-    for path in [*draft.rglob("*"), draft]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _replace(draft: Path, folder: Path, *, force: bool) -> None:
-    """Put the draft in place. An old bundle is set aside first and comes back if that fails."""
-    check_target(folder, force=force)  # again: time has passed
-    aside = draft.with_name(draft.name.replace(".partial-", ".old-"))
-    old = folder.exists()
-    if old:
-        os.replace(folder, aside)
-    try:
-        os.replace(draft, folder)
-    except OSError:
-        if old:
-            os.replace(aside, folder)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 # --- the files ---------------------------------------------------------------------------------------------
 
 
-def _write_all(draft: Path, content: BundleContent, entries: list[Entry]) -> None:
+def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer: Signer | None) -> None:
     spec = public_spec(content.spec)
-    facts = certify(spec, run=content.run, entries=entries, group_epsilons=content.group_epsilons, receipts=_receipts(content))
+    facts = certify(
+        spec,
+        run=content.run,
+        entries=entries,
+        group_epsilons=content.group_epsilons,
+        receipts=_receipts(content),
+        signer=signer.identity if signer else None,
+    )
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     frame = content.synthetic.value
     order = fresh_generator().permutation(len(frame))  # row order must carry nothing
@@ -258,14 +197,39 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry]) -> Non
         "graph.svg": graph.to_svg(title=graph_title(spec)),
         "marginals.json": as_json(tables_json(content.tables.value)),
         "datapackage.json": as_json(descriptor(spec, run=content.run, csv_bytes=csv_bytes, csv_sha256=csv_sha256)),
-        "privacy/certificate.json": as_json(facts.model_dump(mode="json")),
-        "privacy/certificate.md": render(facts),
         "privacy/ledger.json": as_json({"run": content.run, "entries": [e.to_json() for e in entries]}),
+        **_disclosure(spec, facts, entries),
     }
     for name, text in texts.items():
-        (draft / name).parent.mkdir(exist_ok=True)
-        (draft / name).write_text(text, encoding="utf-8", newline="\n")
-    (draft / SUMS).write_text("".join(f"{sha256(draft / n)}  {n}\n" for n in sorted(FILES)), encoding="utf-8", newline="\n")
+        _write_text(draft / name, text)
+    listed = sorted({*texts, CSV_NAME, *MODEL_FILES})
+    _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in listed))
+    if signer is not None:
+        _write_text(draft / STATEMENT, _statement(draft, [*listed, SUMS], facts, signer))
+
+
+def _disclosure(spec: ReleaseSpec, facts: Certificate, entries: list[Entry]) -> dict[str, str]:
+    """The certificate in all its forms, for people, programs and registers."""
+    profile = profile_of(charges_of(entries), spec)
+    record = deployment_record(spec, facts, day=entries[-1].at[:10])
+    return {
+        "privacy/certificate.json": as_json(facts.model_dump(mode="json")),
+        "privacy/certificate.md": render(facts),
+        "privacy/effects.svg": effects_svg(facts),
+        "privacy/profile.json": as_json(profile),
+        "privacy/profile.svg": profile_svg(profile, facts),
+        **({DEPLOYMENT: deployment_yaml(record)} if record else {}),
+    }
+
+
+def _statement(draft: Path, names: list[str], facts: Certificate, signer: Signer) -> str:
+    statement = make_statement({n: sha256(draft / n) for n in names}, facts.model_dump(mode="json"))
+    return as_json(sign(statement, signer))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _write_model(draft: Path, model: Saves) -> None:

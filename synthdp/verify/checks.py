@@ -11,41 +11,62 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
-from synthdp.bundle.write import FILES, SUMS, sha256
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.folder import SUMS
+from synthdp.bundle.signing import load_public_key
+from synthdp.bundle.write import FILES, OPTIONAL, sha256
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.verify.content import CONTENT_CHECKS
+from synthdp.verify.disclosure import DISCLOSURE_CHECKS
+from synthdp.verify.origin import ORIGIN_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader
 
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was checked, and every problem found; `epsilon` and `delta` are the bundle's, where they could be read."""
+    """What was checked, and every problem found; the rest is the bundle's own, where it could be read.
+
+    `signer` is the key that the bundle names, None for an unsigned one; `origin_checked` says that it is the key
+    that `verify` was given.
+    """
 
     folder: Path
     checks: tuple[str, ...]
     problems: tuple[str, ...]
     epsilon: float | None = None
     delta: float | None = None
+    signer: str | None = None
+    origin_checked: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return not self.problems
 
+    @property
+    def origin(self) -> str:
+        """In words, what is known of who made the bundle."""
+        if self.signer is None:
+            return "unsigned: nothing in it proves who made it"
+        if self.origin_checked:
+            return f"signed by {self.signer}, the key that was given"
+        return f"signed by {self.signer}; whose key that is was not checked: give the publisher's with --key"
 
-def verify_bundle(folder: Path) -> VerifyReport:
-    """Check a bundle and return what was checked.
+
+def verify_bundle(folder: Path, *, key: Path | None = None) -> VerifyReport:
+    """Check a bundle and return what was checked; `key` is the file of the publisher's public key.
 
     Raises:
-        VerifyError: with every problem found.
+        VerifyError: with every problem found, or `key` is no public key.
     """
-    report = inspect_bundle(folder)
+    report = inspect_bundle(folder, key=None if key is None else load_public_key(key))
     if report.problems:
         count = len(report.problems)
         lines = [f"{folder}: {count} problem{'s' if count != 1 else ''}", *(f"  {p}" for p in report.problems)]
@@ -53,18 +74,17 @@ def verify_bundle(folder: Path) -> VerifyReport:
     return report
 
 
-def inspect_bundle(folder: Path) -> VerifyReport:
-    """Check a bundle; problems are in the report, none is raised."""
-    reader, problems, done = Reader(folder), [], []
+def inspect_bundle(folder: Path, *, key: Ed25519PublicKey | None = None) -> VerifyReport:
+    """Check a bundle; problems are in the report, none is raised. With a `key`, only what it signed is accepted."""
+    reader, problems, done = Reader(folder, key=key), [], []
     for name, (file, check) in CHECKS.items():
         done.append(name)
         problems += _problems(file, check, reader)
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
             break  # nothing below can be read safely, or judged
-    certificate = reader.certificate
-    return VerifyReport(
-        folder, tuple(done), tuple(problems), certificate.epsilon if certificate else None, certificate.delta if certificate else None
-    )
+    report = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
+    stated = reader.certificate
+    return report if stated is None else replace(report, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
 
 
 def _problems(file: str, check: Check, reader: Reader) -> list[str]:
@@ -103,24 +123,25 @@ def _check_folder(reader: Reader) -> Iterator[str]:
             else:
                 found.add(relative)
     expected = {*FILES, SUMS}
-    yield from (f"{n!r}: does not belong in a bundle" for n in sorted(found - expected))
+    yield from (f"{n!r}: does not belong in a bundle" for n in sorted(found - expected - {*OPTIONAL}))
     yield from (f"{n}: is missing" for n in sorted(expected - found))
 
 
 def _check_sums(reader: Reader) -> Iterator[str]:
     """`SHA256SUMS` names every file once and nothing else, and every hash fits."""
     sums: dict[str, str] = {}
+    listed = (*FILES, DEPLOYMENT) if reader.holds(DEPLOYMENT) else FILES
     for number, line in enumerate(reader.text(SUMS).splitlines(), start=1):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None:
             yield f"{SUMS}: line {number} is not '<sha256>  <file>'"
         elif match[2] in sums:
             yield f"{SUMS}: {match[2]!r} is listed twice"
-        elif match[2] not in FILES:
+        elif match[2] not in listed:
             yield f"{SUMS}: {match[2]!r} is not a file of a bundle"
         else:
             sums[match[2]] = match[1]
-    for name in FILES:
+    for name in listed:
         if name not in sums:
             yield f"{SUMS}: {name} is not listed"
         elif sha256(reader.folder / name) != sums[name]:
@@ -131,5 +152,7 @@ CHECKS: dict[str, tuple[str, Check]] = {
     "folder": (".", _check_folder),
     "checksums": (SUMS, _check_sums),
     **PRIVACY_CHECKS,
+    **DISCLOSURE_CHECKS,
     **CONTENT_CHECKS,
+    **ORIGIN_CHECKS,
 }

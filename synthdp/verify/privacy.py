@@ -10,7 +10,6 @@ from typing import Any
 from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from synthdp.bundle.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
-from synthdp.bundle.certificate_text import render
 from synthdp.bundle.published import public_spec
 from synthdp.bundle.write import FILES
 from synthdp.privacy import accounting
@@ -70,7 +69,9 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         yield f"{name}: epsilon {stated.epsilon:g} is more than the spec allows, {spec.privacy.epsilon:g}"
     receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
     groups = {g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups}
-    true = certify(spec, run=reader.run, entries=reader.entries, group_epsilons=groups, receipts=receipts)
+    true = certify(
+        spec, run=reader.run, entries=reader.entries, group_epsilons=groups, receipts=receipts, program=stated.program, signer=stated.signer
+    )
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield f"privacy/ledger.json: its charges compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
     for key in Certificate.model_fields:
@@ -155,12 +156,6 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
             yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"
 
 
-def _check_text(reader: Reader) -> Iterator[str]:
-    """The certificate for people says what the one for programs says."""
-    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(reader.certificate):
-        yield "privacy/certificate.md: does not say what privacy/certificate.json says"
-
-
 def _same(stated: Any, true: Any) -> bool:
     """Equal, where numbers may differ in their last digits."""
     if isinstance(stated, float) and isinstance(true, float):
@@ -181,5 +176,4 @@ PRIVACY_CHECKS: dict[str, tuple[str, Check]] = {
     "spec": ("spec.yaml", _check_spec),
     "ledger": ("privacy/ledger.json", _check_ledger),
     "certificate": ("privacy/certificate.json", _check_certificate),
-    "certificate text": ("privacy/certificate.md", _check_text),
 }

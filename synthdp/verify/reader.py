@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from synthdp.bundle.certificate import Certificate
 from synthdp.privacy.ledger import Entry
 from synthdp.spec.models import ReleaseSpec
@@ -20,12 +22,14 @@ MAX_TEXT = 256 << 20  # bytes of the largest JSON file that is read
 
 @dataclass
 class Reader:
-    """A bundle being read: what earlier checks found is there for later ones."""
+    """A bundle being read: what earlier checks found is there for later ones. `key` is the publisher's, where it is known."""
 
     folder: Path
     parsed: ReleaseSpec | None = None
     entries: list[Entry] = field(default_factory=list)
     certificate: Certificate | None = None
+    key: Ed25519PublicKey | None = None
+    origin_checked: bool = False
 
     @property
     def spec(self) -> ReleaseSpec:
@@ -47,6 +51,10 @@ class Reader:
     def charges(self) -> list[Entry]:
         """The run's charges."""
         return [e for e in self.entries if e.kind == "charge"]
+
+    def holds(self, name: str) -> bool:
+        """Whether the bundle has the file `name`."""
+        return (self.folder / name).is_file()
 
     def json(self, name: str) -> Any:
         """Content of a JSON file of the bundle."""

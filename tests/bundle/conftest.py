@@ -56,6 +56,12 @@ gates:
 synthesizer: {batch: 10, steps: 40}
 attacks: {membership: {rows: 50}}
 tracking: {uri: "http://steward:password@tracking.internal"}
+publication:
+  curators: [{name: The Clinic, type: Nonprofit}]
+  intended_use: Teaching
+  region: Nowhere
+  sector: Healthcare
+signing: {key_env: CLINIC_SIGNING_KEY}
 """
 
 TABLES = (("sex",), ("grade", "smoker"), ("visits",))
@@ -132,13 +138,14 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
 def remembered_accounting() -> Iterator[None]:
     """Many bundles have the same events; compose them once."""
 
-    def remembered(real: Callable[..., float]) -> Callable[..., float]:
+    def remembered(real: Callable[..., Any]) -> Callable[..., Any]:
         cached = lru_cache(maxsize=None)(lambda events, rest: real(list(events), **dict(rest)))
         return lambda events, **rest: cached(tuple(events), tuple(sorted(rest.items())))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounting, "epsilon", remembered(accounting.epsilon))
         patch.setattr(accounting, "group_epsilon", remembered(accounting.group_epsilon))
+        patch.setattr(accounting, "delta_profile", remembered(accounting.delta_profile))
         yield
 
 

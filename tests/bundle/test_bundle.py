@@ -17,8 +17,10 @@ import pandas as pd
 import pytest
 
 from synthdp.bundle.datapackage import write_csv
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.folder import SUMS, check_target
 from synthdp.bundle.published import public_spec, spec_yaml
-from synthdp.bundle.write import FILES, SUMS, check_target, write_bundle
+from synthdp.bundle.write import FILES, write_bundle
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms import NoisyTable
@@ -33,9 +35,9 @@ def _write(release: Any, *, force: bool = False, **changes: Any) -> Path:
 
 def test_bundle_holds_exactly_its_files_and_sha256sum_accepts_them(made: Path) -> None:
     found = {p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file()}
-    assert found == {*FILES, SUMS}
+    assert found == {*FILES, DEPLOYMENT, SUMS}  # no key, hence no statement
     checked = subprocess.run(["sha256sum", "-c", "--strict", SUMS], cwd=made, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0 and checked.stdout.count(": OK") == len(FILES)
+    assert checked.returncode == 0 and checked.stdout.count(": OK") == len(FILES) + 1
     assert not [p for p in made.parent.iterdir() if p.name.startswith(".bundle")]  # no draft is left behind
     assert all(p.stat().st_mode & 0o444 == 0o444 for p in made.rglob("*"))
 
@@ -205,7 +207,8 @@ class TestContent:
         text = (made / "spec.yaml").read_text()
         assert parse_spec(text, path="spec.yaml") == public_spec(release.spec)
         everything = b"".join(p.read_bytes() for p in made.rglob("*") if p.is_file())
-        for secret in (b"secret-folder", b"/home", b"ledger.db", b"password", b"tracking.internal", str(release.folder).encode()):
+        private = (b"secret-folder", b"/home", b"ledger.db", b"password", b"tracking.internal", b"CLINIC_SIGNING_KEY")
+        for secret in (*private, str(release.folder).encode()):
             assert secret not in everything
 
     @pytest.mark.parametrize(

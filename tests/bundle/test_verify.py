@@ -14,7 +14,9 @@ import pytest
 
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.certificate_text import render
-from synthdp.bundle.write import FILES, SUMS, sha256, write_bundle
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.folder import SUMS
+from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import VerifyError
 from synthdp.privacy.ledger import entry_hash
 from synthdp.verify.checks import inspect_bundle, verify_bundle
@@ -30,7 +32,7 @@ def bundle(made: Path, tmp_path: Path) -> Path:
 
 def mend(bundle: Path) -> None:
     """Write fitting checksums, as a forger would."""
-    (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted(FILES)))
+    (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT))))
 
 
 def problems(bundle: Path, *, mended: bool = True) -> str:
@@ -54,7 +56,7 @@ def replace(path: Path, old: str, new: str) -> None:
 def test_a_good_bundle_passes(made: Path) -> None:
     report = verify_bundle(made)
     assert report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
-    assert len(report.checks) == 11
+    assert len(report.checks) == 15
 
 
 def test_a_bundle_of_an_id_unit_passes(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
@@ -69,7 +71,7 @@ class TestFolder:
             verify_bundle(tmp_path / "nothing")
         assert caught.value.exit_code == 6
 
-    @pytest.mark.parametrize("name", FILES)
+    @pytest.mark.parametrize("name", [*FILES, DEPLOYMENT])
     def test_any_changed_file(self, bundle: Path, name: str) -> None:
         with (bundle / name).open("ab") as file:
             file.write(b"\n")
@@ -107,7 +109,7 @@ class TestFolder:
         [
             ("0" * 64 + "  ../../etc/passwd", "'../../etc/passwd' is not a file of a bundle"),
             ("0" * 64 + "  /etc/passwd", "'/etc/passwd' is not a file of a bundle"),
-            ("hello", "line 13 is not"),
+            ("hello", "line 17 is not"),
             ("0" * 64 + "  spec.yaml", "'spec.yaml' is listed twice"),
         ],
     )
@@ -163,7 +165,7 @@ class TestPrivacyClaims:
 
     def test_unknown_format(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(format=99))
-        assert "format must be 1" in problems(bundle)
+        assert "format must be 2" in problems(bundle)
 
     def test_extra_fact(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(iso_certified=True))

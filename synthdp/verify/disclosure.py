@@ -1,0 +1,70 @@
+"""The checks of what tells a certificate to people and registers: each file is written again and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from synthdp.bundle.certificate import charges_of
+from synthdp.bundle.certificate_text import render
+from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
+from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.profile import profile_of, profile_svg
+from synthdp.verify.reader import Check, Reader
+
+TOLERANCE, TINY = 1e-6, 1e-13  # relative, and absolute: another version of the accountant may differ in the last digits
+
+
+def _check_text(reader: Reader) -> Iterator[str]:
+    """The certificate for people says what the one for programs says."""
+    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(reader.certificate):
+        yield "privacy/certificate.md: does not say what privacy/certificate.json says"
+
+
+def _check_effects(reader: Reader) -> Iterator[str]:
+    """The causal diagram is the certificate's."""
+    if reader.certificate is not None and reader.text("privacy/effects.svg") != effects_svg(reader.certificate):
+        yield "privacy/effects.svg: does not show what privacy/certificate.json says"
+
+
+def _check_profile(reader: Reader) -> Iterator[str]:
+    """Delta at every epsilon of the grid is what the ledger's events compose to, and the picture shows it."""
+    name = "privacy/profile.json"
+    stated, true = reader.json(name), profile_of(charges_of(reader.entries), reader.spec)
+    if not isinstance(stated, dict) or {k: v for k, v in stated.items() if k != "points"} != {k: v for k, v in true.items() if k != "points"}:
+        yield f"{name}: is not the profile of this release"
+        return
+    points = [(p["epsilon"], p["delta"]) for p in stated["points"]]
+    if [e for e, _ in points] != [p["epsilon"] for p in true["points"]]:
+        yield f"{name}: its epsilons are not the public grid"
+        return
+    for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
+        if not abs(delta - bound) <= TOLERANCE * bound + TINY:
+            how = "below" if delta < bound else "not"
+            yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {how} what the ledger's events give, {bound:.6g}"
+    if reader.certificate is not None and reader.text("privacy/profile.svg") != profile_svg(stated, reader.certificate):
+        yield f"privacy/profile.svg: does not show {name}"
+
+
+def _check_deployment(reader: Reader) -> Iterator[str]:
+    """The registry's record is valid, says what spec and certificate say, and is there exactly where the spec asks for it."""
+    if reader.certificate is None or not reader.entries:
+        return
+    expected = deployment_record(reader.spec, reader.certificate, day=reader.entries[-1].at[:10])
+    if expected is None:
+        if reader.holds(DEPLOYMENT):
+            yield f"{DEPLOYMENT}: does not belong in this bundle; the spec states no publication"
+        return
+    if not reader.holds(DEPLOYMENT):
+        yield f"{DEPLOYMENT}: is missing; the spec states a publication"
+        return
+    if reader.text(DEPLOYMENT) != deployment_yaml(expected):
+        yield f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say"
+    yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(expected))  # never the file's own YAML: it may be a bomb
+
+
+DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
+    "certificate text": ("privacy/certificate.md", _check_text),
+    "causal diagram": ("privacy/effects.svg", _check_effects),
+    "profile": ("privacy/profile.json", _check_profile),
+    "registry record": (DEPLOYMENT, _check_deployment),
+}
