@@ -201,7 +201,8 @@ def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
         if best.epsilon_spent >= target * (1 - EPSILON_TOLERANCE):
             break
         aim = math.log(target * (1 - EPSILON_TOLERANCE / 4))
-        slope = (math.log(high) - math.log(low)) / (math.log(tight) - math.log(loose)) if math.isfinite(loose) else 0.0
+        # Where delta alone pays for everything, epsilon is zero and has no logarithm: bisect.
+        slope = (math.log(high) - math.log(low)) / (math.log(tight) - math.log(loose)) if math.isfinite(loose) and tight > 0 else 0.0
         guess = math.exp(math.log(high) + slope * (aim - math.log(tight))) if slope else math.sqrt(low * high)
         guess = min(max(guess, low + 0.02 * (high - low)), high - 0.02 * (high - low))
         candidate = plan_at(guess)
