@@ -1,0 +1,235 @@
+"""Counting, the shapes of noisy tables, and plans over the whole range of specs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import Codes
+from synthdp.privacy import accounting, mechanisms
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, count_tables
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, expected_fit_rows, make_plan
+from synthdp.privacy.source import Table
+from synthdp.spec import models as spec
+
+MakeDomain = Callable[..., Domain]
+TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("c", "c"))
+
+
+def codes_of(domain: Domain, rows: int, seed: int = 0) -> Codes:
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(0, s, rows) for s in domain.sizes]).astype(np.uint16)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 50, 257])
+def test_counts_equal_a_loop(rows: int, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanisms, "CHUNK_ROWS", 64)  # several blocks
+    domain = domain_of(3, 1, 5)
+    codes = codes_of(domain, rows)
+    for columns, counted in zip(TABLES, count_tables(codes, domain, TABLES), strict=True):
+        expected = np.zeros([domain[c].levels for c in columns], dtype=np.int64)
+        for row in codes:
+            expected[tuple(row[domain.index(c)] for c in columns)] += 1
+        assert np.array_equal(counted, expected)
+        assert counted.dtype == np.int64
+
+
+def test_cells_of_the_widest_levels_do_not_overflow(domain_of: MakeDomain) -> None:
+    domain = domain_of(4096, 1000)
+    codes = np.array([[4095, 999], [4095, 999], [0, 999]], dtype=np.uint16)
+    (counted,) = count_tables(codes, domain, [("a", "b")])
+    assert counted[4095, 999] == 2 and counted[0, 999] == 1 and counted.sum() == 3
+
+
+def test_tables_too_wide_are_refused(domain_of: MakeDomain) -> None:
+    with pytest.raises(ValueError, match="at most"):
+        count_tables(np.zeros((1, 2), dtype=np.uint16), domain_of(4096, 4096), [("a", "b")])
+
+
+def test_held_out_rows_are_not_counted(domain_of: MakeDomain, table_of: Callable[..., Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanisms, "discrete_gaussian", lambda counts, sigma: counts)
+    domain = domain_of(2)
+    whole = table_of(domain, np.array([[0], [1], [1]]))
+    table = Table(whole.codes, whole.frame, np.array([False, True, False]), {})
+    (noisy,) = NoisyMarginals(domain, (("a",),), 1.0).run(table, Streams.fresh())
+    assert noisy.counts.tolist() == [1, 1]
+
+
+def test_noisy_tables_have_their_shape_and_survive_the_journal(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+    domain = domain_of(3, 2, 4)
+    for mechanism in (NoisyMarginals(domain, TABLES, 2.0), AdaptiveMarginals(domain, 2.0).choose(TABLES)):
+        tables = mechanism.run(table_of(domain, codes_of(domain, 20)), Streams.fresh())
+        for columns, noisy in zip(TABLES, tables, strict=True):
+            assert noisy.columns == columns
+            assert noisy.counts.shape == tuple(domain[c].levels for c in columns)
+            assert np.array_equal(noisy.counts, np.round(noisy.counts))
+        for a, b in zip(tables, mechanism.unpack(mechanism.pack(tables)), strict=True):
+            assert (a.columns, a.sigma) == (b.columns, b.sigma)
+            assert np.array_equal(a.counts, b.counts)
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(k: int, domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+    domain = domain_of(2000)
+    chosen = AdaptiveMarginals(domain, 10.0).choose([("a",)] * k)
+    assert chosen.sigma == pytest.approx(10 * math.sqrt(k))
+    tables = chosen.run(table_of(domain, codes_of(domain, 0)), Streams.fresh())
+    measured = np.concatenate([t.counts for t in tables]).std()
+    assert 0.85 < measured / chosen.sigma < 1.15
+    assert chosen.event(3) == AdaptiveMarginals(domain, 10.0).event(3)
+
+
+# --- plans --------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[spec.ReleaseSpec, dict[str, float]]:
+    """Without `whole_range`, only specs whose plan takes a second: few rows per unit, and no single steps of tiny noise."""
+    rows = draw(st.sampled_from([20, 1000, 48_842, 10**7]))
+    adjacency = draw(st.sampled_from(["add_remove", "replace_one"]))
+    max_rows = draw(st.sampled_from([None, 1, 2, 8] if whole_range else [None, 1])) if adjacency == "add_remove" else None
+    rounds = draw(st.sampled_from([{}, {"validate": 1.0}, {"pairs": 0.3, "rest": 0.7}]))
+    graph = draw(st.floats(0.05, 0.4)) if rounds else 0.0
+    measure = draw(st.floats(0.05, 0.5))
+    unit = {"kind": "row", "meaning": "a visit"} if max_rows is None else {"kind": "id", "column": "id", "max_rows": max_rows, "meaning": "a person"}
+    content = {
+        "synthdp": 1,
+        "dataset": {"id": "d", "source": {"kind": "builtin", "name": "synthetic"}, "privacy_unit": unit, "rows": {"kind": "public", "value": rows}},
+        "columns": {f"c{i}": {"type": "boolean"} for i in range(draw(st.integers(1, 20)))},
+        "privacy": {
+            "epsilon": draw(st.floats(0.05, 10.0 if whole_range else 2.0)),
+            "delta": draw(st.sampled_from([0.5, 0.1, 1e-3])) / rows,
+            "adjacency": adjacency,
+            "shares": {"measure": measure, "graph": graph, "train": 1 - measure - graph},
+        },
+        "synthesizer": {
+            "steps": draw(st.sampled_from([1, 50, 1000] if whole_range else [100, 1000])),
+            "batch": draw(st.sampled_from([1, 16, 1024])),
+            "clip": draw(st.floats(0.01, 10)),
+        },
+        "evaluation": {"holdout": draw(st.sampled_from([0.0, 0.2]))},
+    }
+    return spec.ReleaseSpec.model_validate(content), rounds
+
+
+def scales(plan: Plan) -> list[float]:
+    found = []
+    for spend in plan.spends:
+        m = spend.mechanism
+        if isinstance(m, DpSgd):
+            assert 0 < m.rate <= 1 and m.expected_batch > 0
+            found += [m.noise_multiplier, m.noise_multiplier * m.sensitivity, m.lattice_spacing(1000)]
+        else:
+            found.append(m.sigma if isinstance(m, NoisyMarginals) else m.noise_multiplier)
+    return found
+
+
+def check_plan(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
+    release, rounds = made
+    plan = make_plan(release, Domain.from_spec(release.columns), graph_rounds=rounds)
+    assert all(s > 0 and math.isfinite(s) for s in scales(plan))
+    assert len(plan.spends) == 2 + len(rounds)
+    target = release.privacy.epsilon
+    assert plan.epsilon_spent <= target
+    assert plan.epsilon_spent >= 0.98 * target, "budget is left unused"
+    recomputed = accounting.epsilon(plan.events, delta=release.privacy.delta, adjacency=release.privacy.adjacency)
+    assert recomputed <= target
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(releases(whole_range=False))
+def test_plans_meet_their_total_with_some_noise_everywhere(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
+    check_plan(made)
+
+
+def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
+    """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero on its way."""
+    content = {
+        "synthdp": 1,
+        "dataset": {
+            "id": "d",
+            "source": {"kind": "builtin", "name": "synthetic"},
+            "privacy_unit": {"kind": "row", "meaning": "a visit"},
+            "rows": {"kind": "public", "value": 20},
+        },
+        "columns": {"c": {"type": "boolean"}},
+        "privacy": {"epsilon": 0.05, "delta": 0.025, "shares": {"measure": 0.05, "graph": 0.0, "train": 0.95}},
+        "synthesizer": {"steps": 1, "batch": 1},
+    }
+    check_plan((spec.ReleaseSpec.model_validate(content), {}))
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(releases(whole_range=True))
+def test_plans_over_the_whole_range(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
+    check_plan(made)
+
+
+@pytest.fixture(scope="module")
+def example() -> tuple[spec.ReleaseSpec, Plan]:
+    content = {
+        "synthdp": 1,
+        "dataset": {
+            "id": "d",
+            "source": {"kind": "builtin", "name": "synthetic"},
+            "privacy_unit": {"kind": "row", "meaning": "a visit"},
+            "rows": {"kind": "public", "value": 1000},
+        },
+        "columns": {f"c{i}": {"type": "boolean"} for i in range(3)},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        "synthesizer": {"steps": 100, "batch": 50},
+    }
+    release = spec.ReleaseSpec.model_validate(content)
+    return release, make_plan(release, Domain.from_spec(release.columns), graph_rounds={"validate": 1.0} if release.privacy.shares.graph else {})
+
+
+def test_order_of_spends_is_irrelevant(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+    _, plan = example
+    for order in itertools.permutations(plan.events):
+        assert accounting.epsilon(order, delta=plan.delta, adjacency=plan.adjacency) == pytest.approx(plan.epsilon_spent, rel=1e-6)
+
+
+def test_groups_cost_more_the_larger_they_are(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+    groups = list(example[1].group_epsilons.values())
+    assert groups == sorted(groups)
+    assert groups[0] == example[1].epsilon_spent
+
+
+def test_profile_passes_through_the_claim(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+    plan = example[1]
+    assert dict(plan.profile)[1.0] <= plan.delta
+    assert dict(plan.profile)[0.75] > plan.delta
+
+
+def test_rate_and_batch_are_constants_of_the_spec(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+    release, plan = example
+    training = plan.spends[-1].mechanism
+    assert isinstance(training, DpSgd)
+    assert expected_fit_rows(release) == 800
+    assert training.rate == 50 / 800
+    assert training.expected_batch == 50
+
+
+def test_tolerance_leaves_little() -> None:
+    assert EPSILON_TOLERANCE <= 0.02
+
+
+def test_levels_beyond_sixteen_bits_cannot_be_declared() -> None:
+    """Codes are uint16: the contract's largest columns must fit."""
+    widest = spec.Integer(type="integer", lower=0, upper=10**6, bins=1024, spikes=tuple(range(64)), missing=True)
+    assert Domain.from_spec({"a": widest}).sizes[0] <= 1024 + 64 + 1
+    most = spec.Categorical(type="categorical", categories=tuple(f"v{i}" for i in range(4096)), missing=True)
+    assert Domain.from_spec({"a": most}).sizes[0] == 4097 < 2**16
+    with pytest.raises(ValueError, match="at most 4096"):
+        spec.Categorical(type="categorical", categories=tuple(f"v{i}" for i in range(4097)))
+    assert isinstance(Domain.from_spec({"a": most}).columns[0], ColumnDomain)
