@@ -10,9 +10,7 @@ from synthdp.data.builtin import EDGES, STRUCTURE, frame
 
 def levels(values: pd.Series) -> np.ndarray:
     """A column in at most five levels; missing is one."""
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        values = pd.cut(values.rank(pct=True), [0, 0.25, 0.5, 0.75, 1])
-    elif pd.api.types.is_datetime64_any_dtype(values):
+    if values.dtype.kind in "ifM":
         values = pd.cut(values.rank(pct=True), [0, 0.25, 0.5, 0.75, 1])
     return pd.factorize(values, use_na_sentinel=False)[0]
 

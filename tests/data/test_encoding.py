@@ -25,8 +25,10 @@ COLUMNS: dict[str, spec.Column] = {
     "hour": spec.Datetime(type="datetime", lower="2020-02-01T06:00:00", upper="2020-02-02", bins=3, resolution="hour"),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
-STRANGE = ["", "a", "b", "7", "7.0", "true", "false", "0", "-3", "20", "21", "3.5", "1e1", "nan", "inf", "-inf", "2020-02-01", "01/02/2020",
-           "2020-12-31T23:59:59", "2020-02-01T06:30:00Z", "2020-02-01 07:00", "9999-12-31", "0001-01-01", "canary", "=1+1", "-0.0", "1e400"]  # fmt: skip
+STRANGE = ["", "a", "b", "7", "7.0", "true", "false", "0", "-3", "20", "21", "3.5", "1e1", "nan", "inf", "-inf",
+           "2020-02-01", "01/02/2020",
+           "2020-12-31T23:59:59", "2020-02-01T06:30:00Z", "2020-02-01 07:00",
+           "9999-12-31", "0001-01-01", "canary", "=1+1", "-0.0", "1e400"]  # fmt: skip
 
 
 @pytest.mark.parametrize("column", DOMAIN.columns, ids=DOMAIN.names)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -123,20 +122,6 @@ class Tiny:
     def release(self, **options: Any) -> Outcome:
         return release(self.spec, out=self.out, **options)
 
-    def cli(self, *arguments: str, check: int | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        """`synthdp ARGUMENTS` in the folder, as a process of its own."""
-        done = subprocess.run(
-            [sys.executable, "-m", "synthdp.cli", *arguments], cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=timeout
-        )
-        if check is not None:
-            assert done.returncode == check, done.stderr
-        return done
-
-
-def environment() -> dict[str, str]:
-    """The test's environment, with the steward's name fixed and no terminal width of the machine."""
-    return {**os.environ, "SYNTHDP_STEWARD": "tester", "COLUMNS": "200", "TERM": "dumb"}
-
 
 @dataclass(frozen=True)
 class Printed:
@@ -152,6 +137,22 @@ def tiny(tmp_path: Path) -> Tiny:
     return Tiny(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def one_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "GROUP_SIZES", (1, 2))
+        made = Tiny(tmp_path_factory.mktemp("released")).write()
+        made.release()
+    return made.folder
+
+
+@pytest.fixture
+def released(tiny: Tiny, one_release: Path) -> Tiny:
+    """A folder of its own in which the tiny spec was released once."""
+    shutil.copytree(one_release, tiny.folder, dirs_exist_ok=True)
+    return tiny
+
+
 @pytest.fixture(autouse=True)
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds for groups of 3, 5 and 10 take seconds of every release; one test computes them all."""
@@ -159,7 +160,7 @@ def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def synthdp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
+def synthdp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
     """`synthdp(argument, ...)` in this process."""
 
     def run(*arguments: object) -> Printed:
@@ -170,7 +171,7 @@ def synthdp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             main()
         except SystemExit as stop:
             code = int(stop.code or 0)
-        printed = capsys.readouterr()
+        printed = capfd.readouterr()
         return Printed(code, printed.out, printed.err)
 
     return run

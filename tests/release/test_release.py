@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ Calls = list[tuple[str, dict[str, Any], bool]]
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch, tiny: Any) -> Iterator[Calls]:
+def calls(monkeypatch: pytest.MonkeyPatch, tiny: Any) -> Calls:
     """Every look at rows: name and event of the mechanism, and whether its charge was in the ledger by then."""
     seen: Calls = []
     for kind in (NoisyMarginals, ChosenMarginals, Training):
@@ -37,7 +37,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tiny: Any) -> Iterator[Calls]:
             return true_run(self, table, streams)
 
         monkeypatch.setattr(kind, "run", run)
-    yield seen
+    return seen
 
 
 def _rows_per_unit(tiny: Any) -> int:
@@ -68,6 +68,7 @@ def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_o
     assert 0.9 < composed <= reserved["epsilon"] == 1.0
 
 
+@pytest.mark.slow
 def test_all_group_sizes_of_a_default_release_are_verified(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2, 3, 5, 10))
     tiny.write().release()

@@ -1,0 +1,124 @@
+"""Values planted in the table turn up nowhere: not in files, output, errors, databases or tracking.
+
+The canaries are an id, an out-of-domain category and a number off the grid that synthetic numbers are written on,
+so none of them can come up by chance. Only the table itself may hold them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp import judging
+from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.mechanisms import NoisyMarginals
+
+ID, CATEGORY, NUMBER, DATE = "patient-Zq7Xw1", "canaryCategoryK9", 73.9182736455, "2021-07-13T11:22:33"
+UNIT = {"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}}
+TRACES = [text.encode() for text in (ID, CATEGORY, "73.918", DATE, "11:22:33")] + [struct.pack("<d", NUMBER), struct.pack("<f", NUMBER)]
+
+
+@pytest.fixture
+def planted(make_table: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    """The table with one row of canaries."""
+    frame = make_table().assign(patient=[f"p{i // 2}" for i in range(400)])
+    frame.loc[17, ["patient", "sex", "joined"]] = [ID, CATEGORY, DATE]
+    frame.loc[17, "weight"] = NUMBER
+    return frame
+
+
+def traces_in(content: bytes) -> list[bytes]:
+    return [t for t in TRACES if t in content]
+
+
+def leaks(folder: Path, *texts: str) -> dict[str, list[bytes]]:
+    """Where canaries are found, outside the table itself."""
+    files = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "table.csv"}
+    found = files | {f"text {i}": t.encode() for i, t in enumerate(texts)}
+    return {name: traces for name, content in found.items() if (traces := traces_in(content))}
+
+
+def test_the_search_finds_what_it_looks_for(tiny: Any, planted: pd.DataFrame) -> None:
+    tiny.write(planted, dataset=UNIT)
+    assert len(traces_in((tiny.folder / "table.csv").read_bytes())) == 5
+    (tiny.folder / "leak.bin").write_bytes(np.asarray([1.0, NUMBER]).tobytes())
+    assert list(leaks(tiny.folder, f"row of {ID}")) == ["leak.bin", "text 0"]
+
+
+def test_a_whole_release_with_attack_and_tracking_shows_no_planted_value(tiny: Any, planted: pd.DataFrame, synthdp: Any) -> None:
+    tiny.write(
+        planted,
+        dataset={**UNIT, "out_of_domain": "clamp"},
+        attacks={"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}},
+        tracking={"enabled": True},
+    )
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 0, done.err
+    assert (tiny.folder / "mlflow.db").stat().st_size > 100_000 and tiny.bundle.is_dir()
+    assert leaks(tiny.folder, done.out, done.err) == {}
+    report = json.loads((tiny.out / "internal" / "internal.json").read_text())
+    assert report["misfits"]["sex"]["outside the domain"] == 1 and report["attack"] is not None  # its declared place: a count
+
+
+def test_refusing_says_which_column_and_no_more(tiny: Any, planted: pd.DataFrame, synthdp: Any) -> None:
+    tiny.write(planted, dataset=UNIT)
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 5 and "'sex'" in done.err
+    assert leaks(tiny.folder, done.out, done.err) == {}
+
+
+@pytest.mark.parametrize("column", ["visits", "weight", "joined"])
+def test_a_value_of_the_wrong_type_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: Any, column: str) -> None:
+    frame = planted.assign(sex="male", joined="2021-07-13")
+    frame[column] = [CATEGORY, *frame[column].astype(str)[1:]]
+    done = synthdp("release", tiny.write(frame, dataset=UNIT).spec, "--out", tiny.out)
+    assert done.code == 5 and f"'{column}'" in done.err and leaks(tiny.folder, done.out, done.err) == {}
+
+
+def test_a_broken_file_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: Any) -> None:
+    tiny.write(planted, dataset=UNIT)
+    with (tiny.folder / "table.csv").open("a") as file:
+        file.write(f"{ID},{CATEGORY},1,2,3,4,5,6,7,8,9\n")
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 5 and "cannot read" in done.err and leaks(tiny.folder, done.out, done.err) == {}
+
+
+def _dies(self: Any, table: Any, streams: Any) -> Any:
+    raise ValueError(f"cannot handle {table.frame.to_dict('records')} {ID} {CATEGORY} {NUMBER}")
+
+
+def _dies_judging(table: Any, *_: Any) -> Any:
+    raise KeyError(f"{ID} {CATEGORY} {NUMBER}")
+
+
+@pytest.mark.parametrize("where", ["measuring", "training", "judging"])
+def test_a_bug_in_the_middle_is_reported_by_kind_and_place(
+    tiny: Any, planted: pd.DataFrame, synthdp: Any, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    target: tuple[Any, str, Any] = {
+        "measuring": (NoisyMarginals, "run", _dies),
+        "training": (Training, "run", _dies),
+        "judging": (judging, "_evaluate", _dies_judging),
+    }[where]
+    monkeypatch.setattr(*target)
+    tiny.write(planted, dataset={**UNIT, "out_of_domain": "clamp"}, tracking={"enabled": where == "training"})
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 1 and "internal error" in done.err and "message withheld" in done.err and target[2].__name__ in done.err
+    assert leaks(tiny.folder, done.out, done.err) == {}
+    assert tiny.kinds()[:2] == ["cap", "reserve"]  # what was reserved stays visible
+
+
+def test_errors_raised_to_python_callers_hold_no_value(tiny: Any, planted: pd.DataFrame) -> None:
+    """Message, cause and traceback of what a table that does not fit raises, chained errors included."""
+    for frame in (planted, planted.assign(extra=ID), planted.drop(columns="sex")):
+        with pytest.raises(Exception) as caught:
+            tiny.write(frame, dataset=UNIT).release()
+        assert traces_in("".join(traceback.format_exception(caught.value)).encode()) == []
