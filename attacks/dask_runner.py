@@ -10,8 +10,10 @@ which may quote them, come home sealed: scheduler and worker log the names of ta
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -79,18 +81,34 @@ class Dask:
         except ImportError:
             raise FleetError("the dask runner needs dask.distributed: pip install 'synthdp[dist]'") from None
         try:
-            return Client(self.address, timeout=self.timeout_s, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
+            # A client that gets no answer complains once more when the program ends: knock first. In a thread,
+            # because a notebook's own has an event loop already.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, _knock(str(self.address), self.timeout_s)).result()
+        except (ValueError, TypeError) as error:
             raise FleetError(
-                f"no Dask scheduler answers at {self.shown} within {self.timeout_s:g} s ({type(error).__name__}): start one with `dask scheduler`, "
-                "or correct the address"
+                f"{self.shown} is no address that Dask can use ({type(error).__name__}): give tcp://host:port, or tls://host:port and certificates "
+                "in Dask's configuration"
             ) from None
+        except (OSError, TimeoutError):
+            raise FleetError(
+                f"no Dask scheduler answers at {self.shown} within {self.timeout_s:g} s: start one with `dask scheduler`, or correct the address"
+            ) from None
+        return Client(self.address, timeout=self.timeout_s, set_as_default=False)
 
     def _no_workers(self) -> FleetError:
         return FleetError(
             f"the Dask cluster at {self.shown} has been without workers for {self.timeout_s:g} s: start some with "
             f"`dask worker {self.shown} --nthreads 1`, then run again (finished models are kept)"
         )
+
+
+async def _knock(address: str, timeout_s: float) -> None:
+    from distributed import Security
+    from distributed.comm import connect
+
+    comm = await connect(address, timeout=timeout_s, **Security().get_connection_args("client"))
+    await comm.close()
 
 
 @dataclass

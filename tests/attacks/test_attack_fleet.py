@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attacks.errors import FleetError
 from attacks.dask_runner import Dask
+from attacks.errors import FleetError
 from attacks.fleet import RUNNERS, Fleet, Progress, Work
 from attacks.runners import Loky, Serial, WorkerDied
 
@@ -44,7 +44,7 @@ def values(harvest: object) -> dict[int, int]:
     return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("runner", [Serial(), Loky(2), pytest.param(Loky(1), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runner", [Serial(), *(pytest.param(Loky(n), marks=pytest.mark.slow) for n in (1, 2))])
 def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -> None:
     harvest = Fleet(folder=tmp_path / "f", runner=runner).run(squares(runs), 6, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(6)} and harvest.failed == ()
@@ -52,7 +52,6 @@ def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -
     assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [f"model-{i:06d}.npz" for i in range(6)]
 
 
-@pytest.mark.slow
 def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> None:
     harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(12)} and harvest.failed == ()
@@ -62,13 +61,14 @@ def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> 
     assert sum(n - 1 for i, n in counted.items() if i != 5) <= 1
 
 
-@pytest.mark.parametrize(("workers", "attempts"), [(2, 2), pytest.param(1, 3, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)])
-def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(tmp_path: Path, runs: Path, workers: int, attempts: int) -> None:
-    fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=attempts)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(tmp_path: Path, runs: Path, workers: int) -> None:
+    fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=3)
     harvest = fleet.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
     assert harvest.failed == (2,)
     assert values(harvest) == {i: i * i for i in range(6) if i != 2}
-    assert runs_of(runs)[2] == attempts
+    assert runs_of(runs)[2] == 3
 
 
 class Interrupted:
@@ -149,7 +149,7 @@ def test_a_folder_that_is_not_shared_is_told(tmp_path: Path, runs: Path, other: 
         Fleet(folder=tmp_path / "f", runner=Elsewhere(tmp_path / "f", other=other)).run(squares(runs), 2, fingerprint="a")
 
 
-@pytest.mark.parametrize("runner", [Serial(), Loky(2)])
+@pytest.mark.parametrize("runner", [Serial(), pytest.param(Loky(2), marks=pytest.mark.slow)])
 def test_an_error_of_the_work_comes_through(tmp_path: Path, runner: Serial | Loky) -> None:
     def work(index: int) -> dict[str, np.ndarray]:
         raise ArithmeticError("diverged")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.dask_runner import Dask
+from attacks.dask_runner import Dask, _Sealed
 from attacks.errors import FleetError
 from attacks.fleet import Fleet, Progress, Work
 from attacks.game import Game, play
@@ -165,12 +165,25 @@ def test_a_cluster_without_workers_is_an_error_not_a_wait(tmp_path: Path, runs: 
         assert settles(lambda: not empty.scheduler.tasks and set(empty.scheduler.clients) == {"fire-and-forget"})
 
 
-@pytest.mark.parametrize("address", ["tcp://user:secret@127.0.0.1:9", "nowhere://user:secret@127.0.0.1:9", "user:secret@127.0.0.1:9"])
-def test_no_scheduler_is_a_clear_error_without_the_password(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("tcp://127.0.0.1:9", r"no Dask scheduler answers at tcp://127.0.0.1:9 within 0.3 s: start one"),
+        ("tcp://user:secret@127.0.0.1:9", r"tcp://127.0.0.1:9 is no address"),
+        ("nowhere://user:secret@127.0.0.1:9", r"nowhere://127.0.0.1:9 is no address"),
+        ("127.0.0.1", r"127.0.0.1 is no address"),
+        ("tls://127.0.0.1:9", r"tls://127.0.0.1:9 is no address .* certificates"),
+    ],
+)
+def test_no_scheduler_is_a_clear_error_without_the_password(address: str, told: str) -> None:
     runner = Dask(address, timeout_s=0.3)
-    with pytest.raises(FleetError, match=r"no Dask scheduler answers at \S*127.0.0.1:9 within 0.3 s") as caught:
+    with pytest.raises(FleetError, match=told) as caught:
         runner.check()
     assert "secret" not in str(caught.value) + repr(runner) and caught.value.__suppress_context__
+
+
+def test_a_task_does_not_show_what_it_holds() -> None:
+    assert repr(_Sealed(Serial().__call__)) == "_Sealed()"  # type: ignore[arg-type]
 
 
 def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

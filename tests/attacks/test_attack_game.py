@@ -104,6 +104,7 @@ def released(game: Game) -> list[list[list[int]]]:
     return [s.tolist() for s in (*game.shadows, *game.challenges)]
 
 
+@pytest.mark.slow
 def test_serial_and_loky_give_the_same_game(tmp_path: Path) -> None:
     def local(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
         return np.random.default_rng(seed_sequence.spawn(1)[0]).choice(rows, size=10)

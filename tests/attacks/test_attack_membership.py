@@ -116,6 +116,7 @@ def test_json_is_plain_and_says_too_few_models(tmp_path: Path) -> None:
     assert "publish only if" in written["confidential"]
 
 
+@pytest.mark.slow
 def test_results_are_the_same_serial_and_on_loky(tmp_path: Path) -> None:
     def local(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
         return rows[np.random.default_rng(seed_sequence).integers(len(rows), size=50)]
