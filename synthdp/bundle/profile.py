@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from synthdp.bundle.certificate import Certificate, Charge, events_of
@@ -25,10 +26,12 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 400, 70, 620, 64, 340
 def profile_of(charges: Sequence[Charge], spec: ReleaseSpec) -> dict[str, Any]:
     """The content of `privacy/profile.json`: upper bounds, composed from the events of `charges`."""
     points = accounting.delta_profile(events_of(charges), epsilons=EPSILONS, adjacency=spec.privacy.adjacency)
+    # A bound at a smaller epsilon holds at a larger one, so the least so far is a bound: it removes the rounding far below 1e-12.
+    deltas = accumulate((min(max(d, 0.0), 1.0) for _, d in points), min)
     return {
         "meaning": "for each epsilon, an upper bound on the delta of everything in this bundle together, for one unit of privacy",
         "adjacency": spec.privacy.adjacency,
-        "points": [{"epsilon": e, "delta": min(max(d, 0.0), 1.0)} for e, d in points],
+        "points": [{"epsilon": e, "delta": d} for (e, _), d in zip(points, deltas, strict=True)],
     }
 
 
