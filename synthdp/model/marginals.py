@@ -56,7 +56,8 @@ def rake(codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[in
     """`rows` rows resampled from `codes` so that the named columns follow `targets`.
 
     Iterative proportional fitting of row weights (Deming and Stephan, 1940), then systematic resampling, so a
-    row is used at most one time more or less than its weight says. Only rows of `codes` are ever returned.
+    row is used at most one time more or less than its weight says. Only rows of `codes` are ever returned, so a
+    target on levels that none of them has is met as far as they allow.
     """
     weights = np.full(len(codes), 1 / len(codes))
     for _ in range(RAKING_ROUNDS):
@@ -64,8 +65,9 @@ def rake(codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[in
         for column, target in zip(columns, targets, strict=True):
             current = np.bincount(codes[:, column], weights=weights, minlength=len(target))
             worst = max(worst, float(np.abs(current - target).sum()) / 2)
-            weights = weights * np.divide(target, current, out=np.zeros_like(target), where=current > 0)[codes[:, column]]
-            weights = weights / weights.sum()
+            moved = weights * np.divide(target, current, out=np.zeros_like(target), where=current > 0)[codes[:, column]]
+            if moved.sum() > 0:  # no row of the pool has a level that the target wants: leave the column as drawn
+                weights = moved / moved.sum()
         if worst < RAKING_TOLERANCE:
             break
     points = (np.arange(rows) + rng.random()) / rows

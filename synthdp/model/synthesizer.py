@@ -106,7 +106,30 @@ class Synthesizer:
             raise VerifyError(f"cannot read the model in {folder.name}: {type(error).__name__}") from None
         if {k: list(v.shape) for k, v in weights.items()} != content["shapes"]:
             raise VerifyError(f"{WEIGHTS_FILE} does not hold the tensors that {MODEL_FILE} states")
-        return cls(columns, architecture, weights)
+        loaded = cls(columns, architecture, weights)
+        if not loaded._whole():
+            raise VerifyError(f"{WEIGHTS_FILE} does not fit the architecture and columns in {MODEL_FILE}")
+        return loaded
+
+    def _whole(self) -> bool:
+        """Whether columns, architecture and weights make one model whose graph has no cycle.
+
+        Sizes are held against the weights first, so that no file can ask for more memory than it brings.
+        """
+        own, hidden = self.architecture, self.architecture.hidden
+        wanted = {"encode_columns.weight": (sum(own.sizes), hidden), "encode_latent.weight": (2 * len(own.latent_of), hidden)}
+        if any(name not in self.weights or tuple(self.weights[name].shape) != shape for name, shape in wanted.items()):
+            return False
+        if min(own.sizes) < 1 or not len(set(self.columns)) == len(self.columns) == len(own.sizes) == len(own.parents):
+            return False
+        if not all(0 <= column < len(own.sizes) for row in own.parents + own.latent_of for column in row):
+            return False
+        try:
+            self._order()
+            self._model()
+        except (RuntimeError, nx.NetworkXUnfeasible):
+            return False
+        return True
 
 
 def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:

@@ -1,0 +1,104 @@
+"""The pipeline with next to no noise: it learns what its graph allows, and nothing that its graph rules out."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from synthdp.data.domain import Domain
+from synthdp.model.pipeline import Fitted, fit, sample, threads_for
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import NoisyMarginals
+from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.session import Rehearsal
+from synthdp.spec import models as spec
+from synthdp.spec.checks import check
+
+ROWS = 3000
+
+
+def release(graph: spec.Graph) -> spec.ReleaseSpec:
+    two = {"type": "categorical", "categories": ["n", "y"]}
+    return check(
+        spec.ReleaseSpec.model_validate(
+            {
+                "synthdp": 1,
+                "dataset": {
+                    "id": "easy",
+                    "source": {"kind": "builtin", "name": "synthetic"},
+                    "privacy_unit": {"kind": "row", "meaning": "one person"},
+                    "rows": {"kind": "public", "value": ROWS},
+                },
+                "columns": {"a": two, "b": two, "c": two, "d": {"type": "ordinal", "categories": ["l", "m", "h"]}},
+                "privacy": {"epsilon": 1.0, "delta": 1e-5},
+                "synthesizer": {"steps": 150, "batch": 256, "hidden": 16, "latent": 2, "learning_rate": 0.02, "ema": 0.9},
+                "evaluation": {"enabled": False},
+                "attacks": {"membership": {"enabled": False}},
+            }
+        ).model_copy(update={"graph": graph})
+    )
+
+
+def table() -> npt.NDArray[np.uint16]:
+    """b copies a in 95% of the rows; d is high where c is yes; the two pairs are independent."""
+    rng = np.random.default_rng(3)
+    a, c = rng.integers(0, 2, ROWS), (rng.random(ROWS) < 0.3).astype(np.int64)
+    b = np.where(rng.random(ROWS) < 0.95, a, 1 - a)
+    d = np.where(c == 1, 2, rng.choice(3, ROWS, p=[0.6, 0.3, 0.1]))
+    return np.column_stack([a, b, c, d]).astype(np.uint16)
+
+
+def nearly_noiseless(domain: Domain) -> Plan:
+    """A plan that no accountant has seen; only a rehearsal takes it."""
+    one_way = tuple((name,) for name in domain.names)
+    training = DpSgd(
+        rate=256 / ROWS, steps=150, expected_batch=256, clip=1.0, noise_multiplier=0.01, learning_rate=0.02, ema=0.9, checkpoint_every=1000
+    )
+    return Plan(1000.0, 1e-5, "add_remove", 1, (Spend("measure", NoisyMarginals(domain, one_way, 0.5)), Spend("train", training)))
+
+
+def fitted(graph: spec.Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
+    wanted = release(graph)
+    domain = Domain.from_spec(wanted.columns)
+    rehearsal = Rehearsal(table(), domain, nearly_noiseless(domain))
+    result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
+    return result, sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
+
+
+def agreement(codes: npt.NDArray[np.uint16]) -> float:
+    """Share of rows in which b is a; .5 would be no dependence."""
+    return float((codes[:, 0] == codes[:, 1]).mean())
+
+
+APART = (("c", "d"),)  # z is for c and d alone, so a and b can only depend through an arrow
+
+
+def test_an_arrow_lets_a_dependence_be_learned() -> None:
+    graph = spec.Graph(mode="given", edges=("a -> b",), latent=APART)
+    result, codes = fitted(graph)
+    assert codes.shape == (ROWS, 4) and result.graph.graph.parents("b") == ("a",)
+    assert agreement(codes) > 0.88
+    assert abs(agreement(codes[:, [0, 2]]) - (0.5 * 0.7 + 0.5 * 0.3)) < 0.05  # a and c stay apart
+
+
+def test_without_the_arrow_it_cannot_be_learned() -> None:
+    _, codes = fitted(spec.Graph(mode="given", edges=("c -> d",), latent=APART))
+    assert abs(agreement(codes) - 0.5) < 0.05
+    high_where_yes, high_where_no = (float((codes[codes[:, 2] == v, 3] == 2).mean()) for v in (1, 0))
+    assert high_where_yes > 0.85 and high_where_no < 0.25  # the arrow that is there was learned
+
+
+def test_raked_marginals_are_the_tables_whatever_was_learned() -> None:
+    _, codes = fitted(spec.Graph(mode="none"))
+    for column in range(4):
+        true, drawn = (np.bincount(x[:, column], minlength=3) / ROWS for x in (table(), codes))
+        np.testing.assert_allclose(drawn, true, atol=0.02)
+
+
+@pytest.mark.parametrize(("batch", "many"), [(64, False), (100_000, True)])
+def test_small_steps_use_one_thread(batch: int, many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    wanted = release(spec.Graph(mode="none"))
+    wanted = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})})
+    assert threads_for(wanted, Domain.from_spec(wanted.columns)) == (8 if many else 1)
