@@ -1,0 +1,57 @@
+"""Every spec in specs/ loads, can be planned within its budget, and fits its table's header."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp.data import builtin
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
+from synthdp.model.pipeline import plan_for
+from synthdp.spec.load import load_spec
+from synthdp.spec.models import BuiltinSource, CsvSource, IdUnit
+
+ROOT = Path(__file__).parent.parent / "specs"
+SPECS = sorted(ROOT.glob("*.yaml"))
+
+
+def test_there_is_a_spec_for_each_graph_mode() -> None:
+    assert {load_spec(p).graph.mode for p in SPECS} == {"none", "given", "validate", "learn"}
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
+def test_a_spec_loads_is_planned_within_its_budget_and_fits_its_table(path: Path) -> None:
+    spec = load_spec(path)
+    domain = Domain.from_spec(spec.columns)
+    plan = plan_for(spec, domain)
+    assert 0.99 * spec.privacy.epsilon < plan.epsilon_spent <= spec.privacy.epsilon and plan.delta == spec.privacy.delta
+
+    source, unit = spec.dataset.source, spec.dataset.privacy_unit
+    wanted = {*domain.names, *([unit.column] if isinstance(unit, IdUnit) else [])}
+    if isinstance(source, BuiltinSource):
+        table = builtin.frame()
+    else:
+        assert isinstance(source, CsvSource)
+        with (ROOT / source.path).open(encoding="utf-8") as file:
+            assert set(next(csv.reader(file))) == wanted
+        table = pd.read_csv(ROOT / source.path, dtype=str, keep_default_na=False, na_values=list(source.missing_values))
+    assert set(table) == wanted
+    codes, encoded = encode(domain, table)
+    if spec.dataset.out_of_domain == "refuse":
+        assert {n: e.misfits for n, e in encoded.items() if e.misfits} == {}
+    if spec.dataset.rows.kind == "public":
+        assert len(table) == spec.dataset.rows.value
+    assert all(len(np.unique(codes[:, i])) > 1 for i in range(len(domain)))  # no column is read as one constant
+
+
+def test_what_the_learning_spec_claims_to_know_is_true_of_its_table() -> None:
+    graph = load_spec(ROOT / "synthetic-learn.yaml").graph
+    tier = {name: i for i, names in enumerate(graph.tiers) for name in names}
+    assert set(graph.pairs()) <= set(builtin.EDGES)
+    assert not {(a, b) for e in graph.forbidden for a in e.causes for b in e.effects} & set(builtin.EDGES)
+    assert all(tier.get(a, -1) <= tier[b] for a, b in builtin.EDGES if b in tier and a in tier)
