@@ -90,12 +90,12 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
         loaded = load_spec(spec_path)
+        load_signer(loaded.signing)  # a key that cannot be used is told before anything is spent
         out = out or Path("releases") / loaded.dataset.id
         domain = Domain.from_spec(loaded.columns)
         check_device(loaded)
         plan = plan_for(loaded, domain)
         check_target(out / "bundle", force=force)
-        load_signer(loaded.signing)
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger)
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)

@@ -81,6 +81,7 @@ class Certificate(Model):
     unit_rows: int
     rows: int
     rows_kind: Literal["public", "approximate"]
+    out_of_domain: Literal["refuse", "clamp"]
     columns: int
     graph: Literal["none", "given", "validate", "learn"]
     cap: tuple[float, float] | None
@@ -130,6 +131,7 @@ def certify(
         unit_rows=unit.max_rows if unit.kind == "id" else 1,
         rows=spec.dataset.rows.value,
         rows_kind=spec.dataset.rows.kind,
+        out_of_domain=spec.dataset.out_of_domain,
         columns=len(spec.columns),
         graph=spec.graph.mode,
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,

@@ -169,6 +169,7 @@ def _not_covered(c: Certificate) -> str:
         "Correlated rows: a bound on each data point's effect is not a bound on what correlated data points reveal together (see Groups).",
         "Inference from others: what the rows of other people say about a person, with or without that person's row.",
         _presence(c),
+        fitting(c),
         "Timing: how long the release took, its memory use, and whether and when it was made.",
         "What the steward alone has: the internal report and the tracking server show figures computed on real rows without noise. "
         "They must not be published.",
@@ -192,6 +193,18 @@ def _presence(c: Certificate) -> str:
     if c.adjacency == "add_remove":
         return "Being in the source: the guarantee covers whether a data point was used, not what is known from elsewhere about who is in the source."
     return "Being in the source: whether someone's data point is in the table at all is not protected; only its content is."
+
+
+def fitting(c: Certificate) -> str:
+    """What the existence of a release says about its table."""
+    conditions = ["lacks a column"]
+    if c.out_of_domain == "refuse":
+        conditions.append("holds a value outside the declared domain")
+    if c.unit == "id":
+        conditions.append("has a row without an id")
+    elif c.rows_kind == "public":
+        conditions.append("has another number of rows than declared")
+    return f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release says that it was not so."
 
 
 def _other_releases(c: Certificate) -> str:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.certificate_text import describe_event, event_kinds, plain, up
+from synthdp.bundle.certificate_text import describe_event, event_kinds, fitting, plain, up
 from synthdp.spec.models import Publication, ReleaseSpec
 
 DEPLOYMENT = "privacy/deployment.yaml"
@@ -105,7 +105,7 @@ def _variant(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
         f"That the release was published says that {g.metric} was {_bound(g.at_most, g.at_least)}, computed on real rows without noise."
         for g in c.outside_gates
     ]
-    unprotected.append("Timing and size of the computation.")
+    unprotected += [fitting(c), "Timing and size of the computation."]
     return {
         "variant_name": "Approximate DP",
         "data_domain": f"Tables of {size} over {c.columns} columns whose domains `spec.yaml` declares; "

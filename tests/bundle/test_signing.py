@@ -310,3 +310,58 @@ class TestVerify:
         statement = make_statement({n: sha256(bundle / n) for n in (*FILES, SUMS)}, json.loads((bundle / "privacy/certificate.json").read_text()))
         (bundle / STATEMENT).write_text(json.dumps(sign(statement, forger)))
         assert "its signature is not of the key that was given" in problems(bundle, keys[1])
+
+
+class TestProgram:
+    """What the command line and a release do with keys."""
+
+    def _run(self, *arguments: str | Path) -> Any:
+        from typer.testing import CliRunner
+
+        from synthdp.cli import app
+
+        return CliRunner().invoke(app, [str(a) for a in arguments])
+
+    def test_keygen_and_verify(self, signed: Path, keys: tuple[Path, Path], signer: Signer, tmp_path: Path) -> None:
+        made = self._run("keygen", tmp_path / "k", "--json")
+        assert made.exit_code == 0 and Path(json.loads(made.stdout)["public"]) == tmp_path / "k" / PUBLIC_NAME
+        assert "PRIVATE" not in made.output and (tmp_path / "k" / PRIVATE_NAME).exists()
+        facts = json.loads(self._run("verify", signed, "--key", keys[1], "--json").stdout)
+        assert facts["valid"] and facts["signed_by"] == signer.identity and facts["origin_checked"]
+        assert "was not checked" in self._run("verify", signed).stdout
+        wrong = self._run("verify", signed, "--key", tmp_path / "k" / PUBLIC_NAME)
+        assert isinstance(wrong.exception, VerifyError) and wrong.exception.exit_code == 6
+
+    def test_unsigned_is_said(self, made: Path) -> None:
+        shown = self._run("verify", made)
+        assert "unsigned: nothing in it proves who made it" in shown.stdout
+        facts = json.loads(self._run("verify", made, "--json").stdout)
+        assert facts["signed_by"] is None and not facts["origin_checked"]
+
+    def test_release_without_a_key_that_is_required_spends_nothing(self, spec_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from synthdp.release import release
+
+        monkeypatch.delenv("CLINIC_SIGNING_KEY", raising=False)
+        text = spec_text.replace("CLINIC_SIGNING_KEY}", "CLINIC_SIGNING_KEY, required: true}").replace(
+            "/home/steward/ledger.db", f"{tmp_path}/ledger.db"
+        )
+        (tmp_path / "spec.yaml").write_text(text)
+        with pytest.raises(OutputError, match="CLINIC_SIGNING_KEY names no key"):
+            release(tmp_path / "spec.yaml", out=tmp_path / "out")
+        assert [p.name for p in tmp_path.iterdir()] == ["spec.yaml"]
+
+    def test_release_hands_the_signer_to_the_bundle(
+        self, release: Any, keys: tuple[Path, Path], signer: Signer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from types import SimpleNamespace as Names
+
+        from synthdp.release import publish
+
+        monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
+        content = release.content
+        job: Any = Names(
+            release=release.spec, folder=Names(run=content.run), plan=Names(group_epsilons=content.group_epsilons),
+            bundle=release.folder / "bundle", ledger=release.ledger,
+        )  # fmt: skip
+        fitted: Any = Names(synthesizer=content.model, marginals=content.tables, graph=Names(released=None, graph=content.graph))
+        assert verify_bundle(publish(job, fitted, content.synthetic, force=False), key=keys[1]).origin_checked
