@@ -94,7 +94,7 @@ def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(k: int, doma
 @st.composite
 def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[spec.ReleaseSpec, dict[str, float]]:
     """Without `whole_range`, only specs whose plan takes a second: few rows per unit, and no single steps of tiny noise."""
-    rows = draw(st.sampled_from([20, 1000, 48_842, 10**7]))
+    rows = draw(st.sampled_from([20, 1000, 48_842, 10**7] if whole_range else [1000, 48_842]))
     adjacency = draw(st.sampled_from(["add_remove", "replace_one"]))
     max_rows = draw(st.sampled_from([None, 1, 2, 8] if whole_range else [None, 1])) if adjacency == "add_remove" else None
     rounds = draw(st.sampled_from([{}, {"validate": 1.0}, {"pairs": 0.3, "rest": 0.7}]))
@@ -113,7 +113,7 @@ def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[spec.ReleaseSpec, d
         },
         "synthesizer": {
             "steps": draw(st.sampled_from([1, 50, 1000] if whole_range else [100, 1000])),
-            "batch": draw(st.sampled_from([1, 16, 1024])),
+            "batch": draw(st.sampled_from([1, 16, 1024] if whole_range else [16, 64])),
             "clip": draw(st.floats(0.01, 10)),
         },
         "evaluation": {"holdout": draw(st.sampled_from([0.0, 0.2]))},
@@ -145,7 +145,7 @@ def check_plan(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
     assert recomputed <= target
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(releases(whole_range=False))
 def test_plans_meet_their_total_with_some_noise_everywhere(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
     check_plan(made)
