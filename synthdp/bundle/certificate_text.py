@@ -175,10 +175,12 @@ def _not_covered(c: Certificate) -> str:
         "They must not be published.",
         _other_releases(c),
     ]
+    chosen = any(x.event.get("event") == "gaussian" for x in c.charges)
     if any({"gaussian", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.charges):
         lines.append(
             "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of a result "
-            "tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. Noise on tables is discrete and exact."
+            "tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. Noise on planned tables is discrete and exact"
+            + ("; on tables chosen during the search it is a 64-bit Gaussian rounded to whole numbers." if chosen else ".")
         )
     for gate in c.outside_gates:
         bound = f"at most {gate.at_most:g}" if gate.at_most is not None else f"at least {gate.at_least:g}"

@@ -9,6 +9,7 @@ from synthdp.bundle.certificate_text import render
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
 from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.profile import profile_of, profile_svg
+from synthdp.bundle.published import readme
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE, TINY = 1e-6, 1e-13  # relative, and absolute: another version of the accountant may differ in the last digits
@@ -18,6 +19,12 @@ def _check_text(reader: Reader) -> Iterator[str]:
     """The certificate for people says what the one for programs says."""
     if reader.certificate is not None and reader.text("privacy/certificate.md") != render(reader.certificate):
         yield "privacy/certificate.md: does not say what privacy/certificate.json says"
+
+
+def _check_readme(reader: Reader) -> Iterator[str]:
+    """The README for users says what spec and certificate say."""
+    if reader.certificate is not None and reader.text("README.md") != readme(reader.spec, reader.certificate):
+        yield "README.md: does not say what spec.yaml and privacy/certificate.json say"
 
 
 def _check_effects(reader: Reader) -> Iterator[str]:
@@ -64,6 +71,7 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
 
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
     "certificate text": ("privacy/certificate.md", _check_text),
+    "readme": ("README.md", _check_readme),
     "causal diagram": ("privacy/effects.svg", _check_effects),
     "profile": ("privacy/profile.json", _check_profile),
     "registry record": (DEPLOYMENT, _check_deployment),

@@ -88,6 +88,13 @@ def test_text_says(made: Path, words: str) -> None:
     assert words in (made / "privacy" / "certificate.md").read_text()
 
 
+def test_tables_chosen_in_the_search_have_other_noise(made: Path) -> None:
+    certificate = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
+    chosen = certificate.charges[0].model_copy(update={"event": {"event": "gaussian", "noise_multiplier": 4.0}})
+    words = "on tables chosen during the search it is a 64-bit Gaussian rounded to whole numbers"
+    assert words not in render(certificate) and words in render(certificate.model_copy(update={"charges": (*certificate.charges, chosen)}))
+
+
 def test_text_without_gates_does_not_speak_of_them(release: Any) -> None:
     release.content = replace(release.content, spec=release.content.spec.model_copy(update={"gates": ()}))
     assert "decision to publish" not in render(_certificate(release))

@@ -183,6 +183,12 @@ class TestPictures:
         assert f"{name}: {problem}" in problems(bundle)
 
 
+def test_edited_readme(bundle: Path) -> None:
+    path = bundle / "README.md"
+    path.write_text(path.read_text().replace("e^1.2215", "e^0.1"))
+    assert "README.md: does not say what spec.yaml and privacy/certificate.json say" in problems(bundle)
+
+
 class TestProfile:
     def test_is_the_composition_of_the_ledgers_events(self, made: Path) -> None:
         stated = json.loads((made / PROFILE).read_text())
