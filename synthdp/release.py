@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 import pandas as pd
 
 from synthdp import run_folder
+from synthdp.audit import check_cluster
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
-from synthdp.errors import GateError
+from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.gates import Verdict, check_gates
 from synthdp.judging import judge
 from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
@@ -94,6 +96,7 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
         out = out or Path("releases") / loaded.dataset.id
         domain = Domain.from_spec(loaded.columns)
         check_device(loaded)
+        check_cluster(loaded)
         plan = plan_for(loaded, domain)
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)
@@ -102,9 +105,10 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
     try:
         return run(Job(loaded, domain, plan, ledger, folder, out), reporter, force=force)
     finally:
-        # Without a reservation nothing was paid, so there is nothing to resume.
-        if not ledger.run_entries(folder.run):
-            folder.remove()
+        # Without a reservation nothing was paid, so there is nothing to resume. A ledger that cannot say keeps the folder.
+        with suppress(BudgetError, VerifyError):
+            if not ledger.run_entries(folder.run):
+                folder.remove()
 
 
 def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
