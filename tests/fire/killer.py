@@ -1,0 +1,343 @@
+"""`python killer.py FOLDER`: whole tiny releases in forked children that kill themselves at a chosen point.
+
+One JSON request a line on stdin, one JSON answer a line on stdout:
+
+    {"do": "release" | "resume" | "verify", "kill": 17}  ->  {"status": -9, "points": ["...", ...], "error": ""}
+
+`kill` counts points from 1; null kills nowhere. Points are every file that is opened for writing, renamed,
+removed, or made in the output folder (Python's audit events, before they happen), and the moments before and
+after a ledger commit, a look at rows, a training step, and the writing of released values (also half-way).
+Looks at rows, and whether their charge was in the ledger by then, are appended to FOLDER/looks.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+import safetensors.torch
+import sqlalchemy as sa
+import yaml
+
+from synthdp import release as release_module
+from synthdp.bundle import write as bundle_write
+from synthdp.data.domain import Domain
+from synthdp.model.pipeline import plan_for
+from synthdp.privacy import accounting, dpsgd, ledger_database, mechanisms, plan, session
+from synthdp.spec.load import parse_spec
+from synthdp.verify import verify_bundle
+
+SPEC: dict[str, Any] = {
+    "synthdp": 1,
+    "dataset": {
+        "id": "fire",
+        "source": {"kind": "csv", "path": "table.csv"},
+        "privacy_unit": {"kind": "row", "meaning": "one person"},
+        "rows": {"kind": "approximate", "value": 120},
+    },
+    "columns": {
+        "sex": {"type": "categorical", "categories": ["female", "male"]},
+        "smoker": {"type": "boolean", "false": "never", "true": "yes"},
+        "grade": {"type": "ordinal", "categories": ["low", "middle", "high"]},
+    },
+    "privacy": {"epsilon": 1.0, "delta": 1e-5, "shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}, "cap": {"epsilon": 1.5, "delta": 1e-4}},
+    "graph": {"mode": "validate", "edges": ["sex -> smoker"]},
+    "synthesizer": {"steps": 12, "batch": 32, "hidden": 8, "latent": 2, "checkpoint_every": 4},
+    "sampling": {"rows": 60, "oversample": 2},
+    "evaluation": {"enabled": False},
+    "attacks": {"membership": {"enabled": False}},
+    "tracking": {"enabled": False},
+    "compute": {"threads": 1},
+}
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+RANDOM_PART = re.compile(r"(partial|old|gone)-[A-Za-z0-9_]+")
+
+
+class Points:
+    """Counts the points that a run reaches, and kills it at one of them."""
+
+    def __init__(self, folder: Path, kill: int | None, log: int) -> None:
+        self.folder, self.kill, self.log = str(folder / "out"), kill, log
+        self.reached = 0
+        self.busy = False
+
+    def reach(self, name: str) -> None:
+        """One point."""
+        self.reached += 1
+        os.write(self.log, f"{name}\n".encode())
+        if self.reached == self.kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """An audit event; those that change the output folder are points."""
+        if event not in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir") or self.busy:
+            return
+        path = arguments[0]
+        if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & WRITES):
+            return
+        inside = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self.folder)
+        relative = event in ("os.remove", "os.rmdir") and arguments[-1] != -1  # rmtree works below an open folder
+        if inside or relative:
+            self.busy = True
+            name = RANDOM_PART.sub(r"\1", os.fspath(path).removeprefix(self.folder))
+            self.reach(f"{event} {name}")
+            self.busy = False
+
+
+def prepare(folder: Path) -> None:
+    """Table and spec."""
+    rng = np.random.default_rng(3)
+    sex = rng.choice(["female", "male"], 120)
+    smoker = np.where(rng.random(120) < np.where(sex == "male", 0.9, 0.1), "yes", "never")
+    pd.DataFrame({"sex": sex, "smoker": smoker, "grade": rng.choice(["low", "middle", "high"], 120)}).to_csv(folder / "table.csv", index=False)
+    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False), encoding="utf-8")
+
+
+def around(owner: Any, name: str, label: str, reach: Callable[[str], None]) -> None:
+    """Points before and after `owner.name`."""
+    true = getattr(owner, name)
+
+    @functools.wraps(true)
+    def call(*arguments: Any, **options: Any) -> Any:
+        reach(f"before {label}")
+        result = true(*arguments, **options)
+        reach(f"after {label}")
+        return result
+
+    setattr(owner, name, call)
+
+
+def torn(module: Any, label: str, reach: Callable[[str], None]) -> None:
+    """Points before, half-way through and after the writing of a safetensors file."""
+    true = module.save_file
+
+    def save_file(tensors: Any, path: Any, *rest: Any, **options: Any) -> None:
+        if ".run" not in str(path):
+            true(tensors, path, *rest, **options)
+            return
+        reach(f"before {label}")
+        true(tensors, path, *rest, **options)
+        whole = Path(path).read_bytes()
+        os.truncate(path, len(whole) // 2)
+        reach(f"half of {label}")
+        os.truncate(path, 0)
+        descriptor = os.open(path, os.O_WRONLY)
+        os.write(descriptor, whole)
+        os.close(descriptor)
+        reach(f"after {label}")
+
+    module.save_file = save_file
+
+
+def watch_looks(folder: Path, log: int) -> None:
+    """Write down each look at rows with what the ledger on disk says of it, and each value that was kept."""
+    purposes: list[str] = []
+    true_release, true_write = session.Session.release, session._write
+
+    def release(self: Any, mechanism: Any, *, purpose: str) -> Any:
+        purposes.append(purpose)
+        return true_release(self, mechanism, purpose=purpose)
+
+    def write(path: Path, arrays: Any) -> None:
+        true_write(path, arrays)
+        os.write(log, f"{json.dumps({'kept': purposes[-1]})}\n".encode())
+
+    session.Session.release = release  # type: ignore[method-assign, assignment]
+    session._write = write
+    for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
+
+        def run(self: Any, table: Any, streams: Any, *, true: Any = kind.run) -> Any:
+            charged = purposes[-1] in charged_on_disk(folder / ".synthdp" / "ledger.db")
+            os.write(log, f"{json.dumps({'look': purposes[-1], 'charged': charged})}\n".encode())
+            return true(self, table, streams)
+
+        kind.run = run  # type: ignore[method-assign, assignment]
+
+
+def charged_on_disk(path: Path) -> list[str]:
+    """Purposes charged in a ledger file, read without the ledger's own code."""
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        found = [json.loads(body)["purpose"] for (body,) in database.execute("select body from synthdp_ledger where kind = 'charge'")]
+    database.close()
+    return found
+
+
+def arm(folder: Path, kill: int | None, log: int) -> None:
+    """Put all points in place."""
+    points = Points(folder, kill, log)
+    reach = points.reach
+    torn(safetensors.numpy, "journal file", reach)
+    torn(safetensors.torch, "checkpoint", reach)
+    watch_looks(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    around(sa.engine.Connection, "commit", "ledger commit", reach)
+    around(ledger_database, "append", "ledger row", reach)
+    for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
+        around(kind, "run", f"look of {kind.__name__}", reach)
+    around(dpsgd._Trainer, "step", "training step", reach)
+    around(bundle_write, "write_csv", "table", reach)
+    around(release_module, "write_bundle", "bundle", reach)
+    around(release_module, "internal_report", "internal report", reach)
+    sys.addaudithook(points.audit)
+
+
+BREAKAGES: dict[str, Callable[[], None]] = {}
+
+
+def breakage(function: Callable[[], None]) -> Callable[[], None]:
+    """Register a way to break the kernel."""
+    BREAKAGES[function.__name__.replace("_", " ")] = function
+    return function
+
+
+@breakage
+def charge_after_the_look() -> None:
+    """The rows are looked at first."""
+
+    def release(self: Any, mechanism: Any, *, purpose: str) -> Any:
+        event = session._check_planned(self.plan, mechanism, purpose, self._used)
+        self._used.add(purpose)
+        value = mechanism.run(self._private.unseal(key=session._KERNEL_KEY), self._streams)
+        session._write(self._journal / f"{session._file_name(purpose)}.safetensors", mechanism.pack(value))
+        entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism.name, event=event)
+        return session.Released(value, frozenset({session.Receipt(self._run, entry.hash)}), key=session._KERNEL_KEY)
+
+    session.Session.release = release  # type: ignore[method-assign, assignment]
+
+
+@breakage
+def nothing_is_committed() -> None:
+    """Charges stay in an open transaction until the run settles."""
+    from synthdp.privacy.ledger import Ledger
+
+    held: list[Any] = []
+    true = Ledger.settle
+
+    def charge(self: Any, dataset: str, run: str, **body: Any) -> Any:
+        held.append(body)
+        entries = self.run_entries(run)
+        return entries[-1]
+
+    def settle(self: Any, dataset: str, run: str) -> Any:
+        return true(self, dataset, run)
+
+    Ledger.charge, Ledger.settle = charge, settle  # type: ignore[method-assign, assignment]
+
+
+@breakage
+def resume_pays_again() -> None:
+    """A resumed run takes another reservation, under another name."""
+    from synthdp.privacy.ledger import Ledger
+
+    true = Ledger.reserve
+
+    def reserve(self: Any, dataset: str, run: str, **rest: Any) -> Any:
+        entry = true(self, dataset, run, **rest)
+        true(self, dataset, f"{run}-again-{os.getpid()}", **rest | {"epsilon": 0.1})
+        return entry
+
+    Ledger.reserve = reserve  # type: ignore[method-assign]
+
+
+@breakage
+def folder_removed_in_place() -> None:
+    """The journal goes before the state that invites to resume."""
+    from synthdp.run_folder import RunFolder
+
+    def remove(self: Any) -> None:
+        for path in sorted(self.journal.iterdir()):
+            path.unlink()
+        (self.path / "state.json").unlink()
+
+    RunFolder.remove = remove  # type: ignore[method-assign]
+    session._check_unsettled = lambda *_: None
+
+
+def do(folder: Path, what: str) -> None:
+    """The request itself, in the child."""
+    out = folder / "out"
+    if what == "release":
+        release_module.release(folder / "spec.yaml", out=out)
+    elif what == "resume":
+        release_module.resume(out)
+    else:
+        verify_bundle(out / "bundle")
+
+
+def child(folder: Path, request: dict[str, Any], log: int, errors: int) -> int:
+    """Exit status of the forked child."""
+    try:
+        if request.get("break"):
+            BREAKAGES[request["break"]]()
+        if request["do"] != "verify":
+            arm(folder, request.get("kill"), log)
+        do(folder, request["do"])
+    except BaseException as error:
+        os.write(errors, f"{type(error).__name__}: {error}".encode()[:60000])
+        return getattr(error, "exit_code", 1)
+    return 0
+
+
+def serve(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Fork, wait, answer."""
+    log_path, error_path = folder / "points", folder / "error"
+    for path in (log_path, error_path):
+        path.unlink(missing_ok=True)
+    log, errors = (os.open(p, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for p in (log_path, error_path))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(child(folder, request, log, errors))
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(log)
+    os.close(errors)
+    return {"status": status, "points": log_path.read_text().splitlines(), "error": error_path.read_text()}
+
+
+def remembered(name: str) -> None:
+    """The same plan is composed by every child; its numbers are computed once, here."""
+    true = getattr(accounting, name)
+    known: dict[str, Any] = {}
+
+    def answer(events: Any, **rest: Any) -> Any:
+        key = repr((list(map(repr, events)), sorted(rest.items())))
+        if key not in known:
+            known[key] = true(list(events), **rest)
+        return known[key]
+
+    setattr(accounting, name, answer)
+
+
+def main(folder: Path) -> None:
+    """Serve requests until stdin ends."""
+    plan.GROUP_SIZES = (1,)
+    for name in ("epsilon", "group_epsilon", "delta_profile"):
+        remembered(name)
+    prepare(folder)
+    loaded = parse_spec((folder / "spec.yaml").read_text(), path="spec.yaml")
+    made = plan_for(loaded, Domain.from_spec(loaded.columns))
+    plan_numbers = (made.epsilon_spent, made.profile, made.group_epsilons, [made.epsilon_of(s) for s in made.spends])
+    assert plan_numbers
+    for line in sys.stdin:
+        request = json.loads(line)
+        where = Path(request.get("folder", folder))
+        if where != folder:
+            where.mkdir(exist_ok=True)
+            prepare(where)
+        print(json.dumps(serve(where, request)), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

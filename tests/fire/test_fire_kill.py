@@ -1,0 +1,179 @@
+"""kill -9 at every point of a release: no spend is lost, none counted twice, and resume finishes the run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.privacy.ledger import Ledger
+
+PURPOSES = ["measure", "graph: validate", "train"]
+SIGKILL = -9
+
+
+class Killer:
+    """A process that forks a release for each request."""
+
+    def __init__(self, folder: Path) -> None:
+        script = Path(__file__).with_name("killer.py")
+        self.folder = folder
+        with (folder / "stderr").open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(script), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+
+    def ask(self, where: Path, do: str, **request: Any) -> dict[str, Any]:
+        """Its answer."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"folder": str(where), "do": do, **request}) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, (self.folder / "stderr").read_text()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
+    made = Killer(tmp_path_factory.mktemp("killer").resolve())
+    yield made
+    made.close()
+
+
+def looks(where: Path) -> list[dict[str, Any]]:
+    """What the hooks wrote down, in order."""
+    path = where / "looks"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run_in_progress(where: Path) -> str | None:
+    """The run that `synthdp resume` would find."""
+    state = where / "out" / ".run" / "state.json"
+    return json.loads(state.read_text())["run"] if state.exists() else None
+
+
+def entries(where: Path) -> list[Any]:
+    """The ledger's entries, their chain recomputed."""
+    if not (where / ".synthdp" / "ledger.db").exists():
+        return []
+    ledger = Ledger(f"sqlite:///{where / '.synthdp' / 'ledger.db'}")
+    ledger.verify_chain()
+    return ledger.entries()
+
+
+def lost(where: Path) -> int:
+    """Looks at rows that the ledger did not know of when they happened, or does not know of now."""
+    charged = {e.body["purpose"] for e in entries(where) if e.kind == "charge"}
+    return sum(not line["charged"] or line["look"] not in charged for line in looks(where) if "look" in line)
+
+
+def counted_twice(where: Path) -> int:
+    """Reservations beyond the first, and charges beyond the first of a purpose."""
+    book = entries(where)
+    charges = [e.body["purpose"] for e in book if e.kind == "charge"]
+    return max(0, sum(e.kind == "reserve" for e in book) - 1) + len(charges) - len(set(charges))
+
+
+def seen_twice(where: Path) -> int:
+    """Looks at rows for a value that was already kept, and so may have been used: two for one charge."""
+    kept: set[str] = set()
+    twice = 0
+    for line in looks(where):
+        twice += line.get("look") in kept
+        kept |= {line["kept"]} if "kept" in line else set()
+    return twice
+
+
+def kill_and_finish(killer: Killer, where: Path, point: int, **request: Any) -> list[str]:
+    """Kill a release at `point`, finish what it left, and list everything that is wrong."""
+    wrong = []
+    killed = killer.ask(where, "release", kill=point, **request)
+    assert killed["status"] == SIGKILL, f"point {point} was not reached: {killed['error']}"
+    run, kinds = run_in_progress(where), [e.kind for e in entries(where)]
+    wrong += [f"after the kill: {n} spends {what}" for n, what in ((lost(where), "lost"), (counted_twice(where), "counted twice")) if n]
+    finished = run is None and "reserve" in kinds
+    if not finished:
+        done = killer.ask(where, "resume" if run else "release", **request)
+        wrong += [f"{'resume' if run else 'a new release'} failed with {done['status']}: {done['error']}"] if done["status"] else []
+    elif killer.ask(where, "resume", **request)["status"] != 2:
+        wrong.append("a finished run was resumed")
+    wrong += [f"in the end: {what} {n} times" for n, what in ((lost(where), "lost"), (counted_twice(where), "counted"), (seen_twice(where), "seen")) if n]
+    book = entries(where)
+    if [e.kind for e in book] != ["cap", "reserve", *["charge"] * len(PURPOSES), "settle"]:
+        wrong.append(f"the ledger tells {[e.kind for e in book]}")
+    if run is not None and {e.run for e in book} != {run}:
+        wrong.append("the run changed its name")
+    if (verified := killer.ask(where, "verify"))["status"]:
+        wrong.append(f"the bundle is not valid: {verified['error']}")
+    left = [p.name for p in (where / "out").iterdir() if p.name not in ("bundle", "internal")]
+    return wrong + ([f"left behind: {left}"] if left and not finished else [])
+
+
+@pytest.mark.slow
+def test_killed_at_every_point_no_spend_is_lost_or_counted_twice(killer: Killer, tmp_path: Path, figure: Callable[..., None]) -> None:
+    survey = killer.ask(tmp_path / "survey", "release")
+    assert survey["status"] == 0, survey["error"]
+    points, wrong = survey["points"], {}
+    assert len(set(points)) >= 40 and len(points) >= 100
+    places = [tmp_path / f"kill-{i:03}" for i in range(1, len(points) + 1)]
+    for number, (name, where) in enumerate(zip(points, places, strict=True), start=1):
+        if found := kill_and_finish(killer, where, number):
+            wrong[f"{number}: {name}"] = found
+    figures = {what: sum(count(where) for where in places) for what, count in (("lost", lost), ("counted twice", counted_twice))}
+    figure("kill -9 during a release: points (distinct of all)", len(set(points)), len(points))
+    assert wrong == {} and set(figures.values()) == {0}
+    for what, number in figures.items():
+        figure(f"kill -9 during a release: spends {what}", number, len(points))
+    figure("kill -9 during a release: runs finished under their own reservation", len(points) - len(wrong), len(points))
+
+
+@pytest.mark.slow
+def test_killed_again_while_it_resumes(killer: Killer, tmp_path: Path, figure: Callable[..., None]) -> None:
+    survey = killer.ask(tmp_path / "survey", "release")["points"]
+    first = survey.index("before look of Training") + 8
+    where = tmp_path / "again"
+    assert killer.ask(where, "release", kill=first)["status"] == SIGKILL
+    kills = 1
+    for point in (1, 3, 6, 12, 20, 30, 45, 60, 70):
+        kills += killer.ask(where, "resume", kill=point)["status"] == SIGKILL
+    run = run_in_progress(where)
+    assert run is not None and kills >= 7
+    assert killer.ask(where, "resume")["status"] == 0 and killer.ask(where, "verify")["status"] == 0
+    assert (lost(where), counted_twice(where), seen_twice(where)) == (0, 0, 0)
+    assert {e.run for e in entries(where)} == {run}
+    figure("one run killed over and over: spends counted twice", 0, kills)
+
+
+BROKEN = {
+    "charge after the look": ("before look of NoisyMarginals", "lost"),
+    "nothing is committed": ("after look of NoisyMarginals", "lost"),
+    "resume pays again": ("before training step", "counted twice"),
+    "folder removed in place": ("os.remove state.json", "seen"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("breakage", BROKEN)
+def test_a_broken_kernel_is_found_at_the_right_point(killer: Killer, tmp_path: Path, breakage: str) -> None:
+    name, says = BROKEN[breakage]
+    points = killer.ask(tmp_path / "survey", "release", **{"break": breakage})["points"]
+    wrong = kill_and_finish(killer, tmp_path / "kill", points.index(name) + 1, **{"break": breakage})
+    assert any(says in line for line in wrong), wrong
+
+
+def test_one_kill_in_the_middle_of_training(killer: Killer, tmp_path: Path) -> None:
+    points = killer.ask(tmp_path / "survey", "release")["points"]
+    assert kill_and_finish(killer, tmp_path / "kill", points.index("after checkpoint") + 4) == []
