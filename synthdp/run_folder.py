@@ -1,7 +1,8 @@
 """The private folder of a run in progress: what a killed run needs to go on without paying again.
 
 Holds the run's name, the spec as it was, the key of the holdout coins and the journal of released values. It
-disappears when the run ends.
+disappears when the run ends, all at once: a run that still had its name and no longer its journal would look
+at the rows again for values that are already public.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +21,8 @@ import numpy as np
 from synthdp.errors import OutputError
 
 FOLDER = ".run"
+STATE = "state.json"
+GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,9 @@ class RunFolder:
         return self.path / "shadows"
 
     def remove(self) -> None:
-        """The run is over."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """The run is over. Where its folder cannot be moved it stays as it was, and resuming publishes the same values."""
+        with suppress(OSError):
+            _discard(self.path)
 
 
 def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFolder:
@@ -66,7 +71,8 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
         OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
     """
     path = out / FOLDER
-    if path.exists() and not force:
+    # The state is written last, and before anything is reserved: without it nothing was paid.
+    if (path / STATE).exists() and not force:
         raise OutputError(
             f"{out} holds an interrupted run that has already been paid for",
             hint=f"continue it with `synthdp resume {out}`, or give --force to drop it and pay for a new one",
@@ -74,15 +80,20 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
     try:
-        shutil.rmtree(path, ignore_errors=True)
+        _discard(path)
+        for rubbish in out.glob(f"{GONE}*"):
+            shutil.rmtree(rubbish, ignore_errors=True)
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
         (path / "journal").mkdir()
         holdout = secrets.token_hex(16)
         state = {"run": run, "spec_path": str(spec_path.resolve()), "spec_text": spec_text, "created": created, "holdout_key": holdout}
         partial = path / "state.partial"
-        partial.write_text(json.dumps(state), encoding="utf-8")
-        os.replace(partial, path / "state.json")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(state))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path / STATE)
     except OSError as error:
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
     return RunFolder(path, run, spec_path, spec_text, created, holdout)
@@ -96,7 +107,17 @@ def reopen(out: Path) -> RunFolder:
     """
     path = out / FOLDER
     try:
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
         return RunFolder(path, state["run"], Path(state["spec_path"]), state["spec_text"], state["created"], state["holdout_key"])
     except (OSError, ValueError, KeyError):
         raise OutputError(f"{out} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
+
+
+def _discard(path: Path) -> None:
+    """Remove a run's folder: in one step for whoever looks for it, then bit by bit."""
+    gone = path.with_name(f"{GONE}{secrets.token_hex(4)}")
+    try:
+        path.rename(gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)

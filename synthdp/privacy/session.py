@@ -6,7 +6,8 @@ returns `Confidential`, which the bundle refuses.
 
 A run's journal keeps each released value, so that a run that was killed goes on without looking twice: a
 purpose that was charged and written down is read back; one that was charged and not written down was seen by
-nobody and runs again under the same charge.
+nobody and runs again under the same charge. After the run has settled its values may be public, so that then
+only the journal answers: a second look would go unpaid.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Session:
         if written.exists():
             value = mechanism.unpack(_read(written))
         else:
+            _check_unsettled(self._ledger, self._run, purpose)
             value = mechanism.run(self._private.unseal(key=_KERNEL_KEY), self._streams)
             _write(written, mechanism.pack(value))
         return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)
@@ -105,6 +107,13 @@ def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> No
         )
 
 
+def _check_unsettled(ledger: Ledger, run: str, purpose: str) -> None:
+    if any(e.kind == "settle" for e in ledger.run_entries(run)):
+        raise BudgetError(
+            f"run {run} has settled, and its journal no longer holds {purpose!r}", hint="its bundle may be whole; if not, start a new release"
+        )
+
+
 def _lock(path: Path) -> None:
     """Keep the journal for this process: two that resume one run would both look at the rows for one charge.
 
@@ -135,7 +144,7 @@ def _file_name(purpose: str) -> str:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    """Write a released value atomically, and only then let it be used."""
+    """Write a released value atomically and durably, and only then let it be used."""
     from safetensors.numpy import save_file
 
     partial = path.with_suffix(".partial")
@@ -143,6 +152,11 @@ def _write(path: Path, arrays: Arrays) -> None:
     with partial.open("rb") as handle:
         os.fsync(handle.fileno())
     partial.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # else a power cut could bring back the time before, and with it a second look
+    finally:
+        os.close(folder)
 
 
 def _read(path: Path) -> Arrays:
