@@ -246,9 +246,11 @@ def describe_event(event: Mapping[str, Any]) -> str:
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
             return f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
         case {"event": "gaussian", "noise_multiplier": noise}:
-            return f"Gaussian of {noise:.6g} times the clipping norm"
+            return f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together (in L2)"
         case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves)}:
             return f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of a unit, each sampled by its own coin"
+        case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:
+            return f"Gaussian of {noise:.6g} times the clipping norm, on a Poisson sample of rate {rate:.6g}"
         case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:
             return f"{describe_event(inner)}, on a Poisson sample of rate {rate:.6g}"
         case {"event": "repeated", "count": count, "of": dict(inner)}:

@@ -136,5 +136,7 @@ def test_stewards_words_cannot_break_out(build: Build, tmp_path: Path, spec_text
 
 def test_every_event_is_described() -> None:
     gaussian = {"event": "gaussian", "noise_multiplier": 2.0}
-    assert describe_event({"event": "all", "of": [gaussian, {"event": "nothing"}]}) == "Gaussian of 2 times the clipping norm; and nothing"
+    assert describe_event({"event": "all", "of": [gaussian, {"event": "nothing"}]}) == (
+        "Gaussian of 2 times the most that a unit moves all numbers together (in L2); and nothing"
+    )
     assert describe_event({}) == "unknown"
