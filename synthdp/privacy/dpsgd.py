@@ -164,8 +164,9 @@ class _Trainer:
             torch.autograd.grad(losses.sum(), self.biases)
             coefficient = self.wrapped.get_clipping_coef()
             finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
+            keep = slice(None) if bool(finite.all()) else finite  # a mask copies the batch
             for layer in self.layers:
-                sums |= layer.clipped_sum(*layer.take_seen(finite), coefficient[finite])
+                sums |= layer.clipped_sum(*layer.take_seen(keep), coefficient[keep])
         for p in self.params:
             p.grad = sums.get(p, torch.zeros_like(p))
 
