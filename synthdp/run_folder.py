@@ -81,8 +81,7 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
     try:
         _discard(path)
-        for rubbish in out.glob(f"{GONE}*"):
-            shutil.rmtree(rubbish, ignore_errors=True)
+        _sweep(out)
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
         (path / "journal").mkdir()
@@ -106,6 +105,7 @@ def reopen(out: Path) -> RunFolder:
         OutputError: there is none.
     """
     path = out / FOLDER
+    _sweep(out)
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
         return RunFolder(path, state["run"], Path(state["spec_path"]), state["spec_text"], state["created"], state["holdout_key"])
@@ -121,3 +121,8 @@ def _discard(path: Path) -> None:
     except FileNotFoundError:
         return
     shutil.rmtree(gone, ignore_errors=True)
+
+
+def _sweep(out: Path) -> None:
+    for rubbish in out.glob(f"{GONE}*"):
+        shutil.rmtree(rubbish, ignore_errors=True)

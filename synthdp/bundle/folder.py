@@ -35,6 +35,8 @@ def check_target(folder: Path, *, force: bool) -> None:
 @contextmanager
 def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
     """A draft beside `folder` that takes its place when the block ends well and vanishes otherwise."""
+    from safetensors import SafetensorError
+
     draft = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -42,8 +44,8 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
         yield draft
         _sync(draft)
         _replace(draft, folder, force=force)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise OutputError(f"cannot write the bundle {folder}: {reason}", hint="make room or allow writing, then resume the release") from None
     finally:
         if draft is not None:
@@ -74,8 +76,11 @@ def _replace(draft: Path, folder: Path, *, force: bool) -> None:
         if old:
             os.replace(aside, folder)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
     _sync_folder(folder.parent)
+    # Whatever stands aside now, of this writing or of one that was killed, has been replaced.
+    for kind in ("partial", "old"):
+        for rubbish in folder.parent.glob(f".{folder.name}.{kind}-*"):
+            shutil.rmtree(rubbish, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -34,6 +34,7 @@ from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
 from synthdp.privacy import layers
 from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.journal import write_arrays
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.source import Table
@@ -176,17 +177,13 @@ class _Trainer:
         return {n: p.detach().cpu().clone() for n, p in zip(self.names, final, strict=True)}
 
     def save(self, path: Path, done: int) -> None:
-        """Write weights, averages, Adam's state and the step, all after noise, atomically."""
-        from safetensors.torch import save_file
-
+        """Write weights, averages, Adam's state and the step, all after noise."""
         state = self.optimizer.original_optimizer.state
         tensors = {"step": torch.tensor(done)}
         for n, p, a in zip(self.names, self.params, self.average, strict=True):
             own = {"weight": p.detach(), "average": a, **state[p]}
             tensors |= {f"{kind}/{n}": t.cpu().contiguous() for kind, t in own.items()}
-        partial = path.with_suffix(".partial")
-        save_file(tensors, partial)
-        partial.replace(path)
+        write_arrays(path, {name: t.numpy() for name, t in tensors.items()})
 
     def load(self, path: Path) -> int:
         """Continue from `path`; returns the steps already done."""

@@ -20,10 +20,12 @@ from typing import Any, TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode
-from synthdp.errors import BoundaryError, BudgetError
+from synthdp.errors import BudgetError
 from synthdp.privacy.accounting import event_to_json
+from synthdp.privacy.journal import read_arrays
+from synthdp.privacy.journal import write_arrays as _write
 from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import Arrays, Mechanism
+from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released
@@ -61,7 +63,7 @@ class Session:
         self._used.add(purpose)
         written = self._journal / f"{_file_name(purpose)}.safetensors"
         if written.exists():
-            value = mechanism.unpack(_read(written))
+            value = mechanism.unpack(read_arrays(written))
         else:
             _check_unsettled(self._ledger, self._run, purpose)
             value = mechanism.run(self._private.unseal(key=_KERNEL_KEY), self._streams)
@@ -141,30 +143,3 @@ def _check_planned(plan: Plan, mechanism: Mechanism[Any], purpose: str, used: se
 
 def _file_name(purpose: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in purpose)
-
-
-def _write(path: Path, arrays: Arrays) -> None:
-    """Write a released value atomically and durably, and only then let it be used."""
-    from safetensors.numpy import save_file
-
-    partial = path.with_suffix(".partial")
-    save_file(arrays, partial)
-    with partial.open("rb") as handle:
-        os.fsync(handle.fileno())
-    partial.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # else a power cut could bring back the time before, and with it a second look
-    finally:
-        os.close(folder)
-
-
-def _read(path: Path) -> Arrays:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        arrays: Arrays = load_file(path)
-    except SafetensorError:
-        raise BoundaryError(f"the journal {path.name} is damaged; start a new release") from None
-    return arrays

@@ -13,6 +13,7 @@ Looks at rows, and whether their charge was in the ledger by then, are appended 
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 import re
@@ -28,7 +29,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pandas as pd
 import safetensors.numpy
-import safetensors.torch
 import sqlalchemy as sa
 import yaml
 
@@ -63,6 +63,8 @@ SPEC: dict[str, Any] = {
     "compute": {"threads": 1},
 }
 
+# What a release imports only when it gets there: a forked child would pay for each anew.
+LATE = ("torch._dynamo", "opendp.prelude", "matplotlib.figure", "matplotlib.backends.backend_svg", "synthdp.report.page", "jinja2.ext")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 RANDOM_PART = re.compile(r"(partial|old|gone)-[A-Za-z0-9_]+")
 
@@ -121,14 +123,15 @@ def around(owner: Any, name: str, label: str, reach: Callable[[str], None]) -> N
     setattr(owner, name, call)
 
 
-def torn(module: Any, label: str, reach: Callable[[str], None]) -> None:
-    """Points before, half-way through and after the writing of a safetensors file."""
+def torn(module: Any, reach: Callable[[str], None]) -> None:
+    """Points before, half-way through and after the writing of a released value or a checkpoint."""
     true = module.save_file
 
     def save_file(tensors: Any, path: Any, *rest: Any, **options: Any) -> None:
         if ".run" not in str(path):
             true(tensors, path, *rest, **options)
             return
+        label = "checkpoint" if "checkpoint" in str(path) else "journal file"
         reach(f"before {label}")
         true(tensors, path, *rest, **options)
         whole = Path(path).read_bytes()
@@ -180,8 +183,7 @@ def arm(folder: Path, kill: int | None, log: int) -> None:
     """Put all points in place."""
     points = Points(folder, kill, log)
     reach = points.reach
-    torn(safetensors.numpy, "journal file", reach)
-    torn(safetensors.torch, "checkpoint", reach)
+    torn(safetensors.numpy, reach)
     watch_looks(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     around(sa.engine.Connection, "commit", "ledger commit", reach)
     around(ledger_database, "append", "ledger row", reach)
@@ -323,6 +325,8 @@ def remembered(name: str) -> None:
 def main(folder: Path) -> None:
     """Serve requests until stdin ends."""
     plan.GROUP_SIZES = (1,)
+    for module in LATE:
+        importlib.import_module(module)
     for name in ("epsilon", "group_epsilon", "delta_profile"):
         remembered(name)
     prepare(folder)

@@ -115,7 +115,10 @@ TAMPERING = {
     "another predecessor": ([f"update {TABLE} set previous = 'f' where seq = 6"], 6),
     "first row gone": ([f"delete from {TABLE} where seq = 1"], 2),
     "middle row gone": ([f"delete from {TABLE} where seq = 4"], 5),
-    "middle row gone, the rest moved up": ([f"delete from {TABLE} where seq = 4", *(f"update {TABLE} set seq = {i - 1} where seq = {i}" for i in (5, 6, 7))], 4),
+    "middle row gone, the rest moved up": (
+        [f"delete from {TABLE} where seq = 4", *(f"update {TABLE} set seq = {i - 1} where seq = {i}" for i in (5, 6, 7))],
+        4,
+    ),
     "two rows swapped": ([f"update {TABLE} set seq = {b} where seq = {a}" for a, b in ((3, 99), (4, 3), (99, 4))], 3),
     "row put in at the end": ([f"insert into {TABLE} select 8, {COLUMNS}, 'p', 'h' from {TABLE} where seq = 5"], 8),
     "row copied with its hash": (
