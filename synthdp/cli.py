@@ -197,13 +197,27 @@ def budget(
     dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
     ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
     set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None,
+    check: Annotated[
+        list[Path] | None, typer.Option("--check", help="A published bundle whose entries must still be there; may be repeated.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write the picture to this file too.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what each dataset has spent and may spend; checks the ledger's chain."""
-    from synthdp.show import budget_facts, budget_text
+    """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's chain."""
+    from synthdp.budget import budget_facts, budget_svg, budget_text, check_published, open_book
+    from synthdp.errors import BudgetError
 
-    facts = budget_facts(ledger, dataset, set_cap=set_cap)
-    show({"datasets": facts}, as_json=as_json, text=lambda: budget_text(facts))
+    book = open_book(ledger)
+    checked = {str(bundle): check_published(book, bundle) for bundle in check or []}
+    if set_cap is not None:
+        if dataset is None:
+            raise BudgetError("--set-cap needs a dataset id")
+        book.set_cap(dataset, epsilon=set_cap[0], delta=set_cap[1])
+    facts = budget_facts(book, dataset)
+    if svg is not None:
+        svg.write_text(budget_svg(facts), encoding="utf-8")
+    held = [f"{bundle}: all {count} entries that it published are in the ledger" for bundle, count in checked.items()]
+    show({"datasets": facts, "checked": checked}, as_json=as_json, text=lambda: "\n".join([budget_text(facts), *held]))
 
 
 def main() -> None:

@@ -1,11 +1,10 @@
-"""Text for people: progress bars, plans, budgets and outcomes, with rich where it helps."""
+"""Text for people: progress bars, plans and outcomes, with rich where it helps."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -13,8 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from synthdp.errors import BudgetError
-from synthdp.privacy.ledger import Ledger
 from synthdp.release import Outcome
 from synthdp.reporter import Advance
 
@@ -112,53 +109,3 @@ def outcome_text(outcome: Outcome) -> str:
             *(f"warning: {w}" for w in outcome.warnings),
         ]
     )
-
-
-def budget_facts(ledger: str, dataset: str | None, *, set_cap: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Balances and runs by dataset.
-
-    Raises:
-        BudgetError: there is no such ledger, or no such dataset.
-    """
-    if "://" not in ledger and not Path(ledger).exists():
-        raise BudgetError(f"no ledger at {ledger}", hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger")
-    book = Ledger(ledger if "://" in ledger else f"sqlite:///{ledger}")
-    book.verify_chain()
-    if set_cap is not None:
-        if dataset is None:
-            raise BudgetError("--set-cap needs a dataset id")
-        book.set_cap(dataset, epsilon=set_cap[0], delta=set_cap[1])
-    names = sorted({e.dataset for e in book.entries()})
-    if dataset is not None and dataset not in names:
-        raise BudgetError(f"the ledger knows no dataset {dataset!r}", hint=f"it knows {', '.join(names) or 'none'}")
-    return [_dataset_facts(book, name) for name in names if dataset in (None, name)]
-
-
-def _dataset_facts(book: Ledger, name: str) -> dict[str, Any]:
-    entries, balance = book.entries(dataset=name), book.balance(name)
-    settled = {e.run for e in entries if e.kind == "settle"}
-    runs = [
-        {"run": e.run, "at": e.at, "by": e.body.get("by"), "epsilon": e.body["epsilon"], "delta": e.body["delta"], "settled": e.run in settled}
-        for e in entries
-        if e.kind == "reserve"
-    ]
-    return {
-        "dataset": name,
-        "epsilon": balance.epsilon,
-        "delta": balance.delta,
-        "cap_epsilon": balance.cap_epsilon,
-        "cap_delta": balance.cap_delta,
-        "runs": runs,
-    }
-
-
-def budget_text(facts: Sequence[Mapping[str, Any]]) -> str:
-    """Balances as text."""
-    parts: list[object] = []
-    for data in facts:
-        cap = "no cap" if data["cap_epsilon"] is None else f"of {data['cap_epsilon']:g}, {data['cap_epsilon'] - data['epsilon']:.4g} left"
-        rows = [
-            (r["run"], r["at"], str(r["by"]), f"{r['epsilon']:g}", f"{r['delta']:g}", "settled" if r["settled"] else "open") for r in data["runs"]
-        ]
-        parts += [f"{data['dataset']}: epsilon {data['epsilon']:g} spent, {cap}", _table("", ["run", "at", "by", "epsilon", "delta", "state"], rows)]
-    return _render(*parts)
