@@ -197,7 +197,7 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
     """Shapes of one dataset, from `y` down, and where they end."""
     unit = WIDTH / _scale(data)
     out = [label(14, y, f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}", size=15, bold=True)]
-    top = y + 10
+    top, left = y + 10, _left(data)
     for run, (start, end) in zip(data["runs"], pairwise(_ends(data)), strict=True):
         y += ROW
         colour = COOL if run["settled"] else FAINT
@@ -209,9 +209,8 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
                 y + 5,
                 shortened(f"{run['epsilon']:g}: {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}", most=44),
             ),
-            _line(LEFT + end * unit, y - 8, y + ROW + 8, FAINT),
         ]
-    left = _left(data)
+        out += [_line(LEFT + end * unit, y - 8, y + ROW + 8, FAINT)] if run is not data["runs"][-1] or left is not None else []
     if left is not None:
         y += ROW
         out += [label(LEFT - 10, y + 5, "left", anchor="end"), _box(LEFT + data["epsilon"] * unit, y - 8, left * unit, "none", edge=FAINT)]

@@ -20,7 +20,8 @@ import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -221,22 +222,32 @@ def charge_after_the_look() -> None:
 
 
 @breakage
-def nothing_is_committed() -> None:
-    """Charges stay in an open transaction until the run settles."""
+def settled_before_the_reserve_is_durable() -> None:
+    """One transaction from the reservation to the settlement."""
     from synthdp.privacy.ledger import Ledger
 
-    held: list[Any] = []
-    true = Ledger.settle
+    open_transactions: list[Any] = []
+    true_settle = Ledger.settle
 
-    def charge(self: Any, dataset: str, run: str, **body: Any) -> Any:
-        held.append(body)
-        entries = self.run_entries(run)
-        return entries[-1]
+    @contextmanager
+    def writing(engine: Any) -> Iterator[Any]:
+        if not open_transactions:
+            open_transactions.append(engine.connect())
+            open_transactions[0].exec_driver_sql("BEGIN IMMEDIATE")
+        yield open_transactions[0]
+
+    @contextmanager
+    def reading(engine: Any) -> Iterator[Any]:
+        with nullcontext(open_transactions[0]) if open_transactions else engine.connect() as connection:
+            yield connection
 
     def settle(self: Any, dataset: str, run: str) -> Any:
-        return true(self, dataset, run)
+        entry = true_settle(self, dataset, run)
+        open_transactions[0].commit()
+        return entry
 
-    Ledger.charge, Ledger.settle = charge, settle  # type: ignore[method-assign, assignment]
+    ledger_database.writing, ledger_database.reading = writing, reading  # type: ignore[assignment]
+    Ledger.settle = settle  # type: ignore[method-assign]
 
 
 @breakage
@@ -265,6 +276,12 @@ def folder_removed_in_place() -> None:
         (self.path / "state.json").unlink()
 
     RunFolder.remove = remove  # type: ignore[method-assign]
+
+
+@breakage
+def folder_removed_in_place_and_nobody_asks_whether_the_run_settled() -> None:
+    """Both walls against a second look are gone."""
+    folder_removed_in_place()
     session._check_unsettled = lambda *_: None
 
 

@@ -139,6 +139,7 @@ def test_tampering_is_seen_the_row_named_and_nothing_reserved(url: str, kind: st
         reserve(ledger, "t", 0.1)
 
 
+@pytest.mark.slow
 def test_tampering_figure(figure: Callable[..., None], tmp_path: Any, reserve: Make, charge: Make) -> None:
     seen = 0
     for number, (statements, row) in enumerate(TAMPERING.values()):

@@ -160,9 +160,9 @@ def test_killed_again_while_it_resumes(killer: Killer, tmp_path: Path, figure: C
 
 BROKEN = {
     "charge after the look": ("before look of NoisyMarginals", "lost"),
-    "nothing is committed": ("after look of NoisyMarginals", "lost"),
+    "settled before the reserve is durable": ("after look of NoisyMarginals", "lost"),
     "resume pays again": ("before training step", "counted twice"),
-    "folder removed in place": ("os.remove /.run/state.json", "seen"),
+    "folder removed in place and nobody asks whether the run settled": ("os.remove /.run/state.json", "seen"),
 }
 
 
@@ -175,6 +175,14 @@ def test_a_broken_kernel_is_found_at_the_right_point(killer: Killer, tmp_path: P
     assert any(says in line for line in wrong), wrong
 
 
-def test_one_kill_in_the_middle_of_training(killer: Killer, tmp_path: Path) -> None:
-    points = killer.ask(tmp_path / "survey", "release")["points"]
-    assert kill_and_finish(killer, tmp_path / "kill", points.index("after checkpoint") + 4) == []
+@pytest.mark.slow
+def test_a_settled_run_that_lost_its_journal_looks_at_nothing(killer: Killer, tmp_path: Path) -> None:
+    """The second wall, with the first one broken: the session itself refuses."""
+    broken = {"break": "folder removed in place"}
+    points = killer.ask(tmp_path / "survey", "release", **broken)["points"]
+    where = tmp_path / "kill"
+    assert killer.ask(where, "release", kill=points.index("os.remove /.run/state.json") + 1, **broken)["status"] == SIGKILL
+    before = looks(where)
+    resumed = killer.ask(where, "resume")
+    assert resumed["status"] == 3 and "has settled" in resumed["error"]
+    assert looks(where) == before and killer.ask(where, "verify")["status"] == 0
