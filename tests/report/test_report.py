@@ -14,6 +14,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate import EvaluationReport, UtilityReport, UtilityRow, fidelity
+from synthdp.report.appendix import attack_tables
 from synthdp.report.page import (
     MOST_BYTES,
     Budget,
@@ -26,7 +27,6 @@ from synthdp.report.page import (
     render,
     write_internal_report,
 )
-from synthdp.report.appendix import attack_tables
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{1}{0}$ {{ 7 * 7 }}", "new\nline\u202e #010101 ☃ 漢字"]
 GRAPH_SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(2)</script></svg>'
