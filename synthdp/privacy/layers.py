@@ -28,7 +28,10 @@ class ClippedLayer(nn.Module):
     seen: tuple[Tensor, Tensor] | None = None
 
     def take_seen(self, keep: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """What this step kept of the examples `keep` (a mask `[batch]`, or all of them as a slice); forgotten here, so that rows do not outlive their step."""
+        """What this step kept of the examples `keep` (a mask `[batch]`, or all as a slice).
+
+        Forgotten here, so that rows do not outlive their step.
+        """
         if self.seen is None:
             raise RuntimeError(f"{type(self).__name__} took no part in the loss")
         inputs, gradient = self.seen
