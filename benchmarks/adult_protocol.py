@@ -27,6 +27,15 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 
 TARGET = "income"
+# The public grid, whatever bins a spec chooses: lowest value and number of values of each numeric column.
+NUMERIC = {
+    "age": (16, 85),
+    "fnlwgt": (0, 100),
+    "education-num": (1, 16),
+    "capital-gain": (0, 100),
+    "capital-loss": (0, 100),
+    "hours-per-week": (1, 99),
+}
 MODELS = ("lr", "rf", "knn", "svc", "hgb")
 
 Matrix = npt.NDArray[np.float32]
@@ -41,10 +50,31 @@ def split(csv: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def score(domain: Domain, train: pd.DataFrame, test: pd.DataFrame, synthetic: pd.DataFrame) -> dict[str, float]:
-    """All figures of one synthetic table; the domain's levels are the grid."""
+    """All figures of one synthetic table; `domain` gives the categories."""
     frames = [f.replace("", np.nan) for f in (train, test, synthetic)]
     codes = [encode(domain, f)[0] for f in frames]
-    return total_variation(domain.sizes, codes[0], codes[2]) | train_synthetic_test_real(domain, frames[2], codes[2], frames[1], codes[1])
+    cells = [on_grid(domain, f, c) for f, c in zip(frames, codes, strict=True)]
+    sizes = tuple(len(_edges(c.name)) - 1 if c.name in NUMERIC else c.levels for c in domain.columns)
+    return total_variation(sizes, cells[0], cells[2]) | train_synthetic_test_real(domain, frames[2], codes[2], frames[1], codes[1])
+
+
+def _edges(column: str) -> list[int]:
+    """Edges of at most 32 bins, half-open; nothing gained or lost has a bin of its own."""
+    lowest, size = NUMERIC[column]
+    if size <= 32:
+        return list(range(lowest, lowest + size + 1))
+    if column.startswith("capital"):
+        return [0, *(round(x) for x in np.linspace(1, size, 32))]
+    return [lowest + round(x) for x in np.linspace(0, size, 33)]
+
+
+def on_grid(domain: Domain, frame: pd.DataFrame, codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    """Cells of the public grid, shape `[rows, columns]`: numbers by its edges, categories by their codes."""
+    cells = codes.copy()
+    for name in NUMERIC:
+        bins = np.searchsorted(_edges(name), pd.to_numeric(frame[name]).to_numpy(np.float64), side="right") - 1
+        cells[:, domain.index(name)] = np.clip(bins, 0, len(_edges(name)) - 2)
+    return cells
 
 
 def total_variation(sizes: tuple[int, ...], real: npt.NDArray[np.uint16], synthetic: npt.NDArray[np.uint16]) -> dict[str, float]:

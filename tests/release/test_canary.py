@@ -78,7 +78,7 @@ def test_refusing_says_which_column_and_no_more(tiny: Any, planted: pd.DataFrame
 @pytest.mark.parametrize("column", ["visits", "weight", "joined"])
 def test_a_value_of_the_wrong_type_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: Any, column: str) -> None:
     frame = planted.assign(sex="male", joined="2021-07-13")
-    frame[column] = [CATEGORY, *frame[column].astype(str)[1:]]
+    frame[column] = CATEGORY  # in every row: which rows of a unit are used is drawn at random
     done = synthdp("release", tiny.write(frame, dataset=UNIT).spec, "--out", tiny.out)
     assert done.code == 5 and f"'{column}'" in done.err and leaks(tiny.folder, done.out, done.err) == {}
 
@@ -88,7 +88,8 @@ def test_a_broken_file_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: 
     with (tiny.folder / "table.csv").open("a") as file:
         file.write(f"{ID},{CATEGORY},1,2,3,4,5,6,7,8,9\n")
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 5 and "cannot read" in done.err and leaks(tiny.folder, done.out, done.err) == {}
+    assert done.code == 5 and "cannot read" in done.err and "402" not in done.err  # nor which row it is
+    assert leaks(tiny.folder, done.out, done.err) == {}
 
 
 def _dies(self: Any, table: Any, streams: Any) -> Any:
