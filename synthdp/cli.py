@@ -116,7 +116,8 @@ def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: 
     from synthdp.show import ProgressDisplay
 
     with ProgressDisplay() as display:
-        _finish(run_release(spec, out=out, force=force, reporter=Reporter(display)), as_json=as_json)
+        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
 
 
 @app.command()
@@ -127,7 +128,8 @@ def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interr
     from synthdp.show import ProgressDisplay
 
     with ProgressDisplay() as display:
-        _finish(resume_run(out, reporter=Reporter(display)), as_json=as_json)
+        outcome = resume_run(out, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
 
 
 def _finish(outcome: Any, *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from synthdp.reporter import Advance
 
 
 class ProgressDisplay:
-    """Stages as progress bars on stderr; plain lines where stderr is no terminal."""
+    """The running stage as a progress bar on stderr (a terminal only), finished ones as plain lines."""
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False)
@@ -40,11 +40,9 @@ class ProgressDisplay:
         return lambda done, total: self._progress.update(task, completed=done, total=total)
 
     def finish(self, title: str, seconds: float) -> None:
-        """Fill the bar, or print the stage's line."""
-        if self._console.is_terminal:
-            self._progress.update(self._tasks[title], completed=1, total=1)
-        else:
-            self._console.print(f"{title}: {seconds:.1f} s")
+        """The bar goes, and the stage's line stays: one live line cannot be torn by what others print."""
+        self._progress.remove_task(self._tasks.pop(title))
+        self._console.print(f"{title}: {seconds:.1f} s")
 
 
 def _render(*parts: object) -> str:
