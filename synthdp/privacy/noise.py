@@ -1,4 +1,6 @@
-"""Noise and private coins. No seed exists: every key comes from the operating system and is never stored.
+"""Noise and private coins. No seed exists: every key comes from the operating system, and no key of noise is stored.
+
+(A run keeps the key of its holdout coins in its private folder until it ends, so that a resumed run holds out the same rows.)
 
 Three independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
 of batches, and the `holdout` coins. Noise on planned tables is the discrete Gaussian of OpenDP, an exact integer
