@@ -64,6 +64,7 @@ class CausalVae(PerExampleLoss):
         super().__init__()
         self.architecture = architecture
         columns, width, latent = len(architecture.sizes), architecture.hidden, len(architecture.latent_of)
+        self.latent = latent
         self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width)
         self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
         self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width) if any(architecture.parents) else None
@@ -85,10 +86,9 @@ class CausalVae(PerExampleLoss):
             for i, p in enumerate(marginals):
                 self.decode_levels.bias[i, : len(p)] = torch.from_numpy(np.log(p)).float()
 
-    def forward(self, codes: Tensor, generator: torch.Generator) -> Tensor:
-        """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`."""
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`; z by `noise` `[batch, latent]`."""
         mean, log_variance = self.encode(codes)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         z = mean + noise * (log_variance / 2).exp()
         logits = self.logits(codes, z)
         surprise = F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none").view(len(codes), -1).sum(1)

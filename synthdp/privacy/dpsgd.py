@@ -15,7 +15,6 @@ this slack is enough (tests measure it) and that the 64-bit generator's normals 
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from synthdp.privacy import layers
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.journal import write_arrays
 from synthdp.privacy.mechanisms import Arrays
-from synthdp.privacy.noise import Streams
+from synthdp.privacy.noise import Randomness
 from synthdp.privacy.source import Table
 
 Weights = dict[str, Tensor]
@@ -60,10 +59,13 @@ register_grad_sampler(layers.CLIPPED_LAYERS)(_no_gradient_sampler)
 
 
 class PerExampleLoss(nn.Module):
-    """What DP-SGD trains: `forward(codes [batch, columns], generator) -> loss of each example [batch]`.
+    """What DP-SGD trains: `forward(codes [batch, columns], noise [batch, latent]) -> loss of each example [batch]`.
 
-    The loss of an example must depend on that example alone; its parameters must sit in layers of `privacy.layers`.
+    The loss of an example must depend on that example and its own standard normals alone; its parameters must
+    sit in layers of `privacy.layers`.
     """
+
+    latent: int  # standard normals that an example's loss takes
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,14 @@ class Training:
         """Event of the settings."""
         return self.settings.event(rows_per_unit)
 
-    def run(self, table: Table, streams: Streams) -> Weights:
+    def run(self, table: Table, randomness: Randomness) -> Weights:
         """Train and return the averaged weights.
 
         Checkpoints hold noisy weights only, which are released content; steps after the last checkpoint of a
         killed run were seen by nobody and are done again under the same charge.
         """
         codes = table.fit_codes
-        trainer = _Trainer(self.settings, self.module.to(self.device), streams, self.device)
+        trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
         first = trainer.load(self.checkpoint) if self.checkpoint and self.checkpoint.exists() else 0
         with warnings.catch_warnings():
             # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all the same.
@@ -117,10 +119,11 @@ class Training:
 class _Trainer:
     """Opacus wiring of one run."""
 
-    def __init__(self, settings: DpSgd, module: PerExampleLoss, streams: Streams, device: str = "cpu") -> None:
+    def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu") -> None:
         _check_layers(module)
         module.train()
-        self.settings, self.streams, self.device = settings, streams, device
+        self.settings, self.randomness, self.device = settings, randomness, device
+        self.latent = module.latent
         self.wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip)
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         self.params = [p for p in module.parameters() if p.requires_grad]
@@ -129,19 +132,18 @@ class _Trainer:
         dimension = sum(p.numel() for p in self.params)
         self.optimizer = _LatticeOptimizer(
             torch.optim.Adam(self.params, lr=settings.learning_rate),
-            noise_multiplier=settings.noise_multiplier * settings.sensitivity / settings.clip,
+            noise_multiplier=settings.noise / settings.clip,
             max_grad_norm=settings.clip,
             expected_batch_size=settings.expected_batch,
-            rng=streams.noise,
+            randomness=randomness,
+            deviation=settings.noise,
             spacing=settings.lattice_spacing(dimension),
         )
         self.average = [p.detach().clone() for p in self.params]
-        # Noise of the reparametrised z is no privacy noise: any fresh seed will do.
-        self.latent_rng = torch.Generator(device).manual_seed(secrets.randbits(63))
 
     def step(self, codes: Codes, step: int) -> None:
         """One noisy step; an empty batch is a step of pure noise."""
-        batch = codes[self.settings.draw_batch(len(codes), self.streams.sampling)]
+        batch = codes[self.randomness.poisson_batch(len(codes), rate=self.settings.rate)]
         self._clipped_gradient(torch.from_numpy(batch.astype(np.int64)).to(self.device))
         total, decay_from = self.settings.steps, self.settings.steps * DECAY_FROM
         fade = min(1.0, (total - step) / (total - decay_from)) if total > decay_from else 1.0
@@ -160,7 +162,8 @@ class _Trainer:
         self.optimizer.zero_grad()
         sums: layers.Sums = {}
         if len(batch):
-            losses = self.wrapped(batch, self.latent_rng)
+            latents = torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device)
+            losses = self.wrapped(batch, latents)
             # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
             torch.autograd.grad(losses.sum(), self.biases)
             coefficient = self.wrapped.get_clipping_coef()
@@ -204,17 +207,16 @@ class _Trainer:
 class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
     """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own stream."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, rng: np.random.Generator, spacing: float, **settings: float) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, *, randomness: Randomness, deviation: float, spacing: float, **settings: float) -> None:
         super().__init__(optimizer, loss_reduction="mean", **settings)
-        self.rng, self.spacing = rng, spacing
+        self.randomness, self.deviation, self.spacing = randomness, deviation, spacing
 
     def add_noise(self) -> None:
-        """Round the sum to the lattice and add rounded Gaussian noise; see the module's proof."""
-        deviation = self.noise_multiplier * self.max_grad_norm / self.spacing
-        for p in self.params:
-            noise = torch.from_numpy(self.rng.standard_normal(p.numel())).to(p.device).view_as(p) * deviation
-            steps = torch.round(p.summed_grad.double() / self.spacing) + torch.round(noise)
-            p.grad = (steps * self.spacing).to(p.dtype)
+        """Make the sums of all parameters, as one vector, noisy; see the module's proof."""
+        exact = torch.cat([p.summed_grad.flatten() for p in self.params])
+        noisy = torch.from_numpy(self.randomness.lattice_gaussian(exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing)).to(exact)
+        for p, part in zip(self.params, torch.split(noisy, [p.numel() for p in self.params]), strict=True):
+            p.grad = part.view_as(p)
 
 
 def _check_layers(module: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Public settings of DP-SGD: one frozen object states the event, scales the noise and draws the batches.
+"""Public settings of DP-SGD: one frozen object states the event, scales the noise and sets the rate of the batches.
 
 Apart from `dpsgd`, so that a plan can be made without importing torch.
 """
@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass
 
 import dp_accounting
-import numpy as np
-import numpy.typing as npt
 
 from synthdp.privacy.accounting import unit_sampled_gaussian
 
@@ -22,7 +20,7 @@ LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bit
 
 @dataclass(frozen=True)
 class DpSgd:
-    """Public settings of DP-SGD; states its event, makes its noise and draws its batches."""
+    """Public settings of DP-SGD; states its event, its noise and the rate of its batches."""
 
     rate: float
     steps: int
@@ -51,6 +49,7 @@ class DpSgd:
         """Public spacing of the lattice in `dimension` coordinates: whatever the noise, sqrt(dimension) of it stay below clip / 2^bits."""
         return self.clip / (2.0**LATTICE_BITS * math.sqrt(dimension))
 
-    def draw_batch(self, rows: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-        """Positions of the rows in one Poisson batch: an independent coin of chance `rate` for each."""
-        return np.flatnonzero(rng.random(rows) < self.rate)
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise on the sum."""
+        return self.noise_multiplier * self.sensitivity

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
-from synthdp.privacy.noise import Streams, discrete_gaussian, rounded_gaussian
+from synthdp.privacy.noise import Randomness
 from synthdp.privacy.source import Table
 
 Columns = tuple[str, ...]
@@ -41,7 +41,7 @@ class Mechanism(Protocol[T_co]):
         """What running it once does to a unit of at most `rows_per_unit` rows."""
         ...
 
-    def run(self, table: Table, streams: Streams) -> T_co:
+    def run(self, table: Table, randomness: Randomness) -> T_co:
         """Look at the rows. Called by the session alone, after the charge."""
         ...
 
@@ -88,11 +88,11 @@ class NoisyMarginals:
         """`len(tables)` discrete Gaussians of sensitivity `rows_per_unit`."""
         return dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(self.sigma, rows_per_unit), len(self.tables))
 
-    def run(self, table: Table, streams: Streams) -> tuple[NoisyTable, ...]:
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.domain, self.tables)
         return tuple(
-            NoisyTable(columns, discrete_gaussian(counts, sigma=self.sigma).astype(np.float64), self.sigma)
+            NoisyTable(columns, randomness.discrete_gaussian(counts, sigma=self.sigma).astype(np.float64), self.sigma)
             for columns, counts in zip(self.tables, counted, strict=True)
         )
 
@@ -154,11 +154,11 @@ class ChosenMarginals:
         """The event of the budget."""
         return self.budget.event(rows_per_unit)
 
-    def run(self, table: Table, streams: Streams) -> tuple[NoisyTable, ...]:
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.budget.domain, self.tables)
         return tuple(
-            NoisyTable(columns, rounded_gaussian(counts, sigma=self.sigma, rng=streams.noise).astype(np.float64), self.sigma)
+            NoisyTable(columns, randomness.rounded_gaussian(counts, sigma=self.sigma).astype(np.float64), self.sigma)
             for columns, counts in zip(self.tables, counted, strict=True)
         )
 

@@ -2,10 +2,15 @@
 
 (A run keeps the key of its holdout coins in its private folder until it ends, so that a resumed run holds out the same rows.)
 
-Three independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
-of batches, and the `holdout` coins. Noise on planned tables is the discrete Gaussian of OpenDP, an exact integer
-sampler [Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", arXiv:2004.00010v4,
-Algorithm 3] that draws from the operating system itself and never rounds a real number.
+`Randomness` is all that a mechanism may draw, and the only way to draw it; `Streams` is the one implementation
+that releases use. Because every noisy value passes through this one seam, the audit can record what a mechanism
+wanted to hide and hand it the same noisy values again (`privacy.audit.replay`).
+
+Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
+of batches, the `holdout` coins, and the `latent` coins inside a model, which protect nothing. Noise on planned
+tables is the discrete Gaussian of OpenDP, an exact integer sampler [Canonne, Kamath, Steinke, "The Discrete
+Gaussian for Differential Privacy", arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself
+and never rounds a real number.
 """
 
 from __future__ import annotations
@@ -13,15 +18,42 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.floating[Any]]
 
 
 def fresh_generator() -> np.random.Generator:
     """A generator keyed with 128 bits from the operating system."""
     return np.random.Generator(np.random.Philox(key=secrets.randbits(128)))
+
+
+class Randomness(Protocol):
+    """What a mechanism may draw. Each noise method takes the exact values and returns the noisy ones."""
+
+    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        """`counts` plus independent discrete Gaussian noise of parameter `sigma`, same shape, whole numbers."""
+        ...
+
+    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        """`counts` plus independent Gaussian noise of standard deviation `sigma` rounded to whole numbers, same shape."""
+        ...
+
+    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
+        """`values` rounded to multiples of `spacing`, plus Gaussian noise rounded likewise, same shape."""
+        ...
+
+    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """Positions of the rows in one Poisson batch: an independent coin of chance `rate` for each."""
+        ...
+
+    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        """Standard normals `[rows, width]` inside a model: no privacy noise, but each row's own."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,36 +63,55 @@ class Streams:
     noise: np.random.Generator
     sampling: np.random.Generator
     holdout: np.random.Generator
+    latent: np.random.Generator
 
     @classmethod
     def fresh(cls) -> Streams:
-        """Three streams that share nothing."""
-        return cls(fresh_generator(), fresh_generator(), fresh_generator())
+        """Four streams that share nothing."""
+        return cls(fresh_generator(), fresh_generator(), fresh_generator(), fresh_generator())
+
+    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        """By OpenDP, which draws from the operating system."""
+        noisy = _gaussian_measurement(_checked(sigma))(counts.ravel().tolist())
+        return np.asarray(noisy, dtype=np.int64).reshape(counts.shape)
+
+    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        """From the noise stream."""
+        noisy: Integers = counts + np.rint(_checked(sigma) * self.noise.standard_normal(counts.shape)).astype(np.int64)
+        return noisy
+
+    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
+        """From the noise stream; `sigma` is the standard deviation in the units of `values`.
+
+        With g = `spacing`, round(v) + round(N) = round(round(v) + N) for a multiple round(v) of g: post-processing of
+        the Gaussian mechanism on round(v), so that no low bit of the result says where v was [derived here].
+        """
+        noise = np.rint(self.noise.standard_normal(values.shape) * (_checked(sigma) / _checked(spacing)))
+        noisy: Floats = (np.rint(values.astype(np.float64) / spacing) + noise) * spacing
+        return noisy
+
+    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
+        """From the sampling stream."""
+        return np.flatnonzero(self.sampling.random(rows) < rate)
+
+    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        """From the latent stream."""
+        return self.latent.standard_normal((rows, width), dtype=np.float32)
 
     def __repr__(self) -> str:
         return "<Streams>"
 
 
-def discrete_gaussian(counts: npt.NDArray[np.int64], *, sigma: float) -> npt.NDArray[np.int64]:
-    """`counts` plus independent discrete Gaussian noise of parameter `sigma`, same shape, whole numbers."""
-    noisy = _gaussian_measurement(sigma)(counts.ravel().tolist())
-    return np.asarray(noisy, dtype=np.int64).reshape(counts.shape)
-
-
-def rounded_gaussian(counts: npt.NDArray[np.int64], *, sigma: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """`counts` plus independent Gaussian noise of standard deviation `sigma` rounded to whole numbers, same shape."""
-    if not (sigma > 0 and np.isfinite(sigma)):
-        raise ValueError(f"sigma must be positive and finite, got {sigma}")
-    noisy: npt.NDArray[np.int64] = counts + np.rint(sigma * rng.standard_normal(counts.shape)).astype(np.int64)
-    return noisy
+def _checked(scale: float) -> float:
+    if not (scale > 0 and np.isfinite(scale)):
+        raise ValueError(f"a noise scale must be positive and finite, got {scale}")
+    return scale
 
 
 @cache
 def _gaussian_measurement(sigma: float) -> Any:
     import opendp.prelude as dp  # 1.7 s of CPU: only when noise is really drawn
 
-    if not (sigma > 0 and np.isfinite(sigma)):
-        raise ValueError(f"sigma must be positive and finite, got {sigma}")
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sigma)

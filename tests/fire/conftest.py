@@ -1,9 +1,7 @@
-"""Ledgers on SQLite and PostgreSQL, a private PostgreSQL server, and figures for the dashboard."""
+"""Ledgers on SQLite and PostgreSQL, and a private PostgreSQL server."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,23 +14,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # test files are imported by pat
 from postgres import Server, find_or_install, private_server
 
 EVENT = {"event": "gaussian", "noise_multiplier": 2.0}
-
-Figure = Callable[..., None]
-
-
-@pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Figure:
-    """Print a figure that was just asserted, and append it to the file that SYNTHDP_DASHBOARD names."""
-
-    def add(name: str, value: float, of: float) -> None:
-        command = f"pytest {request.node.nodeid.split('[')[0]}"
-        print(f"{name}: {value:g} of {of:g}")
-        target = os.environ.get("SYNTHDP_DASHBOARD")
-        if target:
-            with Path(target).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"figure": name, "value": value, "of": of, "command": command}) + "\n")
-
-    return add
 
 
 @pytest.fixture(scope="session")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-import torch
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode
 from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.noise import Streams
 from synthdp.privacy.source import Table
 
 
@@ -42,17 +42,13 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
 
 
-class QuietTorch:
-    """torch with one constant for all noise of z."""
+class EvenLatents(Streams):
+    """Fresh streams with one constant for all noise of z, so that an example's gradient is a function of the example."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    def randn(self, shape: torch.Size, **_: Any) -> torch.Tensor:
-        return torch.full(shape, 0.5)
+    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        return np.full((rows, width), 0.5, dtype=np.float32)
 
 
-@pytest.fixture
-def no_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The noise of z is constant, so that an example's gradient is a function of the example."""
-    monkeypatch.setattr("synthdp.model.causal_vae.torch", QuietTorch())
+@pytest.fixture(scope="session")
+def even_latents() -> Streams:
+    return EvenLatents.fresh()

@@ -6,17 +6,16 @@ import inspect
 import math
 import types
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from scipy import stats
 
 from synthdp.privacy import dpsgd, dpsgd_settings, mechanisms, noise, session, source
-from synthdp.privacy.dpsgd import _LatticeOptimizer
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.noise import Streams, discrete_gaussian, fresh_generator, rounded_gaussian
+from synthdp.privacy.noise import Streams
 
 Ints = npt.NDArray[np.int64]
 SIGNIFICANCE = 1e-6  # a true scale fails once in a million runs; 0.7x and 1.3x are refused with near certainty
@@ -45,8 +44,8 @@ def fit_p_value(samples: Ints, law: Callable[[Ints, float], npt.NDArray[np.float
 
 
 SAMPLERS = {
-    "discrete": (lambda n, sigma: discrete_gaussian(np.zeros(n, dtype=np.int64), sigma=sigma), discrete_law),
-    "rounded": (lambda n, sigma: rounded_gaussian(np.zeros(n, dtype=np.int64), sigma=sigma, rng=fresh_generator()), rounded_law),
+    "discrete": (lambda n, sigma: Streams.fresh().discrete_gaussian(np.zeros(n, dtype=np.int64), sigma=sigma), discrete_law),
+    "rounded": (lambda n, sigma: Streams.fresh().rounded_gaussian(np.zeros(n, dtype=np.int64), sigma=sigma), rounded_law),
 }
 
 
@@ -75,60 +74,50 @@ def test_noise_is_told_from_a_tenth_more_or_less(kind: str) -> None:
 def test_noise_does_not_depend_on_the_counts(kind: str) -> None:
     _, law = SAMPLERS[kind]
     counts = np.tile(np.array([0, 7, 10**9], dtype=np.int64), 7000)
-    if kind == "discrete":
-        noisy = discrete_gaussian(counts, sigma=4.0)
-    else:
-        noisy = rounded_gaussian(counts, sigma=4.0, rng=fresh_generator())
+    streams = Streams.fresh()
+    noisy = streams.discrete_gaussian(counts, sigma=4.0) if kind == "discrete" else streams.rounded_gaussian(counts, sigma=4.0)
     assert noisy.dtype == np.int64
     for start in range(3):
         assert fit_p_value((noisy - counts)[start::3], law, 4.0) > SIGNIFICANCE
 
 
 def test_cells_are_independent() -> None:
-    pairs = discrete_gaussian(np.zeros((20_000, 2), dtype=np.int64), sigma=5.0)
+    pairs = Streams.fresh().discrete_gaussian(np.zeros((20_000, 2), dtype=np.int64), sigma=5.0)
     assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / math.sqrt(20_000)
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
 def test_no_noise_without_a_scale(sigma: float) -> None:
-    zero = np.zeros(3, dtype=np.int64)
-    with pytest.raises(ValueError, match="sigma"):
-        discrete_gaussian(zero, sigma=sigma)
-    with pytest.raises(ValueError, match="sigma"):
-        rounded_gaussian(zero, sigma=sigma, rng=fresh_generator())
+    zero, streams = np.zeros(3, dtype=np.int64), Streams.fresh()
+    with pytest.raises(ValueError, match="scale"):
+        streams.discrete_gaussian(zero, sigma=sigma)
+    with pytest.raises(ValueError, match="scale"):
+        streams.rounded_gaussian(zero, sigma=sigma)
+    with pytest.raises(ValueError, match="scale"):
+        streams.lattice_gaussian(zero.astype(float), sigma=sigma, spacing=1.0)
+    with pytest.raises(ValueError, match="scale"):
+        streams.lattice_gaussian(zero.astype(float), sigma=1.0, spacing=sigma)
 
 
 def test_shapes_are_kept_and_empty_tables_stay_empty() -> None:
+    streams = Streams.fresh()
     for shape in ((0,), (1,), (2, 0), (3, 4, 5)):
         counts = np.zeros(shape, dtype=np.int64)
-        assert discrete_gaussian(counts, sigma=2.0).shape == shape
-        assert rounded_gaussian(counts, sigma=2.0, rng=fresh_generator()).shape == shape
+        assert streams.discrete_gaussian(counts, sigma=2.0).shape == shape
+        assert streams.rounded_gaussian(counts, sigma=2.0).shape == shape
+        assert streams.lattice_gaussian(counts.astype(float), sigma=2.0, spacing=0.5).shape == shape
 
 
 # --- DP-SGD's lattice -----------------------------------------------------------------------------------------
 
 
-def noisy_gradient(summed: torch.Tensor, *, deviation: float, spacing: float) -> npt.NDArray[np.float64]:
-    """What the optimizer makes of a clipped sum, before it is cut to float32."""
-    parameter = torch.nn.Parameter(torch.zeros(summed.shape, dtype=torch.float64))
-    optimizer = _LatticeOptimizer(
-        torch.optim.SGD([parameter], lr=1.0),
-        noise_multiplier=deviation,
-        max_grad_norm=1.0,
-        expected_batch_size=1,
-        rng=fresh_generator(),
-        spacing=spacing,
-    )
-    parameter.summed_grad = summed.double()
-    optimizer.add_noise()
-    assert parameter.grad is not None
-    noisy: npt.NDArray[np.float64] = parameter.grad.numpy()
-    return noisy
+def noisy_gradient(summed: npt.NDArray[np.float64], *, deviation: float, spacing: float) -> npt.NDArray[np.float64]:
+    return Streams.fresh().lattice_gaussian(summed, sigma=deviation, spacing=spacing)
 
 
 @pytest.mark.parametrize("deviation", [0.8, 30.0])
 def test_lattice_noise_has_its_scale_and_no_other(deviation: float) -> None:
-    noisy = noisy_gradient(torch.zeros(20_000), deviation=deviation, spacing=2**-10)
+    noisy = noisy_gradient(np.zeros(20_000), deviation=deviation, spacing=2**-10)
     assert stats.kstest(noisy, "norm", args=(0, deviation)).pvalue > SIGNIFICANCE
     for wrong in (0.7, 1.3):
         assert stats.kstest(noisy, "norm", args=(0, wrong * deviation)).pvalue < SIGNIFICANCE
@@ -136,14 +125,14 @@ def test_lattice_noise_has_its_scale_and_no_other(deviation: float) -> None:
 
 @pytest.mark.parametrize("spacing", [2**-10, 1.0])
 def test_outputs_lie_on_the_lattice_for_both_neighbours(spacing: float) -> None:
-    one = torch.rand(5000, generator=torch.Generator().manual_seed(0)) * 3
+    one = np.random.default_rng(0).random(5000) * 3
     for summed in (one, one + 1e-4, one * 1.7):
         steps = noisy_gradient(summed, deviation=2.0, spacing=spacing) / spacing
         assert np.array_equal(steps, np.round(steps))
 
 
 def test_coarse_lattice_still_has_the_law_of_rounding() -> None:
-    noisy = noisy_gradient(torch.full((20_000,), 0.2), deviation=3.0, spacing=1.0)
+    noisy = noisy_gradient(np.full(20_000, 0.2), deviation=3.0, spacing=1.0)
     assert fit_p_value(noisy.astype(np.int64), rounded_law, 3.0) > SIGNIFICANCE
 
 
@@ -165,8 +154,8 @@ def test_rounding_to_the_lattice_fits_in_the_sensitivity(noise_multiplier: float
 
 
 def test_streams_never_repeat() -> None:
-    firsts = [s.random() for _ in range(300) for s in (lambda x: (x.noise, x.sampling, x.holdout))(Streams.fresh())]
-    assert len(set(firsts)) == 900
+    firsts = [s.random() for _ in range(300) for s in (lambda x: (x.noise, x.sampling, x.holdout, x.latent))(Streams.fresh())]
+    assert len(set(firsts)) == 1200
 
 
 def test_streams_show_nothing() -> None:
@@ -188,26 +177,27 @@ def test_no_function_takes_a_seed(module: types.ModuleType) -> None:
 
 def test_batches_follow_the_poisson_law() -> None:
     """Shuffled batches of a fixed size would have no variance, and pairs would come too rarely together."""
-    rows, own, rng = 500, settings(rate=0.1), fresh_generator()
+    rows, rate, streams = 500, 0.1, Streams.fresh()
     drawn = np.zeros((400, rows), dtype=bool)
     for i in range(400):
-        drawn[i, own.draw_batch(rows, rng)] = True
+        drawn[i, streams.poisson_batch(rows, rate=rate)] = True
     sizes = drawn.sum(1)
-    law = rows * own.rate * (1 - own.rate)
+    law = rows * rate * (1 - rate)
     assert 0.65 < sizes.var() / law < 1.35
-    assert abs(sizes.mean() - rows * own.rate) < 5 * math.sqrt(law / 400)
+    assert abs(sizes.mean() - rows * rate) < 5 * math.sqrt(law / 400)
     together = (drawn[:, :250] & drawn[:, 250:]).sum()
-    chance = 400 * 250 * own.rate**2
+    chance = 400 * 250 * rate**2
     assert abs(together - chance) < 5 * math.sqrt(chance)
     assert stats.chisquare(drawn.sum(0)).pvalue > SIGNIFICANCE
 
 
 @pytest.mark.parametrize(("rows", "rate", "size"), [(0, 0.5, 0), (1, 1.0, 1), (7, 1.0, 7), (7, 0.0, 0)])
 def test_batches_at_the_edges(rows: int, rate: float, size: int) -> None:
-    assert len(settings(rate=rate).draw_batch(rows, fresh_generator())) == size
+    assert len(Streams.fresh().poisson_batch(rows, rate=rate)) == size
 
 
 def test_draws_are_independent_of_how_many_rows_follow() -> None:
     """The coin of a row is its own: rows added at the end change no earlier coin."""
-    few, many = (settings(rate=0.3).draw_batch(n, np.random.Generator(np.random.Philox(key=5))) for n in (40, 41))
+    streams = [replace(Streams.fresh(), sampling=np.random.Generator(np.random.Philox(key=5))) for _ in range(2)]
+    few, many = (s.poisson_batch(n, rate=0.3) for s, n in zip(streams, (40, 41), strict=True))
     assert np.array_equal(few, many[many < 40])
