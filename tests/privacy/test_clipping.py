@@ -1,0 +1,113 @@
+"""Clipping under fire: huge weights, examples that are not finite, and float32 sums, seen through the seam of the noise."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.noise import Floats, Streams
+from synthdp.privacy.source import Table
+
+MakeTable = Callable[[Domain, Codes], Table]
+Sums = list[npt.NDArray[np.float64]]
+
+SIZES = (4, 2, 3, 1)
+ONE_STEP = DpSgd(rate=1.0, steps=1, expected_batch=8.0, clip=0.7, noise_multiplier=1.0, learning_rate=0.01, ema=0.9, checkpoint_every=100)
+LOW, HIGH = np.zeros((1, 4), dtype=np.uint16), np.array([[3, 1, 2, 0]], dtype=np.uint16)
+
+
+@dataclass(frozen=True)
+class Noiseless(Streams):
+    """Every row in every batch, one constant for all noise of z, and the rounded sums themselves instead of noisy ones."""
+
+    sums: Sums = field(default_factory=list)
+    forward_passes: list[int] = field(default_factory=list)
+
+    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
+        return np.arange(rows)
+
+    def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        self.forward_passes.append(rows)
+        return np.full((rows, width), 0.5, dtype=np.float32)
+
+    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
+        self.sums.append(np.rint(values.astype(np.float64) / spacing) * spacing)
+        return self.sums[-1]
+
+
+def model(scale: float = 1.0) -> CausalVae:
+    module = CausalVae(Architecture(SIZES, ((), (0,), (0, 1), (2,)), ((0, 1, 2, 3), (1, 2)), 6), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(scale * torch.randn(p.shape, generator=torch.Generator().manual_seed(4)))
+    return module
+
+
+@pytest.fixture
+def train(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[..., Noiseless]:
+    """DP-SGD on `rows` from the weights of `module`, which stays as it is."""
+
+    def run(module: CausalVae, rows: Codes, settings: DpSgd = ONE_STEP) -> Noiseless:
+        drawn = Noiseless(**vars(Streams.fresh()))
+        Training(settings, copy.deepcopy(module), lambda done, total: None, None).run(table_of(domain_of(*SIZES), rows), drawn)
+        return drawn
+
+    return run
+
+
+@pytest.mark.parametrize("scale", [1e8, 1e15, 1e20, 3e38])
+def test_huge_weights_do_not_pass_clipping(scale: float, train: Callable[..., Noiseless]) -> None:
+    """Losses, norms and gradients overflow or are not numbers; the sums stay finite and within the sensitivity."""
+    module = model(scale)
+    rng = np.random.default_rng(0)
+    mixed = np.column_stack([rng.integers(0, s, 20) for s in SIZES]).astype(np.uint16)
+    for rows in (LOW[:0], LOW, np.repeat(LOW, 30, axis=0), np.repeat(HIGH, 30, axis=0), mixed):
+        for unit in (LOW, HIGH):
+            one, two = (train(module, codes).sums[0] for codes in (rows, np.concatenate([rows, unit])))
+            assert np.isfinite(two).all()
+            assert np.linalg.norm(one - two) <= ONE_STEP.sensitivity
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(poison: float, train: Callable[..., Noiseless]) -> None:
+    module = model()
+    with torch.no_grad():  # only rows with a = 3 touch this weight
+        module.encode_columns.weight[3] = poison
+    good = np.array([[0, 1, 2, 0], [1, 0, 1, 0], [2, 1, 0, 0]], dtype=np.uint16)
+    clean = train(module, good).sums[0]
+    assert np.linalg.norm(clean) > 0.1
+    for mixed in (np.concatenate([good, HIGH]), np.concatenate([HIGH, good]), np.concatenate([good[:1], HIGH, HIGH, good[1:]])):
+        spoilt = train(module, mixed).sums[0]
+        assert np.isfinite(spoilt).all()
+        assert np.linalg.norm(clean - spoilt) < 1e-5
+    assert not train(module, HIGH).sums[0].any()
+
+
+def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noiseless]) -> None:
+    """One forward pass per step, whatever is in the batch: a second one would give the others new coins."""
+    module = model()
+    with torch.no_grad():
+        module.encode_columns.weight[3] = np.nan
+    rows = np.array([[0, 1, 2, 0], [3, 0, 1, 0], [2, 1, 0, 0]], dtype=np.uint16)
+    assert train(module, rows, replace(ONE_STEP, steps=4)).forward_passes == [3] * 4
+
+
+@pytest.mark.parametrize("rows", [64, 1024, 8192])
+def test_float_sums_stay_within_the_slack(rows: int, train: Callable[..., Noiseless]) -> None:
+    """All gradients the same way: the worst case for float32 sums found."""
+    module, settings = model(), replace(ONE_STEP, expected_batch=float(rows))
+    table = np.repeat(LOW, rows, axis=0)
+    for extra in (HIGH, LOW):
+        one, two = (train(module, codes, settings).sums[0] for codes in (table, np.concatenate([extra, table])))
+        assert 0.5 * settings.clip < np.linalg.norm(one - two) <= settings.sensitivity
