@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from attacks import MembershipReport
-from synthdp.audit import attack_release
+from synthdp.membership import attack_release
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate import EvaluationReport, evaluate, noisy_tv1

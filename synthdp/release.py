@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from synthdp import run_folder
-from synthdp.audit import check_cluster
+from synthdp.membership import check_cluster
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode

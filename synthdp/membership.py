@@ -1,8 +1,8 @@
-"""Attacks on the release's own pipeline, for the steward: shadow models trained exactly as the release is.
+"""Membership inference against the release's own pipeline: shadow models trained exactly as the release is.
 
 The adversary's side lives in the package `attacks`, which knows nothing of synthdp. Here it gets a trainer:
-the same measuring, training, sampling and raking, at the release's epsilon and delta, on a sub-sample of real
-rows. That makes the result confidential; it is a sanity check, never a proof.
+the same measuring, training, sampling and raking, at the release's epsilon and delta, on a sub-sample of the
+rows. On real rows the result is confidential, on a simulated twin it is public; either way a sanity check, never a proof.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Rehearsal, Session
-from synthdp.privacy.source import Table
 from synthdp.spec import models as spec
 
 TARGETS = 1  # the most isolated row: the choice of the target matters more than the number of targets
@@ -64,7 +63,17 @@ class ShadowTrainer:
 def attack_release(
     session: Session, release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph, *, folder: Path, progress: Callable[[int, int], None]
 ) -> Confidential[MembershipReport]:
-    """Membership inference against the pipeline of `release`; shadow results lie in `folder` while it runs.
+    """Membership inference on the real rows, as `attack_rows`."""
+    return session.inspect(
+        lambda table: attack_rows(table.fit_codes, release, domain, graph, folder=folder, progress=progress),
+        reason="membership inference on real rows",
+    )
+
+
+def attack_rows(
+    codes: AnyCodes, release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph, *, folder: Path, progress: Callable[[int, int], None]
+) -> MembershipReport:
+    """Membership inference against the pipeline of `release` on a sub-sample of `codes`; shadow results lie in `folder` while it runs.
 
     Raises:
         attacks.AttackError: the sub-sample is too small for the game.
@@ -72,15 +81,13 @@ def attack_release(
     """
     shadow = shadow_spec(release)
     plan = make_plan(shadow, domain)
-    trainer = ShadowTrainer(shadow, domain, plan, graph)
-
-    def play(table: Table) -> MembershipReport:
-        rng = fresh_generator()
-        codes = table.fit_codes
-        rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
+    rng = fresh_generator()
+    rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
+    logging.getLogger("joblib").setLevel(logging.ERROR)
+    try:
         return attack_membership(
             rows,
-            trainer,
+            ShadowTrainer(shadow, domain, plan, graph),
             public=Public(domain.sizes),
             targets=isolated_targets(rows, TARGETS, rng),
             pairs=release.attacks.membership.pairs,
@@ -91,10 +98,6 @@ def attack_release(
             extractors=(),
             classifiers=(),
         )
-
-    logging.getLogger("joblib").setLevel(logging.ERROR)
-    try:
-        return session.inspect(play, reason="membership inference on real rows")
     except FleetError as error:
         raise OutputError(str(error)) from None
 
