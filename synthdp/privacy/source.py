@@ -57,12 +57,21 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
     Raises:
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
-    raw = _read(dataset.source, folder)
+    table = fit_table(_read(dataset.source, folder), dataset, domain, holdout=holdout, rng=streams.holdout)
+    return Private(table, key=_KERNEL_KEY)
+
+
+def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdout: float, rng: np.random.Generator) -> Table:
+    """Fit rows as they were read to the domain. For the kernel: its reader, and the audit of reading on made-up rows.
+
+    Raises:
+        DataError: `raw` holds what the spec does not declare.
+    """
     unit = dataset.privacy_unit
     id_column = unit.column if isinstance(unit, spec.IdUnit) else None
     _check_columns(raw, domain, id_column)
     if isinstance(unit, spec.IdUnit):
-        raw = _bound_rows(raw, unit, streams.holdout)
+        raw = _bound_rows(raw, unit, rng)
     units = raw[id_column] if id_column else None
     try:
         codes, encoded = encode(domain, raw)
@@ -84,8 +93,7 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
             f"dataset.rows declares {dataset.rows.value} rows as public knowledge, and the table has another number",
             hint="correct dataset.rows, or declare `kind: approximate`",
         )
-    held_out = _coins(len(raw), units, holdout, streams.holdout)
-    return Private(Table(codes, frame, held_out, misfits), key=_KERNEL_KEY)
+    return Table(codes, frame, _coins(len(raw), units, holdout, rng), misfits)
 
 
 def _read(source: spec.Source, folder: Path) -> pd.DataFrame:
