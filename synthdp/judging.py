@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from attacks import MembershipReport
-from synthdp.membership import attack_release
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate import EvaluationReport, evaluate, noisy_tv1
+from synthdp.membership import attack_release
 from synthdp.model.pipeline import Fitted
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released

@@ -16,13 +16,13 @@ from typing import Any
 import pandas as pd
 
 from synthdp import run_folder
-from synthdp.membership import check_cluster
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.gates import Verdict, check_gates
 from synthdp.judging import judge
+from synthdp.membership import check_cluster
 from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator

@@ -13,11 +13,12 @@ from typing import Any, Literal, Protocol
 from pydantic import Field
 
 from synthdp import __version__
+from synthdp.bundle.audit_record import AuditRecord
 from synthdp.privacy import accounting
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 2  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 3  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -90,6 +91,7 @@ class Certificate(Model):
     groups: tuple[Group, ...]
     released: tuple[ReleasedFile, ...]
     outside_gates: tuple[Gate, ...]
+    audit: AuditRecord | None
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     signer: str | None = Field(pattern=r"^ed25519:[0-9a-f]{64}$")
 
@@ -103,6 +105,7 @@ def certify(
     receipts: Mapping[str, Iterable[Receipt]],
     program: str = f"synthdp {__version__}",
     signer: str | None = None,
+    audit: AuditRecord | None = None,
 ) -> Certificate:
     """The certificate of a run.
 
@@ -114,6 +117,7 @@ def certify(
         receipts: for each file of the bundle that came out of rows, what paid for it.
         program: what made the release, and its version.
         signer: the public key of who signs the bundle; None for an unsigned one.
+        audit: what an audit of the same spends found without real rows.
     """
     charges = charges_of(entries)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
@@ -140,6 +144,7 @@ def certify(
         groups=_groups(group_epsilons, delta=privacy.delta),
         released=tuple(ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs))) for f, rs in sorted(receipts.items())),
         outside_gates=tuple(g for g in spec.gates if g.outside_guarantee),
+        audit=audit,
         program=program,
         signer=signer,
     )

@@ -11,12 +11,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from synthdp.bundle.audit_text import audit_markdown
 from synthdp.bundle.certificate import Certificate
 
 
 def render(certificate: Certificate) -> str:
     """The certificate as Markdown, for people."""
-    parts = (_head, _guarantee, _meaning, _group_table, _released, _spends, _assumed, _not_covered, _how_to_verify)
+    parts = (_head, _guarantee, _meaning, _group_table, _released, _spends, _assumed, _not_covered, _audits, _how_to_verify)
     return "\n\n".join(part(certificate) for part in parts) + "\n"
 
 
@@ -207,6 +208,10 @@ def fitting(c: Certificate) -> str:
     elif c.rows_kind == "public":
         conditions.append("has another number of rows than declared")
     return f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release says that it was not so."
+
+
+def _audits(c: Certificate) -> str:
+    return audit_markdown(c.audit)
 
 
 def _other_releases(c: Certificate) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 import pandas as pd
 
+from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, certify, charges_of
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
@@ -75,7 +76,7 @@ class BundleContent:
 
     `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was validated
     or learned on rows is `Released`. `group_epsilons` is the plan's: units in a group -> epsilon at the
-    spec's delta. `synthetic` has the spec's columns and number of rows.
+    spec's delta. `synthetic` has the spec's columns and number of rows. `audit` was made without real rows.
     """
 
     spec: ReleaseSpec
@@ -85,6 +86,7 @@ class BundleContent:
     model: Released[Any]
     tables: Released[tuple[NoisyTable, ...]]
     graph: CausalGraph | Released[CausalGraph]
+    audit: AuditRecord | None = None
 
 
 def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, force: bool, signer: Signer | None = None) -> Path:
@@ -117,6 +119,8 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
     for file, wanted in receipts.items():
         _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
     _check_table(content)
+    if content.audit is not None and content.audit.rows == "real":
+        _refuse("audit", "was made on real rows: its figures are for the steward alone")
     return entries
 
 
@@ -183,6 +187,7 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
         group_epsilons=content.group_epsilons,
         receipts=_receipts(content),
         signer=signer.identity if signer else None,
+        audit=content.audit,
     )
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     frame = content.synthetic.value

@@ -70,7 +70,14 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
     groups = {g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups}
     true = certify(
-        spec, run=reader.run, entries=reader.entries, group_epsilons=groups, receipts=receipts, program=stated.program, signer=stated.signer
+        spec,
+        run=reader.run,
+        entries=reader.entries,
+        group_epsilons=groups,
+        receipts=receipts,
+        program=stated.program,
+        signer=stated.signer,
+        audit=stated.audit,
     )
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield f"privacy/ledger.json: its charges compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
@@ -78,6 +85,7 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         if not _same(getattr(stated, key), getattr(true, key)):
             yield f"{name}: {key} does not follow from the spec and the ledger{_got(getattr(stated, key), getattr(true, key))}"
     yield from (f"privacy/ledger.json: {c.purpose}: {why}" for c in true.charges for why in _unit_problems(c.event, true.unit_rows))
+    yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from _group_problems(stated, reader, spec)
     yield from _receipt_problems(stated, reader, spec)
 
@@ -96,6 +104,17 @@ def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
                 yield from _unit_problems(inner, rows)
         case {"of": dict(inner)}:
             yield from _unit_problems(inner, rows)
+
+
+def _audit_problems(stated: Certificate) -> Iterator[str]:
+    """An audit must be of these spends, public, and not have refuted them. Its figures cannot be checked here."""
+    if stated.audit is None:
+        return
+    if stated.audit.rows == "real":
+        yield "was made on real rows, and is no part of a bundle"
+    if not stated.audit.covers((c.purpose, c.event) for c in stated.charges):
+        yield "is of other spends than were charged"
+    yield from stated.audit.refuted
 
 
 def _group_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:

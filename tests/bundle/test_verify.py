@@ -165,7 +165,7 @@ class TestPrivacyClaims:
 
     def test_unknown_format(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(format=99))
-        assert "format must be 2" in problems(bundle)
+        assert "format must be 3" in problems(bundle)
 
     def test_extra_fact(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(iso_certified=True))

@@ -1,0 +1,115 @@
+"""What an audit found, as plain facts: written by `synthdp audit`, and published where no real row was in it.
+
+A record names the spends that it audited. It belongs to a release only if the release planned the very same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from synthdp.errors import OutputError
+from synthdp.privacy.plan import Plan
+from synthdp.spec.models import Model
+
+SANITY = "sanity, not proof: an audit can refute a privacy claim and never prove one"
+
+
+class AuditedSpend(Model):
+    """One planned spend: its purpose and privacy event."""
+
+    purpose: str
+    event: dict[str, Any]
+
+
+class Replay(Model):
+    """Record and replay: neighbouring tables, the same noisy outputs, and what else differed (`findings`; none is right).
+
+    `largest_share`: of what the event allows, the most that any pair used.
+    """
+
+    mechanisms: int = Field(ge=0)
+    pairs: int = Field(ge=0)
+    largest_share: float = Field(ge=0)
+    findings: tuple[str, ...]
+
+
+class Audit(Model):
+    """One statistical audit of a spend: the claim, what was shown, and what could have been shown at most.
+
+    `epsilon_lower` holds with 95% confidence at `delta`; `epsilon_provable` is the largest bound that so many runs
+    can show; `power` the chance that half the noise would have been noticed, where it is known.
+    """
+
+    purpose: str
+    method: str
+    runs: int = Field(ge=1)
+    epsilon: float = Field(ge=0)
+    delta: float = Field(ge=0, le=1)
+    epsilon_lower: float = Field(ge=0)
+    epsilon_provable: float = Field(ge=0)
+    power: float | None = Field(ge=0, le=1)
+    refuted: bool
+
+
+class Membership(Model):
+    """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling."""
+
+    pairs: int = Field(ge=1)
+    advantage: float
+    lower: float
+    upper: float
+    ceiling: float
+    refuted: bool
+
+
+class AuditRecord(Model):
+    """All that one audit found. `rows`: `none` or `simulated` (public), or `real` (confidential)."""
+
+    program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
+    day: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
+    rows: Literal["none", "simulated", "real"]
+    spends: tuple[AuditedSpend, ...]
+    replay: Replay | None = None
+    audits: tuple[Audit, ...] = ()
+    membership: Membership | None = None
+
+    @property
+    def refuted(self) -> tuple[str, ...]:
+        """What speaks against the claim, in words; empty where nothing does."""
+        found = list(self.replay.findings) if self.replay else []
+        found += [f"{a.purpose}: {a.method} shows epsilon above what is claimed" for a in self.audits if a.refuted]
+        if self.membership and self.membership.refuted:
+            found.append("membership attack: beats the ceiling of the claim beyond chance")
+        return tuple(found)
+
+    def of_plan(self, plan: Plan) -> bool:
+        """Whether exactly the spends of `plan` were audited."""
+        return self.spends == spends_of(plan)
+
+    def covers(self, charges: Iterable[tuple[str, dict[str, Any]]]) -> bool:
+        """Whether every (purpose, event) that was charged is one that was audited."""
+        audited = {s.purpose: s.event for s in self.spends}
+        return all(audited.get(purpose) == event for purpose, event in charges)
+
+
+def spends_of(plan: Plan) -> tuple[AuditedSpend, ...]:
+    """The spends of a plan as an audit names them."""
+    return tuple(AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.to_json()["spends"])
+
+
+def read_audit(path: Path) -> AuditRecord | None:
+    """The record in the file `path`; None where there is no such file.
+
+    Raises:
+        OutputError: the file is not a record.
+    """
+    if not path.exists():
+        return None
+    try:
+        return AuditRecord.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise OutputError(f"{path} is not an audit record ({type(error).__name__})", hint="run `synthdp audit` again, or delete the file") from None

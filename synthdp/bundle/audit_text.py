@@ -1,0 +1,65 @@
+"""What an audit found, in Markdown: a section of the certificate, and what the terminal shows."""
+
+from __future__ import annotations
+
+from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay
+
+ROWS = {
+    "none": "No row was used.",
+    "simulated": "The rows were made up from the spec or from a released model, so these results are public.",
+    "real": "**Confidential**: the rows were real, and these results are not covered by the guarantee.",
+}
+
+
+def audit_markdown(record: AuditRecord | None) -> str:
+    """The section "Audits"; says so where there was none."""
+    head = "## Audits\n\n"
+    if record is None:
+        return head + "None was recorded for this release. The guarantee does not rest on audits."
+    parts = [
+        f"Made by {record.program} on {record.day}. This is {SANITY}. {ROWS[record.rows]}",
+        *([_replay(record.replay)] if record.replay else []),
+        *([_statistical(record.audits)] if record.audits else []),
+        *([_membership(record.membership)] if record.membership else []),
+        _conclusion(record),
+    ]
+    return head + "\n\n".join(parts)
+
+
+def _replay(replay: Replay) -> str:
+    others = f"{len(replay.findings)} findings" if replay.findings else "Nothing else differed"
+    return (
+        f"*Record and replay*: {replay.mechanisms} mechanisms with this release's settings ran on {replay.pairs} pairs of neighbouring "
+        "made-up tables under the same noisy outputs. What the noise hid differed by at most "
+        f"{replay.largest_share:.1%} of what the charged event allows. {others}."
+    )
+
+
+def _statistical(audits: tuple[Audit, ...]) -> str:
+    rows = [
+        f"| {a.purpose} | {a.method} | {a.runs} | {a.epsilon:.4g} at {a.delta:g} | {a.epsilon_lower:.3g} | {a.epsilon_provable:.3g} "
+        f"| {'-' if a.power is None else format(a.power, '.0%')} | {'**refuted**' if a.refuted else 'not refuted'} |"
+        for a in audits
+    ]
+    return "\n".join(
+        [
+            "*Statistical audits*, each with a strong adversary against one spend. The lower bound holds with 95% confidence; beside it the most "
+            "that an audit of so many runs could have shown. Power: the chance that it would have noticed half the noise.\n",
+            "| spend | method | runs | claimed epsilon, at delta | shown: at least | could show | power | claim |",
+            "|---|---|---|---|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def _membership(attack: Membership) -> str:
+    return (
+        f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models: advantage over guessing {attack.advantage:.3f} "
+        f"(95% interval {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
+    )
+
+
+def _conclusion(record: AuditRecord) -> str:
+    if record.refuted:
+        return "**The claim is refuted**:\n\n" + "\n".join(f"- {finding}" for finding in record.refuted)
+    return "Nothing found speaks against the claim."
