@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 import types
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Streams
 
 Ints = npt.NDArray[np.int64]
-SIGNIFICANCE = 1e-6  # a true scale fails once in a million runs; 0.7x and 1.3x are refused with near certainty
+SIGNIFICANCE = 1e-6  # a true scale fails once in a million runs; wrong ones are refused with near certainty
 
 
 def discrete_law(support: Ints, sigma: float) -> npt.NDArray[np.float64]:
@@ -43,47 +45,121 @@ def fit_p_value(samples: Ints, law: Callable[[Ints, float], npt.NDArray[np.float
     return float(stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue)
 
 
-SAMPLERS = {
-    "discrete": (lambda n, sigma: Streams.fresh().discrete_gaussian(np.zeros(n, dtype=np.int64), sigma=sigma), discrete_law),
-    "rounded": (lambda n, sigma: Streams.fresh().rounded_gaussian(np.zeros(n, dtype=np.int64), sigma=sigma), rounded_law),
-}
+@dataclass(frozen=True)
+class Discrete:
+    """OpenDP's discrete Gaussian."""
+
+    sigma: float
+
+    def draw(self, count: int, factor: float = 1.0) -> Ints:
+        """Noise of `factor` times this scale, on zeros."""
+        return Streams.fresh().discrete_gaussian(np.zeros(count, dtype=np.int64), sigma=self.sigma * factor)
+
+    def p_value(self, samples: Ints, factor: float = 1.0) -> float:
+        """Of `samples` under `factor` times this scale."""
+        return fit_p_value(samples, discrete_law, self.sigma * factor)
 
 
-@pytest.mark.parametrize("sigma", [0.7, 3.0, 25.0])
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_noise_has_its_scale_and_no_other(kind: str, sigma: float) -> None:
-    draw, law = SAMPLERS[kind]
-    samples = draw(20_000, sigma)
-    assert fit_p_value(samples, law, sigma) > SIGNIFICANCE
-    for wrong in (0.7, 1.3):
-        assert fit_p_value(samples, law, sigma * wrong) < SIGNIFICANCE
-        assert fit_p_value(draw(20_000, sigma * wrong), law, sigma) < SIGNIFICANCE
+@dataclass(frozen=True)
+class Rounded:
+    """The Gaussian rounded to whole numbers."""
+
+    sigma: float
+
+    def draw(self, count: int, factor: float = 1.0) -> Ints:
+        """Noise of `factor` times this scale, on zeros."""
+        return Streams.fresh().rounded_gaussian(np.zeros(count, dtype=np.int64), sigma=self.sigma * factor)
+
+    def p_value(self, samples: Ints, factor: float = 1.0) -> float:
+        """Of `samples` under `factor` times this scale."""
+        return fit_p_value(samples, rounded_law, self.sigma * factor)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The Gaussian on a lattice, told in steps of it; on a fine lattice a Gaussian like any other."""
+
+    sigma: float
+    spacing: float
+
+    def draw(self, count: int, factor: float = 1.0) -> Ints:
+        """Noise of `factor` times this scale, on values that round to zero."""
+        steps = noisy_gradient(np.full(count, self.spacing / 5), deviation=self.sigma * factor, spacing=self.spacing) / self.spacing
+        assert np.array_equal(steps, np.rint(steps))
+        return steps.astype(np.int64)
+
+    def p_value(self, samples: Ints, factor: float = 1.0) -> float:
+        """Of `samples` under `factor` times this scale."""
+        scale = self.sigma * factor / self.spacing
+        return float(stats.kstest(samples, "norm", args=(0, scale)).pvalue) if scale > 2000 else fit_p_value(samples, rounded_law, scale)
+
+
+def verdicts(noise_of: Discrete | Rounded | Lattice, count: int, wrong: Sequence[float]) -> tuple[bool, list[bool]]:
+    """Whether the true scale is accepted, and whether each wrong one is rejected: first by the law, then by what is drawn."""
+    samples = noise_of.draw(count)
+    rejected = [noise_of.p_value(samples, factor) < SIGNIFICANCE for factor in wrong]
+    rejected += [noise_of.p_value(noise_of.draw(count, factor)) < SIGNIFICANCE for factor in wrong]
+    return noise_of.p_value(samples) > SIGNIFICANCE, rejected
+
+
+QUICK = [
+    *(kind(sigma) for kind in (Discrete, Rounded) for sigma in (0.7, 3.0, 25.0)),
+    *(Lattice(sigma, spacing) for sigma, spacing in ((3.0, 1.0), (0.8, 2**-4), (0.8, 2**-20), (30.0, 2**-10))),
+]
+MILLION = [
+    *(Discrete(sigma) for sigma in (0.8, 6.0, 40.0)),
+    *(Rounded(sigma) for sigma in (0.4, 0.8, 6.0, 40.0, 300.0)),
+    *(Lattice(sigma, spacing) for sigma in (0.05, 1.3, 40.0) for spacing in (sigma, sigma / 20, 2**-20, 2**-30)),
+]
+
+
+@pytest.mark.parametrize("noise_of", QUICK, ids=str)
+def test_noise_has_its_scale_and_no_other(noise_of: Discrete | Rounded | Lattice) -> None:
+    accepted, rejected = verdicts(noise_of, 20_000, (0.7, 1.3))
+    assert accepted
+    assert all(rejected), rejected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_noise_is_told_from_a_tenth_more_or_less(kind: str) -> None:
-    draw, law = SAMPLERS[kind]
-    samples = draw(300_000, 6.0)
-    assert fit_p_value(samples, law, 6.0) > SIGNIFICANCE
-    for wrong in (0.9, 1.1):
-        assert fit_p_value(samples, law, 6.0 * wrong) < SIGNIFICANCE
+def test_a_million_samples_tell_a_scale_from_a_tenth_more_or_less(figure: Callable[..., None]) -> None:
+    found = {str(noise_of): verdicts(noise_of, 1_000_000, (0.9, 1.1)) for noise_of in MILLION}
+    accepted = [name for name, (true, _) in found.items() if true]
+    rejected = [verdict for _, wrong in found.values() for verdict in wrong]
+    assert len(accepted) == len(MILLION), set(found) - set(accepted)
+    assert all(rejected), found
+    figure("noise fits: true scale accepted", len(accepted), len(found))
+    figure("noise fits: 0.9x and 1.1x rejected", sum(rejected), len(rejected))
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", ["discrete", "rounded"])
 def test_noise_does_not_depend_on_the_counts(kind: str) -> None:
-    _, law = SAMPLERS[kind]
     counts = np.tile(np.array([0, 7, 10**9], dtype=np.int64), 7000)
-    streams = Streams.fresh()
-    noisy = streams.discrete_gaussian(counts, sigma=4.0) if kind == "discrete" else streams.rounded_gaussian(counts, sigma=4.0)
+    noisy = getattr(Streams.fresh(), f"{kind}_gaussian")(counts, sigma=4.0)
     assert noisy.dtype == np.int64
+    law = discrete_law if kind == "discrete" else rounded_law
     for start in range(3):
         assert fit_p_value((noisy - counts)[start::3], law, 4.0) > SIGNIFICANCE
 
 
-def test_cells_are_independent() -> None:
-    pairs = Streams.fresh().discrete_gaussian(np.zeros((20_000, 2), dtype=np.int64), sigma=5.0)
-    assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / math.sqrt(20_000)
+def independent(cells: npt.NDArray[Any]) -> bool:
+    """Whether noise `[draws, 2]` shows no correlation, of its values or of its sizes."""
+    bound = 5 / math.sqrt(len(cells))
+    return all(abs(np.corrcoef(of.T)[0, 1]) < bound for of in (cells, np.abs(cells)))
+
+
+@pytest.mark.parametrize("kind", ["discrete", "rounded", "lattice"])
+def test_cells_are_independent(kind: str) -> None:
+    zeros, streams = np.zeros((20_000, 2), dtype=np.int64), Streams.fresh()
+    spacing = {"spacing": 0.01} if kind == "lattice" else {}
+    noisy = getattr(streams, f"{kind}_gaussian")(zeros, sigma=5.0, **spacing)
+    assert independent(noisy)
+    assert independent(np.stack([noisy[:-1, 0], noisy[1:, 0]], axis=1)), "one draw after the other"
+
+
+def test_shared_noise_is_not_taken_for_independent() -> None:
+    one, sign = (Streams.fresh().rounded_gaussian(np.zeros(20_000, dtype=np.int64), sigma=s) for s in (5.0, 1.0))
+    assert not independent(np.stack([one, one], axis=1))
+    assert not independent(np.stack([one, np.where(sign > 0, one, -one)], axis=1)), "the same size with a sign of its own"
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
@@ -115,25 +191,12 @@ def noisy_gradient(summed: npt.NDArray[np.float64], *, deviation: float, spacing
     return Streams.fresh().lattice_gaussian(summed, sigma=deviation, spacing=spacing)
 
 
-@pytest.mark.parametrize("deviation", [0.8, 30.0])
-def test_lattice_noise_has_its_scale_and_no_other(deviation: float) -> None:
-    noisy = noisy_gradient(np.zeros(20_000), deviation=deviation, spacing=2**-10)
-    assert stats.kstest(noisy, "norm", args=(0, deviation)).pvalue > SIGNIFICANCE
-    for wrong in (0.7, 1.3):
-        assert stats.kstest(noisy, "norm", args=(0, wrong * deviation)).pvalue < SIGNIFICANCE
-
-
 @pytest.mark.parametrize("spacing", [2**-10, 1.0])
 def test_outputs_lie_on_the_lattice_for_both_neighbours(spacing: float) -> None:
     one = np.random.default_rng(0).random(5000) * 3
     for summed in (one, one + 1e-4, one * 1.7):
         steps = noisy_gradient(summed, deviation=2.0, spacing=spacing) / spacing
         assert np.array_equal(steps, np.round(steps))
-
-
-def test_coarse_lattice_still_has_the_law_of_rounding() -> None:
-    noisy = noisy_gradient(np.full(20_000, 0.2), deviation=3.0, spacing=1.0)
-    assert fit_p_value(noisy.astype(np.int64), rounded_law, 3.0) > SIGNIFICANCE
 
 
 def settings(**changes: float) -> DpSgd:
@@ -175,20 +238,68 @@ def test_no_function_takes_a_seed(module: types.ModuleType) -> None:
 # --- the sampler ----------------------------------------------------------------------------------------------
 
 
+ROWS, RATE, DRAWS = 500, 0.1, 400
+Drawn = npt.NDArray[np.bool_]  # [draws, rows]
+
+
+def departures(drawn: Drawn) -> set[str]:
+    """In what the batches depart from independent coins of chance `RATE`; each by chance less than once in a million."""
+    sizes, law = drawn.sum(1), ROWS * RATE * (1 - RATE)
+
+    def rare(together: int, pairs: int) -> bool:
+        return abs(together - pairs * RATE**2) > 6 * math.sqrt(pairs * RATE**2)  # pairs share rows, so that their number varies a little more
+
+    half = ROWS // 2
+    signs = {
+        "size": abs(sizes.mean() - ROWS * RATE) > 5 * math.sqrt(law / DRAWS),
+        "variance": not 0.65 < sizes.var() / law < 1.35,
+        "pairs": rare(int((drawn[:, :half] & drawn[:, half:]).sum()), DRAWS * half),
+        "neighbours": rare(int((drawn[:, :-1] & drawn[:, 1:]).sum()), DRAWS * (ROWS - 1)),
+        "next batch": rare(int((drawn[:-1] & drawn[1:]).sum()), (DRAWS - 1) * ROWS),
+        "rows": stats.chisquare(drawn.sum(0)).pvalue < SIGNIFICANCE,
+    }
+    return {name for name, found in signs.items() if found}
+
+
 def test_batches_follow_the_poisson_law() -> None:
-    """Shuffled batches of a fixed size would have no variance, and pairs would come too rarely together."""
-    rows, rate, streams = 500, 0.1, Streams.fresh()
-    drawn = np.zeros((400, rows), dtype=bool)
-    for i in range(400):
-        drawn[i, streams.poisson_batch(rows, rate=rate)] = True
-    sizes = drawn.sum(1)
-    law = rows * rate * (1 - rate)
-    assert 0.65 < sizes.var() / law < 1.35
-    assert abs(sizes.mean() - rows * rate) < 5 * math.sqrt(law / 400)
-    together = (drawn[:, :250] & drawn[:, 250:]).sum()
-    chance = 400 * 250 * rate**2
-    assert abs(together - chance) < 5 * math.sqrt(chance)
-    assert stats.chisquare(drawn.sum(0)).pvalue > SIGNIFICANCE
+    streams, drawn = Streams.fresh(), np.zeros((DRAWS, ROWS), dtype=bool)
+    for i in range(DRAWS):
+        drawn[i, streams.poisson_batch(ROWS, rate=RATE)] = True
+    assert departures(drawn) == set()
+
+
+def ranks(rng: np.random.Generator, draws: int) -> npt.NDArray[np.intp]:
+    return rng.permuted(np.tile(np.arange(ROWS), (draws, 1)), axis=1)
+
+
+def epochs(rng: np.random.Generator, edges: npt.NDArray[Any]) -> Drawn:
+    """Each epoch deals out all rows, in batches that end at `edges`."""
+    dealt = [(shuffled >= low) & (shuffled < high) for shuffled in ranks(rng, DRAWS) for low, high in pairwise([0, *edges, ROWS])]
+    return np.array(dealt[:DRAWS])
+
+
+def coins(rng: np.random.Generator, rows: int = ROWS, rate: float = RATE) -> Drawn:
+    return rng.random((DRAWS, rows)) < rate
+
+
+BATCH = int(ROWS * RATE)
+WRONG_SAMPLERS: dict[str, tuple[Callable[[np.random.Generator], Drawn], set[str]]] = {
+    "a fixed size": (lambda rng: ranks(rng, DRAWS) < BATCH, {"variance"}),
+    "shuffled epochs": (lambda rng: epochs(rng, np.arange(BATCH, ROWS, BATCH)), {"variance", "next batch"}),
+    "shuffled epochs of random sizes": (lambda rng: epochs(rng, np.sort(rng.choice(np.arange(1, ROWS), 9, replace=False))), {"next batch"}),
+    "one coin for two rows far apart": (lambda rng: np.tile(coins(rng, ROWS // 2), 2), {"pairs", "variance"}),
+    "one coin for two neighbours": (lambda rng: np.repeat(coins(rng, ROWS // 2), 2, axis=1), {"neighbours", "variance"}),
+    "the same coins twice": (lambda rng: np.repeat(coins(rng)[: DRAWS // 2], 2, axis=0), {"next batch"}),
+    "a higher rate": (lambda rng: coins(rng, rate=1.1 * RATE), {"size"}),
+    "some rows more often": (lambda rng: rng.random((DRAWS, ROWS)) < RATE * np.linspace(0.5, 1.5, ROWS), {"rows"}),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_SAMPLERS)
+def test_batches_by_any_other_law_are_told_apart(wrong: str) -> None:
+    """Shuffled batches of a fixed size have no variance, and those of random sizes never draw a row twice running."""
+    draw, seen = WRONG_SAMPLERS[wrong]
+    assert departures(draw(np.random.default_rng(7))) >= seen
 
 
 @pytest.mark.parametrize(("rows", "rate", "size"), [(0, 0.5, 0), (1, 1.0, 1), (7, 1.0, 7), (7, 0.0, 0)])
