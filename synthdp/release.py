@@ -17,6 +17,7 @@ import pandas as pd
 
 from synthdp import run_folder
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
+from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError, VerifyError
@@ -48,6 +49,7 @@ class Job:
     ledger: Ledger
     folder: RunFolder
     out: Path
+    audit: AuditRecord | None
 
     @property
     def bundle(self) -> Path:
@@ -98,12 +100,13 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
         check_device(loaded)
         check_cluster(loaded)
         plan = plan_for(loaded, domain)
+        audit = public_audit(out, plan)
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger)
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)
     try:
-        return run(Job(loaded, domain, plan, ledger, folder, out), reporter, force=force)
+        return run(Job(loaded, domain, plan, ledger, folder, out, audit), reporter, force=force)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that cannot say keeps the folder.
         with suppress(BudgetError, VerifyError):
@@ -121,7 +124,9 @@ def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
     folder = run_folder.reopen(out)
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     domain = Domain.from_spec(loaded.columns)
-    return run(Job(loaded, domain, plan_for(loaded, domain), open_ledger(loaded, folder.spec_path), folder, out), reporter or Reporter(), force=True)
+    plan = plan_for(loaded, domain)
+    job = Job(loaded, domain, plan, open_ledger(loaded, folder.spec_path), folder, out, public_audit(out, plan))
+    return run(job, reporter or Reporter(), force=True)
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
@@ -140,7 +145,9 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             with reporter.stage("bundle and report"):
                 job.ledger.settle(release.dataset.id, job.folder.run)
                 bundle = publish(job, fitted, synthetic, force=force) if all(v.passed for v in verdicts) else None
-                report = internal_report(job.internal, job, fitted, judgement, verdicts, seconds=reporter.seconds)
+                report = internal_report(
+                    job.internal, job, fitted, judgement, verdicts, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds
+                )
         except GateError:
             job.ledger.settle(release.dataset.id, job.folder.run)
             job.folder.remove()
@@ -175,6 +182,7 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
         model=fitted.synthesizer,
         tables=fitted.marginals,
         graph=fitted.graph.released or fitted.graph.graph,
+        audit=job.audit,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from attacks import MembershipReport
+from synthdp.bundle.audit_record import AuditRecord
 from synthdp.data.domain import Domain
 from synthdp.gates import Verdict
 from synthdp.judging import Judgement
@@ -39,7 +40,14 @@ class Run(Protocol):
 
 
 def internal_report(
-    target: Path, run: Run, fitted: Fitted, judgement: Judgement, verdicts: Sequence[Verdict], *, seconds: Mapping[str, float]
+    target: Path,
+    run: Run,
+    fitted: Fitted,
+    judgement: Judgement,
+    verdicts: Sequence[Verdict],
+    *,
+    audits: Sequence[AuditRecord],
+    seconds: Mapping[str, float],
 ) -> Path:
     """Write `internal.html` and `internal.json` into `target`; returns the page."""
     graph, release = fitted.graph.graph, run.release
@@ -59,6 +67,7 @@ def internal_report(
         evaluation=judgement.evaluation.for_steward() if judgement.evaluation is not None else None,
         graph=GraphView(mode=release.graph.mode, svg=graph.to_svg(), edges=tuple((e.cause, e.effect, e.provenance) for e in graph.edges)),
         attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
+        audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         misfits=judgement.misfits.for_steward(),
         timings=dict(seconds),
         notes=notes,

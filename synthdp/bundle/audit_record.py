@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from synthdp.errors import OutputError
+from synthdp.errors import OutputError, VerifyError
 from synthdp.privacy.plan import Plan
 from synthdp.spec.models import Model
 
+PUBLIC_FILE, CONFIDENTIAL_FILE = "audit.json", "internal/audit.json"  # in the output folder of a release
 SANITY = "sanity, not proof: an audit can refute a privacy claim and never prove one"
 
 
@@ -101,12 +102,32 @@ def spends_of(plan: Plan) -> tuple[AuditedSpend, ...]:
     return tuple(AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.to_json()["spends"])
 
 
-def read_audit(path: Path) -> AuditRecord | None:
-    """The record in the file `path`; None where there is no such file.
+def public_audit(out: Path, plan: Plan) -> AuditRecord | None:
+    """The record that a release into `out` publishes; None where no audit was made.
 
     Raises:
-        OutputError: the file is not a record.
+        OutputError: the record is damaged, or of another plan.
+        VerifyError: it refutes the plan's claim.
     """
+    path = out / PUBLIC_FILE
+    record = _read(path)
+    if record is None:
+        return None
+    if record.rows == "real" or not record.of_plan(plan):
+        raise OutputError(f"{path} audits other spends than this spec plans", hint=f"run `synthdp audit` again, or delete {path}")
+    if record.refuted:
+        raise VerifyError(f"the audit in {path} refutes the claim: {'; '.join(record.refuted)}", hint="do not release; report this as a defect")
+    return record
+
+
+def audits_for_steward(out: Path, plan: Plan) -> tuple[AuditRecord, ...]:
+    """All records in `out` of this plan."""
+    found = (_read(out / name) for name in (PUBLIC_FILE, CONFIDENTIAL_FILE))
+    return tuple(record for record in found if record is not None and record.of_plan(plan))
+
+
+def _read(path: Path) -> AuditRecord | None:
+    """The record in the file `path`; None where there is no such file."""
     if not path.exists():
         return None
     try:

@@ -69,8 +69,8 @@ def train(
     """The causal VAE by DP-SGD, started from the noisy marginals."""
     planned = releaser.plan.find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    architecture = architecture_for(release, domain, graph.graph)
-    network = CausalVae(architecture, generator=torch.Generator().manual_seed(secrets.randbits(63)))
+    network = causal_vae(release, domain, graph.graph)
+    architecture = network.architecture
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
     network.start_from([smoothed(p, floor=floor) for p in probabilities(marginals.value)])
     torch.set_num_threads(release.compute.threads or threads_for(release, domain))
@@ -79,6 +79,11 @@ def train(
     if graph.released is not None:
         return paid.zip(graph.released).map(lambda w: Synthesizer(domain.names, architecture, w[0][0]))
     return paid.map(lambda w: Synthesizer(domain.names, architecture, w[0]))
+
+
+def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
+    """The network with fresh starting weights."""
+    return CausalVae(architecture_for(release, domain, graph), generator=torch.Generator().manual_seed(secrets.randbits(63)))
 
 
 def check_device(release: spec.ReleaseSpec) -> None:

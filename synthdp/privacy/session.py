@@ -72,7 +72,12 @@ class Session:
 
     def inspect(self, fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
         """`fn` of the real rows, for the steward alone. Costs no budget because it may never be published."""
-        return Confidential(fn(self._private.unseal(key=_KERNEL_KEY)), reason, key=_KERNEL_KEY)
+        return inspect(self._private, fn, reason=reason)
+
+
+def inspect(private: Private[Table], fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
+    """`fn` of sealed rows for the steward alone, outside any run: nothing can be released this way."""
+    return Confidential(fn(private.unseal(key=_KERNEL_KEY)), reason, key=_KERNEL_KEY)
 
 
 class Rehearsal:

@@ -61,7 +61,7 @@ class GraphView:
 class ReportContent:
     """Everything the report shows. What is None or empty is said to be absent, never left out silently.
 
-    `attack` is a membership report as plain JSON values. `misfits`: for each column the number of values of
+    `attack` is a membership report as plain JSON values, and so is each record of `audits`. `misfits`: for each column the number of values of
     each kind that the declared domain does not hold. `timings`: seconds by stage.
     """
 
@@ -75,6 +75,7 @@ class ReportContent:
     evaluation: EvaluationReport | None = None
     graph: GraphView | None = None
     attack: Mapping[str, Any] | None = None
+    audits: tuple[Mapping[str, Any], ...] = ()
     misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -99,6 +100,7 @@ class ReportContent:
             "evaluation": self.evaluation.to_json() if self.evaluation else None,
             "graph": graph,
             "attack": self.attack,
+            "audits": self.audits,
             "misfits": self.misfits,
             "timings": self.timings,
             "notes": self.notes,

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from synthdp.evaluate import FidelityReport, UtilityRow
 from synthdp.report import figures, findings
 from synthdp.report.appendix import Limits, attack_tables, misfit_table, tables
+from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.findings import interval, number
 
@@ -94,6 +95,8 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "association": _association(near) if near else None,
         "graph_image": _graph_image(content.graph),
         "graph_sentence": findings.graph(content.graph) if content.graph else "",
+        "audit_sentence": conclusion(content.audits),
+        "audit_tables": audit_tables(content.audits),
         "utilities": _utilities(content),
         "utility_notes": evaluation.utility.notes if evaluation else (),
         "roc": _roc(content),
