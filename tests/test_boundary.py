@@ -23,7 +23,7 @@ KERNEL = "synthdp/privacy/"
 FOR_STEWARD = {"synthdp/steward.py", "synthdp/judging.py", "synthdp/privacy/private.py"}
 # Besides the kernel's reader: the header-only reader of `synthdp init`, and the verifier, which reads the
 # synthetic table that a bundle publishes.
-TABLE_READERS = {"synthdp/privacy/source.py", "synthdp/spec/header.py", "synthdp/verify/content.py"}
+TABLE_READERS = {"synthdp/privacy/source.py", "synthdp/privacy/table_files.py", "synthdp/spec/header.py", "synthdp/verify/content.py"}
 KEY_HOLDERS = (KERNEL,)
 
 Finding = tuple[str, int, str]
@@ -108,7 +108,7 @@ def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     if name in TABLE_READERS or name.startswith("benchmarks/"):  # benchmarks read public tables only
         return
     readers = ("read_csv", "read_parquet", "read_sql", "read_sql_query", "read_table", "read_excel", "read_feather", "read_json")
-    readers += ("genfromtxt", "loadtxt", "ParquetFile", "open_csv", "read_private")
+    readers += ("genfromtxt", "loadtxt", "ParquetFile", "ParquetDataset", "open_csv", "read_csv_file", "read_parquet_files", "read_private")
     allowed = {"read_private"} if name == "synthdp/release.py" else set()
     yield from ((line, word) for line, word, _ in called(tree) if word in readers and word not in allowed)
 

@@ -11,8 +11,7 @@ neighbours: adding or replacing one unit changes at most `max_rows` of the rows 
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from synthdp.data.encoding import Codes, decode_column, encode, to_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
+from synthdp.privacy.table_files import read_csv_file, read_parquet_files
 from synthdp.spec import models as spec
 
 # Tables that ship with synthdp.
@@ -57,7 +57,7 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
     Raises:
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
-    table = fit_table(_read(dataset.source, folder), dataset, domain, holdout=holdout, rng=streams.holdout)
+    table = fit_table(_read(dataset, domain, folder), dataset, domain, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)
 
 
@@ -67,18 +67,21 @@ def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdo
     Raises:
         DataError: `raw` holds what the spec does not declare.
     """
-    unit = dataset.privacy_unit
-    id_column = unit.column if isinstance(unit, spec.IdUnit) else None
-    _check_columns(raw, domain, id_column)
+    unit, id_column = dataset.privacy_unit, _id_column(dataset)
+    _check_columns([str(c) for c in raw.columns], domain, id_column)
+    _check_size(len(raw), dataset)
     if isinstance(unit, spec.IdUnit):
         raw = _bound_rows(raw, unit, rng)
     units = raw[id_column] if id_column else None
+    failed = ""
     try:
         codes, encoded = encode(domain, raw)
         frame = _clean(domain, raw, codes)
     except Exception as error:
         # As in `_read`: the message of a conversion that fails would quote the value.
-        raise DataError(f"values that cannot be read as the declared types ({type(error).__name__})", hint="check the columns' types") from None
+        failed = type(error).__name__
+    if failed:
+        raise DataError(f"values that cannot be read as the declared types ({failed})", hint="check the columns' types")
     misfits = {
         name: {"wrong type": e.wrong_type, "outside the domain": e.outside, "unexpected missing": e.unexpected_missing} for name, e in encoded.items()
     }
@@ -96,40 +99,33 @@ def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdo
     return Table(codes, frame, _coins(len(raw), units, holdout, rng), misfits)
 
 
-def _read(source: spec.Source, folder: Path) -> pd.DataFrame:
+def most_rows(dataset: spec.Dataset) -> int:
+    """The most rows that are read: a constant of the spec."""
+    return 16 * dataset.rows.value + 1_000_000
+
+
+def _read(dataset: spec.Dataset, domain: Domain, folder: Path) -> pd.DataFrame:
+    source, check = dataset.source, lambda names: _check_columns(names, domain, _id_column(dataset))
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
-        spec.CsvSource: lambda s: _read_csv(folder / s.path, delimiter=s.delimiter, missing=s.missing_values),
-        spec.ParquetSource: lambda s: pd.read_parquet(folder / s.path),
+        spec.CsvSource: lambda s: read_csv_file(folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check),
+        spec.ParquetSource: lambda s: read_parquet_files(folder / s.path, check=check, check_rows=lambda rows: _check_size(rows, dataset)),
         spec.SqlSource: _read_sql,
         spec.BuiltinSource: lambda s: BUILTIN[s.name](),
     }
     what = getattr(source, "path", None) or getattr(source, "name", None) or source.kind
+    problem: DataError
     try:
         return readers[type(source)](source)
     except FileNotFoundError:
-        raise DataError(f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder") from None
+        problem = DataError(f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder")
     except PermissionError:
-        raise DataError(f"no permission to read {what!r}") from None
-    except DataError:
-        raise
+        problem = DataError(f"no permission to read {what!r}")
+    except DataError as error:
+        problem = error
     except Exception as error:
         # The library's message may quote a row: name the kind of error only.
-        raise DataError(
-            f"cannot read {what!r} as {source.kind} ({type(error).__name__})", hint="check the file's format, encoding and delimiter"
-        ) from None
-
-
-def _read_csv(path: Path, *, delimiter: str, missing: tuple[str, ...]) -> pd.DataFrame:
-    header = pd.read_csv(path, sep=delimiter, nrows=1, encoding="utf-8-sig", header=None, dtype=str, keep_default_na=False)
-    names = [str(n) for n in header.iloc[0]]
-    twice = [str(i) for i, n in enumerate(names, start=1) if names.count(n) > 1]
-    if twice:
-        # By position: without a header this would be a row.
-        raise DataError(f"the header repeats a name, at positions {', '.join(twice)}", hint="give every column a name of its own")
-    with warnings.catch_warnings():
-        # Rows longer than the header would lose their last fields with no more than a warning.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(path, sep=delimiter, encoding="utf-8-sig", dtype=str, keep_default_na=False, na_values=list(missing), index_col=False)
+        problem = DataError(f"cannot read {what!r} as {source.kind} ({type(error).__name__})", hint="check the file's format, encoding and delimiter")
+    raise problem  # out here, so that the library's error does not hang on it as its context
 
 
 def _read_sql(source: spec.SqlSource) -> pd.DataFrame:
@@ -142,20 +138,36 @@ def _read_sql(source: spec.SqlSource) -> pd.DataFrame:
         return pd.read_sql_query(sqlalchemy.text(source.query), connection)
 
 
-def _check_columns(raw: pd.DataFrame, domain: Domain, id_column: str | None) -> None:
+def _id_column(dataset: spec.Dataset) -> str | None:
+    return dataset.privacy_unit.column if isinstance(dataset.privacy_unit, spec.IdUnit) else None
+
+
+def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
     """Every declared column must be there; others are refused, so that none is dropped unseen."""
     wanted = set(domain.names) | ({id_column} if id_column else set())
-    found = {str(c) for c in raw.columns}
-    problems = []
+    found, problems = set(names), []
     if not wanted & found:
-        # Then the "header" may well be a row: say nothing of it.
         raise DataError("the table has none of the declared columns", hint="the first line of a CSV names its columns; check it, and the delimiter")
     if wanted - found:
-        problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {', '.join(map(repr, sorted(wanted - found)))}")
+        problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}")
     if found - wanted:
-        problems.append(f"undeclared column{'s' if len(found - wanted) > 1 else ''} {', '.join(map(repr, sorted(found - wanted)))}")
+        # Where a declared name is missing, the "header" may well be a row: then say nothing of it.
+        strange = [i for i, name in enumerate(names, start=1) if name not in wanted]
+        shown = [f"number {i}" for i in strange] if wanted - found else [repr(names[i - 1]) for i in strange]
+        problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} {_few(shown)}")
     if problems:
         raise DataError(f"the table does not fit the spec: {'; '.join(problems)}", hint="declare every column, or drop it from the source")
+
+
+def _few(texts: Iterable[str]) -> str:
+    listed = list(texts)
+    return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
+
+
+def _check_size(rows: int, dataset: spec.Dataset) -> None:
+    """A few bytes of a file can unpack to more rows than any memory holds."""
+    if rows > most_rows(dataset):
+        raise DataError("the table has far more rows than dataset.rows declares", hint="correct dataset.rows, or the source")
 
 
 def _bound_rows(raw: pd.DataFrame, unit: spec.IdUnit, rng: np.random.Generator) -> pd.DataFrame:

@@ -1,0 +1,131 @@
+"""Tables in CSV and Parquet files, which may be damaged or made to do harm: opened as plain local files, within bounds.
+
+Libraries that are given a path may take it for an address to fetch, a home folder to expand or an archive to
+unpack. Here a path is only ever the name of a regular file (or, for Parquet, of a folder of them); absolute paths
+and links are followed, since a steward names what a steward may read. Column names are looked at before any row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from synthdp.errors import DataError
+
+MAX_HEADER = 1_000_000  # bytes of the line that names the columns
+BLOCK = 16 << 20  # bytes; no row of a CSV file is longer than two of them
+MAX_CELL = 1 << 16  # bytes of a text in a Parquet file: far more than any category has
+UNPACKED = 1 << 30  # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its size
+RATIO = 100
+
+CheckNames = Callable[[Sequence[str]], None]
+CheckRows = Callable[[int], None]
+
+
+def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check: CheckNames) -> pd.DataFrame:
+    """All columns as text, missing where the text is one of `missing`. `check` sees the column names before a row is read.
+
+    Raises:
+        DataError: the file is not what it should be; other errors are the library's, and may quote a row.
+    """
+    from pyarrow import csv as arrow_csv
+
+    with _open(path) as file:
+        names = _header(file, delimiter)
+        check(names)
+        file.seek(0)
+        table = arrow_csv.read_csv(
+            file,
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK),
+            # An empty line is a missing value where there is one column, and nothing otherwise.
+            parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), null_values=list(missing), strings_can_be_null=True, quoted_strings_can_be_null=True
+            ),
+        )
+    if table.column_names != list(names):
+        raise DataError("the header cannot be read", hint="the first line must name the columns, without line breaks")
+    _check_closed(table)
+    return table.to_pandas()
+
+
+def _open(path: Path) -> BinaryIO:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DataError(f"{path.name!r} is not a plain file", hint="name a file; folders, pipes and devices are not read")
+    return path.open("rb")
+
+
+def _header(file: BinaryIO, delimiter: str) -> tuple[str, ...]:
+    """The names in the first line. What is wrong is told by position: without a header this would be a row."""
+    start = file.read(MAX_HEADER + 1)
+    line = re.split(rb"[\r\n]", start, maxsplit=1)[0]
+    if len(line) > MAX_HEADER:
+        raise DataError(f"the first line is longer than {MAX_HEADER:,} bytes", hint="is this a CSV file with a header?")
+    names = tuple(next(csv.reader(io.StringIO(line.decode("utf-8-sig")), delimiter=delimiter), ()))
+    if len(set(names)) < len(names):
+        seen: dict[str, int] = {}
+        for name in names:
+            seen[name] = seen.get(name, 0) + 1
+        twice = [str(i) for i, name in enumerate(names, start=1) if seen[name] > 1]
+        raise DataError(f"the header repeats a name, at positions {', '.join(twice[:20])}", hint="give every column a name of its own")
+    return names
+
+
+def _check_closed(table: pa.Table) -> None:
+    """A quotation mark that is never closed takes the rest of the file into the last value."""
+    last = table.column(table.num_columns - 1)
+    text = last[len(last) - 1].as_py() if len(last) else None
+    if text is not None and re.search(r"[\r\n]", text):
+        raise DataError("the last value holds a line break", hint="look for a quotation mark that is never closed")
+
+
+def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) -> pd.DataFrame:
+    """The table in a Parquet file or a folder of them. Its names, rows and size are checked before a row is read.
+
+    Raises:
+        DataError: the files are not what they should be; other errors are the library's, and may quote a row.
+    """
+    import pyarrow.fs
+    import pyarrow.parquet as pq
+
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in files:
+        if not (file.is_dir() and file != path):
+            _open(file).close()
+    local = pyarrow.fs.LocalFileSystem()
+    texts = [f.name for f in pq.ParquetDataset(str(path), filesystem=local).schema if _is_text(f.type)]
+    # As dictionaries, so that a long text that is repeated is in memory once.
+    dataset = pq.ParquetDataset(str(path), filesystem=local, read_dictionary=texts)
+    check(dataset.schema.names)
+    metadata = [fragment.metadata for fragment in dataset.fragments]
+    check_rows(sum(m.num_rows for m in metadata))
+    unpacked = sum(m.row_group(i).total_byte_size for m in metadata for i in range(m.num_row_groups))
+    if unpacked > UNPACKED + RATIO * sum(f.stat().st_size for f in files if f.is_file()):
+        raise DataError(f"the file unpacks to more than {RATIO} times its size", hint="this is no table that was written in good faith")
+    table = dataset.read(use_threads=False)
+    for column in table.columns:
+        _check_cells(column)
+    frame: pd.DataFrame = table.to_pandas()
+    return frame.astype({name: object for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)})
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _check_cells(column: pa.ChunkedArray) -> None:
+    values: Any = column
+    for chunk in values.chunks:
+        texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+        longest = pc.max(pc.binary_length(texts)).as_py() if _is_text(texts.type) and len(texts) else None
+        if longest is not None and longest > MAX_CELL:
+            raise DataError(f"a text is longer than {MAX_CELL:,} bytes", hint="no category is; drop the column from the source")
