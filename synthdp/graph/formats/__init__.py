@@ -1,0 +1,107 @@
+"""Graphs in other programs' formats: read by file name, written by format name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from synthdp.errors import SynthdpError
+from synthdp.graph.bif import parse_bif
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
+from synthdp.graph.formats.draft import GraphFileError, mistake
+from synthdp.graph.formats.edgelist import read_yaml, write_yaml
+from synthdp.graph.formats.gml import read_gml, write_gml
+
+__all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
+
+MAX_BYTES = 16_000_000
+
+
+def read_json(text: str, *, file: str) -> CausalGraph:
+    """A bundle's `graph.json`.
+
+    Raises:
+        GraphFileError: with file and line.
+    """
+    try:
+        return CausalGraph.from_json(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise mistake(file, error.lineno, f"this is not JSON: {error.msg}") from None
+    except (SynthdpError, RecursionError) as error:
+        raise mistake(file, None, str(error)) from None
+
+
+def write_json(graph: CausalGraph) -> str:
+    """A graph as in a bundle."""
+    return json.dumps(graph.to_json(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _read_network(text: str, *, file: str) -> CausalGraph:
+    return parse_bif(text, file=file).graph()
+
+
+READERS: dict[str, Callable[..., CausalGraph]] = {
+    "yaml": read_yaml,
+    "dot": read_dot,
+    "dagitty": read_dot,
+    "gml": read_gml,
+    "json": read_json,
+    "bif": _read_network,
+}
+"""By format: (text, file=name) -> graph."""
+
+WRITERS: dict[str, Callable[[CausalGraph], str]] = {
+    "yaml": write_yaml,
+    "dot": write_dot,
+    "dagitty": write_dagitty,
+    "gml": write_gml,
+    "json": write_json,
+    "svg": CausalGraph.to_svg,
+}
+"""By format: graph -> text. (BIF needs levels: `synthdp.graph.bif`.)"""
+
+SUFFIXES = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".dagitty": "dagitty",
+    ".dag": "dagitty",
+    ".gml": "gml",
+    ".json": "json",
+    ".bif": "bif",
+}
+"""The format of a file by how its name ends."""
+
+
+def read_graph(path: Path) -> CausalGraph:
+    """The graph of a file (its format by its suffix), or of a bundle's folder.
+
+    Raises:
+        GraphFileError, SpecError: with file, line and what is allowed.
+    """
+    path = path / "graph.json" if path.is_dir() else path
+    if path.suffix.lower() not in SUFFIXES:
+        raise mistake(str(path), None, "the format is told by the file's name, and this one tells none", hint=f"one of {', '.join(SUFFIXES)}")
+    return READERS[SUFFIXES[path.suffix.lower()]](read_text(path), file=str(path))
+
+
+def read_text(path: Path) -> str:
+    """A graph file's text.
+
+    Raises:
+        GraphFileError: it cannot be read, is too large, or not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise mistake(str(path), None, f"cannot be read: {error.strerror}", hint="check the path") from None
+    if len(data) > MAX_BYTES:
+        raise mistake(str(path), None, f"is larger than {MAX_BYTES:,} bytes", hint="is this a graph?")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise mistake(str(path), data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text", hint="save it as UTF-8") from None

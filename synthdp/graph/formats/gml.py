@@ -1,0 +1,54 @@
+"""GML by networkx. Links carry `kind` (directed or undirected) and `provenance`; an unseen common cause is a node with `latent 1`."""
+
+from __future__ import annotations
+
+import re
+
+import networkx as nx
+
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.draft import Draft, mistake, unseen_names
+
+HINT = 'expected  graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b" ] edge [ source 0 target 1 ] ]'
+
+
+def read_gml(text: str, *, file: str) -> CausalGraph:
+    """Read a graph; nodes go by their labels. Links of an undirected graph have no direction.
+
+    Raises:
+        GraphFileError: with file, and with the line where networkx tells it.
+    """
+    try:
+        network = nx.parse_gml(text, label="label")
+    except nx.NetworkXError as error:
+        place = re.search(r" at \((\d+), \d+\)$", str(error))
+        raise mistake(file, int(place[1]) if place else None, re.sub(r" at \(\d+, \d+\)$", "", str(error)), hint=HINT) from None
+    if network.is_multigraph():
+        raise mistake(file, None, "a multigraph may hold several links between two nodes", hint="one link for each pair: delete `multigraph 1`")
+    draft = Draft(file)
+    places: dict[str, list[tuple[int, str]]] = {}
+    for label, data in network.nodes(data=True):
+        draft.node(str(label))
+        if data.get("latent") == 1:
+            draft.unseen(str(label), line=None)
+        if "group" in data:
+            places.setdefault(str(data["group"]), []).append((int(data.get("group_position", 0)), str(label)))
+    draft.groups = {group: [label for _, label in sorted(members, key=lambda m: m[0])] for group, members in places.items()}
+    for a, b, data in network.edges(data=True):
+        directed = network.is_directed() and data.get("kind") != "undirected"
+        draft.link(str(a), str(b), directed=directed, line=None, provenance=str(data.get("provenance", "")))
+    return draft.graph()
+
+
+def write_gml(graph: CausalGraph) -> str:
+    """A graph as GML text; every name can be written."""
+    network = nx.DiGraph()
+    inside = {n: {"group": group, "group_position": i} for group, names in graph.groups.items() for i, n in enumerate(names)}
+    for name in graph.nodes:
+        network.add_node(name, **inside.get(name, {}))
+    for edge in graph.edges:
+        network.add_edge(edge.cause, edge.effect, kind="directed" if edge.directed else "undirected", provenance=edge.provenance)
+    for unseen, names in unseen_names(graph, graph.latent).items():
+        network.add_node(unseen, latent=1)
+        network.add_edges_from(((unseen, name) for name in names), kind="directed")
+    return "\n".join(nx.generate_gml(network)) + "\n"

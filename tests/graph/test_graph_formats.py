@@ -1,0 +1,237 @@
+"""Graph formats: what is written is read back, whatever the names; what cannot be read says file, line and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from synthdp.errors import SpecError, SynthdpError
+from synthdp.graph.bif import BayesianNetwork, parse_bif, uniform_network, write_bif
+from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
+from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
+from synthdp.graph.formats.tokens import quoted, tokens
+from synthdp.spec.models import Graph
+
+HOSTILE = (
+    "node", "graph", "a b", ' lead and trail ', 'say "hi"', "it's", "a->b", "x, y", "a -- b", "größe", "収入", "😀", "back\\slash", "n\\N", "two\\\\",
+    "#1", "// no", "a:b", "{x}", "[y]", "yes", "1e-5", "<b>&amp;</b>", "label=\"x\"", "-1", "~", "null", "U1",
+)  # fmt: skip
+KEEPS_ALL = ("dot", "gml", "json")
+
+
+def dag(names: tuple[str, ...]) -> CausalGraph:
+    """A chain with all provenances that an arrow may have, one column without links, and two latent causes."""
+    edges = tuple(GraphEdge(a, b, directed=True, provenance=PROVENANCES[i % len(PROVENANCES)]) for i, (a, b) in enumerate(pairwise(names[:-1])))
+    return CausalGraph(names, edges, latent=((names[0], names[-1]), names[1:4]))
+
+
+def same(found: CausalGraph, wanted: CausalGraph, *, provenance: bool) -> bool:
+    def links(graph: CausalGraph) -> set[tuple[object, ...]]:
+        return {(*e.pair, e.directed, e.provenance if provenance else "") for e in graph.edges}
+
+    return (
+        found.nodes == wanted.nodes
+        and links(found) == links(wanted)
+        and {frozenset(n) for n in found.latent} == {frozenset(n) for n in wanted.latent}
+        and dict(found.groups) == dict(wanted.groups)
+    )
+
+
+def through(name: str, graph: CausalGraph) -> CausalGraph:
+    return READERS[name](WRITERS[name](graph), file=f"graph.{name}")
+
+
+@pytest.mark.parametrize("name", ["yaml", "dot", "dagitty", "gml", "json"])
+def test_a_dag_with_hostile_names_and_latent_causes_comes_back(name: str) -> None:
+    graph = dag(HOSTILE)
+    assert same(through(name, graph), graph, provenance=name in KEEPS_ALL)
+
+
+@pytest.mark.parametrize("name", ["yaml", "dot", "dagitty", "gml", "json"])
+def test_a_cpdag_comes_back(name: str, network: Callable[[str], BayesianNetwork]) -> None:
+    graph = network("asia").graph().cpdag()
+    assert graph.undirected and graph.directed
+    assert same(through(name, graph), graph, provenance=name in KEEPS_ALL)
+
+
+@pytest.mark.parametrize("name", ["yaml", "dot", "gml", "json"])
+def test_groups_come_back(name: str) -> None:
+    spec = Graph(edges=("g -> d", "e -> g, d"), groups={"g": ("c", "a", "b")}, latent=(("g", "f"),))
+    graph = CausalGraph.from_spec(spec, "abcdef")
+    assert same(through(name, graph), graph, provenance=name in KEEPS_ALL)
+
+
+def test_pairs_without_an_answer_are_no_links_where_a_format_cannot_say_so() -> None:
+    graph = CausalGraph(("a", "b"), (GraphEdge("a", "b", directed=False, provenance="undecided"),))
+    for name in KEEPS_ALL:
+        assert through(name, graph) == graph
+    for name in ("yaml", "dagitty"):
+        assert through(name, graph) == CausalGraph(("a", "b"))
+    assert '# no answer: ["a", "b"]' in WRITERS["yaml"](graph)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=12), min_size=4, max_size=6, unique=True),
+    st.sampled_from(["yaml", "dot", "dagitty", "gml", "json"]),
+)
+def test_any_names_come_back_or_are_refused(names: list[str], name: str) -> None:
+    graph = dag(tuple(names))
+    text = ""
+    try:
+        text = WRITERS[name](graph)
+    except GraphFileError as refusal:
+        refused = str(refusal)
+    else:
+        refused = ""
+    if refused:
+        assert name in ("dot", "dagitty") and "cannot write the name" in refused
+        return
+    assert same(READERS[name](text, file="x"), graph, provenance=name in KEEPS_ALL)
+
+
+@given(st.text(st.sampled_from('\\"ab \n'), min_size=1, max_size=8))
+def test_quoting_reads_back_or_is_refused(text: str) -> None:
+    try:
+        written = quoted(text, language="DOT")
+    except GraphFileError:
+        assert "\n" in text or "\\" in text
+        return
+    assert [t.text for t in tokens(written, file="x")[:-1]] == [text]
+
+
+# --- YAML as in a spec -------------------------------------------------------------------------------------
+
+
+def test_the_graph_part_can_be_pasted_into_a_spec() -> None:
+    spec = Graph(edges=("g -> d", "e -> d"), groups={"g": ("c", "a")}, latent=(("d", "f"),))
+    graph = CausalGraph.from_spec(spec, "acdef")
+    pasted = Graph.model_validate(yaml.safe_load(WRITERS["yaml"](graph))["graph"])
+    assert set(CausalGraph.from_spec(pasted, "acdef").edges) == set(graph.edges)
+    assert pasted.groups == spec.groups and pasted.latent == spec.latent
+
+
+def test_a_group_that_a_spec_cannot_say_is_written_as_columns() -> None:
+    inner = GraphEdge("a", "b", directed=True, provenance="given")
+    torn = CausalGraph(tuple("abc"), (inner, GraphEdge("a", "c", directed=True, provenance="learned")), {"g": ("a", "b")})
+    found = through("yaml", torn)
+    assert set(found.directed) == {("a", "b"), ("a", "c")} and not found.groups
+    turned = CausalGraph(tuple("ab"), (inner,), {"g": ("b", "a")})  # a spec would read the group as b -> a
+    assert through("yaml", turned).directed == (("a", "b"),) and not through("yaml", turned).groups
+
+
+def test_a_whole_spec_is_read_with_its_groups() -> None:
+    path = Path(__file__).parents[2] / "specs" / "adult.yaml"
+    assert len(read_graph(path).directed) > 10
+
+
+# --- what others write -------------------------------------------------------------------------------------
+
+OTHERS = {
+    "chain, comment, subgraph": ("digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] // x\n# y\n}", "a>b b>c b>d", ""),
+    "directions": ("digraph { a -> b [dir=back]; c -> d [dir=none]; edge [dir=both] a -> d }", "b>a c-d", "ad"),
+    "undirected": ("strict graph { a -- b; b -- c; }", "a-b b-c", ""),
+    "dagitty": ('dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL -> {A B}\n}', "A>B", "AB"),
+    "dagitty arrows": ("pdag { a <- b; b <-> c; c -- d }", "b>a c-d", "bc"),
+    "joined text": ('digraph { "a" + "" -> "b" }', "a>b", ""),
+    "a latent with one effect says nothing": ("dag { U [latent] U -> a a -> b }", "a>b", ""),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_programs_files(case: str) -> None:
+    text, links, latent = OTHERS[case]
+    found = READERS["dot"](text, file="x.dot")
+    assert {f"{e.cause}{'>' if e.directed else '-'}{e.effect}" for e in found.edges} == set(links.split())
+    assert [set(names) for names in found.latent] == ([set(latent)] if latent else [])
+
+
+MISTAKES = {
+    "g.dot": {
+        "digraph {\n a -> }": "g.dot:2: got '}' where a name",
+        "tree { a }": "g.dot:1: got 'tree' where the kind of graph",
+        'digraph {\n\n "a -> b }': "g.dot:3: a quotation mark that is never closed",
+        "digraph { a -> b\n b -> c\n c -> a }": "g.dot:3: the arrows form a cycle: a -> b -> c -> a",
+        "digraph { a -> b\n b -> a }": "g.dot:2: a second link between",
+        "digraph {\n a -> a }": "g.dot:2: 'a' is linked to itself",
+        "pag {\n a @-> b }": "g.dot:2: a link @-> with a circle",
+        "dag { U [latent]\n a -> U U -> b }": "g.dot:2: unseen node 'U' is not only a cause",
+        "digraph {\n a:n -> b }": "g.dot:2: a port",
+        "digraph { a -> b": "got 'the end of the file'",
+        "digraph {\n <b>x</b> }": "g.dot:2: unexpected '<'",
+        "digraph { } x": "after the graph's end",
+    },
+    "g.gml": {
+        "graph [\n node [ id 0 ] ]": "g.gml: ",
+        "graph [\n ! ]": "g.gml:2: cannot tokenize",
+        'graph [ multigraph 1 node [ id 0 label "a" ] ]': "multigraph",
+    },
+    "g.json": {"{\n": "g.json:2: this is not JSON", "{}": "expected keys nodes, edges"},
+    "g.bif": {
+        "\nvariable a { type discrete [ 2 ] { x, y }; }\nprobability ( a | b ) { table 1; }": "g.bif:3: probability of a: unknown variable 'b'",
+        "\nvariable a { type discrete [ 3 ] { x, y }; }": "g.bif:2: variable a: 3 different values announced, got x, y",
+    },
+    "g.txt": {"a -> b": "g.txt: the format is told by the file's name"},
+}
+
+
+@pytest.mark.parametrize(("file", "text"), [(file, text) for file, cases in MISTAKES.items() for text in cases])
+def test_mistakes_name_the_file_the_line_and_what_is_allowed(file: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / file
+    path.write_text(text)
+    with pytest.raises(SynthdpError) as caught:
+        read_graph(path)
+    assert MISTAKES[file][text] in str(caught.value) and file in str(caught.value)
+
+
+YAML_MISTAKES = {
+    "graph:\n  edges:\n  - a -> b\n  - b -> a": "g.yaml:4:5: graph.edges.#2: the graph has a cycle",
+    "graph:\n  edges: [a -> b]\n  latnt: [[a, b]]": "g.yaml:3:10: graph.latnt: unknown key",
+    "nodes: [a, b]\ngraph:\n  edges: [a -> c]": "unknown column 'c'",
+    "graph: {edges: [a -> b]}\nundirected:\n- [a, b]": "g.yaml:2:1: undirected: graph: more than one link",
+    "graph:\n  edges:\n  - a": "g.yaml:3:5",
+    "- a": "this is no graph",
+    "graph: [": "g.yaml:",
+    "synthdp: 1\n": "g.yaml:1:1",
+}
+
+
+@pytest.mark.parametrize("text", YAML_MISTAKES)
+def test_mistakes_in_yaml_are_told_as_in_specs(text: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        READERS["yaml"](text, file="g.yaml")
+    assert YAML_MISTAKES[text] in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(GraphFileError, match="cannot be read"):
+        read_graph(tmp_path / "nowhere.dot")
+    (tmp_path / "latin.dot").write_bytes(b"digraph {\n \xe4 }")
+    with pytest.raises(GraphFileError, match=r"latin\.dot:2: is not UTF-8"):
+        read_graph(tmp_path / "latin.dot")
+
+
+# --- BIF ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["asia", "cancer", "earthquake", "sachs", "survey", "child", "alarm", "win95pts"])
+def test_networks_come_back(name: str, network: Callable[[str], BayesianNetwork]) -> None:
+    wanted = network(name)
+    found = parse_bif(write_bif(wanted), file="x.bif")
+    assert found.levels == wanted.levels and found.parents == wanted.parents
+    assert all(np.allclose(found.tables[n], wanted.tables[n], atol=1e-12) for n in wanted.levels)
+
+
+def test_a_graph_becomes_a_network_of_uniform_tables(network: Callable[[str], BayesianNetwork]) -> None:
+    asia = network("asia")
+    found = uniform_network(asia.graph(), asia.domain())
+    assert found.graph() == parse_bif(write_bif(found), file="x").graph() and found.tables["either"].tolist() == [[[0.5, 0.5]] * 2] * 2
+    with pytest.raises(SynthdpError, match="BIF cannot write 'a b'"):
+        write_bif(BayesianNetwork({"a b": ("0", "1")}, {"a b": ()}, {"a b": np.array([0.5, 0.5])}))
