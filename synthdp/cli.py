@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from synthdp.errors import SynthdpError
+from synthdp.errors import SynthdpError, printable
 
 app = typer.Typer(
     help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.",
@@ -36,7 +36,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an existing bundle
 
 def show(data: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
     """Print a result: JSON, or the text."""
-    typer.echo(json.dumps(data, indent=1, default=str) if as_json else text())
+    typer.echo(json.dumps(data, indent=1, default=str) if as_json else printable(text()))
 
 
 @app.command()
@@ -182,7 +182,7 @@ def keygen(folder: Annotated[Path, typer.Argument(help="Where to put the two fil
 @app.command()
 def sample(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1)],
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
     out: Annotated[Path | None, typer.Option("--out", help="CSV to write [default: stdout].")] = None,
     do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
     seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.")] = None,
@@ -228,7 +228,7 @@ def main() -> None:
         # Typer turns a Ctrl-C inside a command into this code, and returns it instead of raising.
         stopped = app(standalone_mode=False) == INTERRUPTED
     except SynthdpError as error:
-        typer.echo(f"synthdp: {error}", err=True)
+        typer.echo(printable(f"synthdp: {error}"), err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         stopped = True

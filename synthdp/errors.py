@@ -7,6 +7,7 @@ anything that was derived from rows, except the one bit that a declared column d
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -87,3 +88,11 @@ class BoundaryError(SynthdpError):
     """Code tried to carry something across the privacy boundary. Always a bug, never a setting."""
 
     exit_code = 1
+
+
+def printable(text: str) -> str:
+    """`text` for a terminal: what would move the cursor, turn the reading direction or cannot be encoded is spelt out."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSEEN else c.encode("unicode_escape").decode() for c in text)
+
+
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}

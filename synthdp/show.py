@@ -47,7 +47,7 @@ class ProgressDisplay:
 
 def _render(*parts: object) -> str:
     buffer = StringIO()
-    console = Console(file=buffer, width=110, highlight=False, color_system=None)
+    console = Console(file=buffer, width=110, highlight=False, color_system=None, markup=False)
     for part in parts:
         console.print(part)
     return buffer.getvalue().rstrip()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec import graphchecks
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.models import CONTROL, FORMULA_START, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec
+from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
 
@@ -160,7 +160,7 @@ def _gates(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def _column_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name in spec.columns:
-        if name.startswith(FORMULA_START):
+        if starts_formula(name):
             yield CrossProblem(
                 ("columns", name), "the name starts like a spreadsheet formula", "rename the column in the source; begin with a letter"
             )
@@ -232,6 +232,8 @@ def _source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(
             (*where, "path"), "a path cannot be empty or hold control characters", "give the file's path, relative to this spec's folder"
         )
+    elif path is not None and ADDRESS.match(path):
+        yield CrossProblem((*where, "path"), "an address or a home folder is not read, only a local file", "copy the file here and give its path")
     delimiter = getattr(spec.dataset.source, "delimiter", ",")
     if delimiter in '"\r\n':
         yield CrossProblem((*where, "delimiter"), f"{delimiter!r} cannot part the fields of a CSV file", 'use ",", ";", "|" or "\\t"')

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from synthdp.errors import DataError
-from synthdp.spec.models import CONTROL, FORMULA_START
+from synthdp.spec.models import CONTROL, starts_formula
 
 MAX_HEADER = 1_000_000  # bytes
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
@@ -34,6 +34,8 @@ def read_header(path: Path) -> tuple[str, tuple[str, ...]]:
 def _first_line(path: Path) -> str:
     data = bytearray()
     try:
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path.name}: is not a plain file", hint="name a CSV file with a header")
         with path.open("rb", buffering=0) as file:
             while (byte := file.read(1)) and byte not in b"\r\n":
                 data += byte
@@ -67,7 +69,7 @@ def _check(path: Path, names: tuple[str, ...]) -> None:
         "have a name that comes twice": [i for i, name in enumerate(names, 1) if name.strip() and count[name.strip()] > 1],
         "have a number for a name, as if the first line were a row": [i for i, name in enumerate(names, 1) if _NUMBER.fullmatch(name.strip())],
         "begin or end with a space": [i for i, name in enumerate(names, 1) if name.strip() and name != name.strip()],
-        "have a name that starts like a spreadsheet formula": [i for i, name in enumerate(names, 1) if name.startswith(FORMULA_START)],
+        "have a name that starts like a spreadsheet formula": [i for i, name in enumerate(names, 1) if starts_formula(name)],
         "hold a control character": [i for i, name in enumerate(names, 1) if CONTROL.search(name)],
         "have a name of more than 128 characters": [i for i, name in enumerate(names, 1) if len(name) > 128],
     }

@@ -17,9 +17,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-# A spreadsheet may run a cell that begins with one of these as a formula.
-FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0")
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# A spreadsheet may run a cell that begins with one of these as a formula; some take the full-width forms for them.
+FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Besides control characters: line separators, byte order marks, and what turns the reading direction of what follows.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|~[^/]*/|.*::?//")  # "C:/" is a drive
 
 
 class Model(BaseModel):
@@ -33,8 +35,13 @@ def _wrong(*problems: tuple[str, str]) -> PydanticCustomError:
     return PydanticCustomError("wrong", "{text}", {"text": "; ".join(m for _, m in problems), "problems": problems})
 
 
+def starts_formula(text: str) -> bool:
+    """Whether a spreadsheet may run a cell of this text, also where it parts fields by semicolons; numbers are none."""
+    return any(part.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", part) for part in text.split(";"))
+
+
 def _category(value: str) -> str:
-    if value.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?\d+(\.\d+)?", value):
+    if starts_formula(value):
         raise ValueError(f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter")
     if CONTROL.search(value):
         raise ValueError(f"category {value!r} holds a control character or a line break; rename it")
