@@ -252,6 +252,12 @@ def describe_event(event: Mapping[str, Any]) -> str:
             return f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
         case {"event": "gaussian", "noise_multiplier": noise}:
             return f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together (in L2)"
+        case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": rows}:
+            sample = f", on a Poisson sample of rate {rate:.6g}" if rate < 1 else ""
+            scales = f"discrete Laplace of scales {threshold:.6g} (threshold) and {query:.6g} (query)"
+            return f"sparse vector up to its first query above: {scales} on whole numbers that a unit moves by at most {moved * rows}{sample}"
+        case {"event": "noisy_max", "scale": scale, "sensitivity": moved, "rows": rows}:
+            return f"the largest of scores with exponential noise of mean {scale:.6g}, whole numbers that a unit moves by at most {moved * rows}"
         case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves)}:
             return f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of a unit, each sampled by its own coin"
         case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:

@@ -4,22 +4,28 @@ An event (`dp_accounting.DpEvent`) says what was done; this module says what it 
 Google's dp-accounting PLDs with its pessimistic (connect-the-dots) discretisation, so every epsilon is an
 upper bound [Doroshenko et al., "Connect the Dots", arXiv:2207.04380v1, Theorem 3.2 and Corollary 3.3].
 
-dp-accounting has no event for the discrete Gaussian, so one is defined here; its PLD is the library's own.
+dp-accounting has no event for the discrete Gaussian, so one is defined here; its PLD is the library's own. The
+events of mechanisms that choose (`privacy.events`) are pure epsilon-DP: randomised response dominates all such
+[Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy", arXiv:1311.0776v4, Theorem 3.2],
+also where later mechanisms are chosen in the light of earlier results, as long as their events are not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, Literal
 
 import attrs
 import dp_accounting
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 from synthdp.errors import BudgetError
+from synthdp.privacy.concentrated import concentrated_pld, discrete_gaussian_rho
+from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
 
 Adjacency = Literal["add_remove", "replace_one"]
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians inverts its
@@ -28,6 +34,7 @@ FINE, COARSE = 1e-4, 1e-3
 # A mixture has one component for each row of a group, and its PLD takes seconds beyond this many; larger groups
 # get the generic group bound.
 MOST_GROUP_ROWS = 20
+LARGEST_EPSILON = 600.0
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
@@ -39,10 +46,10 @@ class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     """Discrete Gaussian noise of parameter `sigma` on an integer table that one unit fills with <= `sensitivity` counts.
 
     A unit of one row changes one cell by one under add/remove: a scalar mechanism, whose PLD is exact. Under
-    replace-one two cells change by one each: two scalar mechanisms. A unit of k rows may spread its counts;
-    moving one cell by k is charged, the L2-worst spread. That it also dominates the other spreads in delta
-    at every epsilon is checked numerically over all partitions of k <= 6 by
-    tests/privacy/test_accounting.py; for real-valued Gaussians it follows from rotation invariance.
+    replace-one two cells change by one each: two scalar mechanisms [derived here; where both rows share a cell
+    nothing changes]. A unit of k > 1 rows may spread its counts over cells in many ways, each of squared L2 distance
+    at most k^2, or 2 k^2 where k rows leave and k come. All of them share one Rényi bound, and
+    `concentrated` makes a PLD of it that dominates each of them.
     """
 
     sigma: float
@@ -91,8 +98,16 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
             return pld.identity(value_discretization_interval=width)
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
             return _pld(inner, adjacency, width).self_compose(count)
-        case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
-            once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=sensitivity, value_discretization_interval=width)
+        case dp_accounting.ComposedDpEvent(events=parts):
+            return reduce(lambda total, part: total.compose(_pld(part, adjacency, width)), parts, pld.identity(value_discretization_interval=width))
+        case SparseVectorDpEvent() | NoisyMaxDpEvent():
+            pure = event.epsilon if adjacency == "add_remove" else 2 * event.epsilon
+            # Where exp(epsilon) is no double, no protection is claimed; the library wants a delta below one for that.
+            none = DifferentialPrivacyParameters(LARGEST_EPSILON, 1 - 1e-12)
+            parameters = DifferentialPrivacyParameters(pure, 0) if pure < LARGEST_EPSILON else none
+            return pld.from_privacy_parameters(parameters, value_discretization_interval=width)
+        case DiscreteGaussianDpEvent(sigma=sigma):
+            once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=1, value_discretization_interval=width)
             return once if adjacency == "add_remove" else once.self_compose(2)
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
             scale = noise if adjacency == "add_remove" else noise / 2
@@ -104,6 +119,12 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
         case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if adjacency == "add_remove":
             return pld.from_mixture_gaussian_mechanism(noise, moves, chances, value_discretization_interval=width)
     raise BudgetError(f"no sound accounting for {type(event).__name__} under adjacency {adjacency}", hint="use adjacency add_remove")
+
+
+def _spread_counts(event: DiscreteGaussianDpEvent, count: int, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+    """`count` tables, in each of which a unit of several rows has put its counts into whatever cells."""
+    squared = event.sensitivity**2 * (1 if adjacency == "add_remove" else 2)
+    return concentrated_pld(count * discrete_gaussian_rho(sigma=event.sigma, squared_distance=squared), width=width)
 
 
 def epsilon(events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency) -> float:
@@ -152,6 +173,12 @@ def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
             return {"event": "nothing"}
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
             return {"event": "repeated", "count": count, "of": event_to_json(inner)}
+        case dp_accounting.ComposedDpEvent(events=parts):
+            return {"event": "all", "of": [event_to_json(part) for part in parts]}
+        case SparseVectorDpEvent():
+            return {"event": "sparse_vector", **attrs.asdict(event)}
+        case NoisyMaxDpEvent():
+            return {"event": "noisy_max", **attrs.asdict(event)}
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             return {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
@@ -174,6 +201,19 @@ def event_from_json(data: dict[str, Any]) -> dp_accounting.DpEvent:
             return dp_accounting.NoOpDpEvent()
         case {"event": "repeated", "count": int(count), "of": dict(inner)}:
             return dp_accounting.SelfComposedDpEvent(event_from_json(inner), count)
+        case {"event": "all", "of": list(parts)}:
+            return dp_accounting.ComposedDpEvent(tuple(event_from_json(part) for part in parts))
+        case {
+            "event": "sparse_vector",
+            "threshold_scale": threshold,
+            "query_scale": query,
+            "sensitivity": int(sensitivity),
+            "rate": rate,
+            "rows": int(rows),
+        }:
+            return SparseVectorDpEvent(float(threshold), float(query), sensitivity, float(rate), rows)
+        case {"event": "noisy_max", "scale": scale, "sensitivity": int(sensitivity), "rows": int(rows)}:
+            return NoisyMaxDpEvent(float(scale), sensitivity, rows)
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(sensitivity)}:
             return DiscreteGaussianDpEvent(float(sigma), sensitivity)
         case {"event": "gaussian", "noise_multiplier": noise}:

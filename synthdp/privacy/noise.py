@@ -8,7 +8,7 @@ wanted to hide and hand it the same noisy values again (`privacy.audit.replay`).
 
 Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
 of batches, the `holdout` coins, and the `latent` coins inside a model, which protect nothing. Noise on planned
-tables is the discrete Gaussian of OpenDP, an exact integer sampler [Canonne, Kamath, Steinke, "The Discrete
+tables, and that of searches, is OpenDP's: an exact integer sampler [Canonne, Kamath, Steinke, "The Discrete
 Gaussian for Differential Privacy", arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself
 and never rounds a real number.
 """
@@ -45,6 +45,14 @@ class Randomness(Protocol):
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
         """`values` rounded to multiples of `spacing`, plus Gaussian noise rounded likewise, same shape."""
+        ...
+
+    def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
+        """`counts` plus independent discrete Laplace noise, P[j] ~ exp(-|j| / scale), same shape, whole numbers."""
+        ...
+
+    def noisy_max(self, scores: Integers, *, scale: float) -> int:
+        """Position of the largest of `scores` `[candidates]` after independent exponential noise of mean `scale`."""
         ...
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
@@ -90,6 +98,15 @@ class Streams:
         noisy: Floats = (np.rint(values.astype(np.float64) / spacing) + noise) * spacing
         return noisy
 
+    def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
+        """By OpenDP, which draws from the operating system."""
+        noisy = _laplace_measurement(_checked(scale))(counts.ravel().tolist())
+        return np.asarray(noisy, dtype=np.int64).reshape(counts.shape)
+
+    def noisy_max(self, scores: Integers, *, scale: float) -> int:
+        """By OpenDP, which compares the noisy scores exactly, digit by digit."""
+        return int(_max_measurement(_checked(scale))(scores.tolist()))
+
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
         """From the sampling stream."""
         return np.flatnonzero(self.sampling.random(rows) < rate)
@@ -110,8 +127,26 @@ def _checked(scale: float) -> float:
 
 @cache
 def _gaussian_measurement(sigma: float) -> Any:
+    dp = _opendp()
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sigma)
+
+
+@cache
+def _laplace_measurement(scale: float) -> Any:
+    dp = _opendp()
+    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale)
+
+
+@cache
+def _max_measurement(scale: float) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+
+
+def _opendp() -> Any:
     import opendp.prelude as dp  # 1.7 s of CPU: only when noise is really drawn
 
     dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sigma)
+    return dp

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
+from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from synthdp.bundle.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
 from synthdp.bundle.published import public_spec
@@ -97,6 +97,8 @@ def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
             yield f"a table was charged for {covered} rows of a unit; it may have {rows}"
         case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
             yield f"training was charged for {max(moves):g} rows of a unit; it may have {rows}"
+        case {"event": "sparse_vector" | "noisy_max", "rows": covered} if covered < rows:
+            yield f"a search was charged for {covered} rows of a unit; it may have {rows}"
         case {"event": "poisson_sampled"} if rows > 1:
             yield f"training was charged for one row of a unit; it may have {rows}"
         case {"of": list(events)}:
@@ -148,6 +150,13 @@ def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
     match event:
         case {"event": "gaussian", "noise_multiplier": noise}:
             return GaussianDpEvent(float(noise) / size)
+        case {"event": "sparse_vector" | "noisy_max", "rows": int(rows)}:
+            return accounting.event_from_json({**event, "rows": rows * size})
+        case {"event": "all", "of": list(parts)}:
+            widened = [_widened(part, size) for part in parts]
+            return None if None in widened else ComposedDpEvent(tuple(widened))
+        case {"event": "repeated", "count": int(count), "of": {"event": "gaussian" | "sparse_vector" | "noisy_max"} as inner}:
+            return SelfComposedDpEvent(_widened(inner, size), count)
         case {"event": "repeated", "count": int(count), "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)}}:
             return SelfComposedDpEvent(accounting.DiscreteGaussianDpEvent(float(sigma), rows * size), count)
         case {"event": "repeated", "count": int(steps), "of": {"event": "poisson_sampled", "rate": rate, "of": {"noise_multiplier": noise}}}:

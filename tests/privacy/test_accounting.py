@@ -1,4 +1,4 @@
-"""What events cost, against Opacus' PRV accountant from above and direct numeric integration from below."""
+"""What events cost, against Opacus' PRV accountant, and against direct integration and simulation from below (see also the grid)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from scipy import stats
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent, unit_sampled_gaussian
+from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
 
 Floats = npt.NDArray[np.float64]
 
@@ -83,17 +84,20 @@ def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: i
         assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID[2:5])
-def test_sampled_composition_is_not_below_a_convolution(rate: float, noise: float, steps: int, delta: float) -> None:
-    """A lower bound that shares nothing with PLDs: losses of samples of the real mechanism, composed by simulation."""
-    rng, runs, epsilon = np.random.default_rng(1), 40_000, accounting.epsilon([sgd(rate, noise, steps)], delta=delta, adjacency="add_remove")
-    total = np.zeros(runs)
+def test_sampled_composition_is_not_below_a_simulation(rate: float, noise: float, steps: int, delta: float, rows: int) -> None:
+    """What shares nothing with PLDs: losses of samples of the real mechanism, each row with a coin of its own."""
+    event = sgd(rate, noise, steps, rows)
+    rng, runs, epsilon = np.random.default_rng(1), 20_000, accounting.epsilon([event], delta=delta, adjacency="add_remove")
+    total, drawn = np.zeros(runs), np.arange(rows + 1)
+    chances = stats.binom.pmf(drawn, rows, rate)
     for _ in range(steps):
-        x = rng.standard_normal(runs) * noise + (rng.random(runs) < rate)
-        total += np.log1p(rate * np.expm1((2 * x - 1) / (2 * noise**2)))
+        x = rng.standard_normal(runs) * noise + rng.binomial(rows, rate, runs)
+        total += np.log(chances @ np.exp(drawn[:, None] * (2 * x - drawn[:, None]) / (2 * noise**2)))
     wide = epsilon / 2
     losses = np.maximum(1 - np.exp(wide - total), 0)
-    claimed = accounting.delta_profile([sgd(rate, noise, steps)], epsilons=(wide,), adjacency="add_remove")[0][1]
+    claimed = accounting.delta_profile([event], epsilons=(wide,), adjacency="add_remove")[0][1]
     error = losses.std() / math.sqrt(runs)
     assert losses.mean() - 5 * error <= claimed
     assert claimed <= losses.mean() + 5 * error + 0.02 * claimed, "the bound is loose, or the simulation has no power"
@@ -135,20 +139,20 @@ EPSILONS = (0.0, 0.01, 0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
 
 @pytest.mark.parametrize("sigma", [0.4, 0.8, 1.0, 2.5, 7.0, 20.0])
 @pytest.mark.parametrize("k", range(1, 7))
-def test_one_cell_by_k_dominates_every_spread(sigma: float, k: int) -> None:
-    """`DiscreteGaussianDpEvent` charges k counts in one cell; no way to spread k counts or fewer is worse."""
-    charged = spread_delta(sigma, (k,), EPSILONS)
+def test_no_spread_of_counts_is_above_the_charge(sigma: float, k: int) -> None:
+    """`DiscreteGaussianDpEvent` charges k counts, however they and fewer are spread over cells."""
+    profile = accounting.delta_profile([DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="add_remove")
+    charged = [delta for _, delta in profile]
     for spread in itertools.chain.from_iterable(partitions(j) for j in range(1, k + 1)):
         for mine, worst in zip(spread_delta(sigma, spread, EPSILONS), charged, strict=True):
-            assert mine <= worst * (1 + 1e-9) + 1e-12, (spread, sigma)
+            assert mine <= worst * (1 + 1e-9) + 1e-10, (spread, sigma)
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 6.0])
-@pytest.mark.parametrize("k", [1, 3])
-def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float, k: int) -> None:
-    exact = spread_delta(sigma, (k,), EPSILONS)
+def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float) -> None:
+    exact = spread_delta(sigma, (1,), EPSILONS)
     for (_, delta), truth in zip(
-        accounting.delta_profile([DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="add_remove"), exact, strict=True
+        accounting.delta_profile([DiscreteGaussianDpEvent(sigma)], epsilons=EPSILONS, adjacency="add_remove"), exact, strict=True
     ):
         assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
 
@@ -241,12 +245,20 @@ plain = st.one_of(
     st.just(dp_accounting.NoOpDpEvent()),
     st.builds(dp_accounting.GaussianDpEvent, finite),
     st.builds(DiscreteGaussianDpEvent, finite, st.integers(1, 640)),
+    st.builds(SparseVectorDpEvent, finite, finite, st.integers(1, 640), st.floats(1e-6, 1.0), st.integers(1, 64)),
+    st.builds(NoisyMaxDpEvent, finite, st.integers(1, 640), st.integers(1, 64)),
     st.builds(unit_sampled_gaussian, noise_multiplier=finite, rate=st.floats(1e-6, 1.0), rows=st.integers(1, 8), steps=st.integers(1, 10**6)),
 )
 
 
 @settings(max_examples=60)
-@given(st.one_of(plain, st.builds(dp_accounting.SelfComposedDpEvent, plain, st.integers(1, 500))))
+@given(
+    st.one_of(
+        plain,
+        st.builds(dp_accounting.SelfComposedDpEvent, plain, st.integers(1, 500)),
+        st.builds(dp_accounting.ComposedDpEvent, st.tuples(plain, plain)),
+    )
+)
 def test_events_survive_json(event: dp_accounting.DpEvent) -> None:
     assert accounting.event_from_json(json.loads(json.dumps(accounting.event_to_json(event)))) == event
 
