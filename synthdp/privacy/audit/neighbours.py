@@ -1,0 +1,170 @@
+"""Neighbouring tables that are likely to bring a leak to light, made from public facts alone.
+
+Corner cases come first: a leak is a branch that one row takes, and a branch is met at the edges - the first row,
+the first of a rare category, a lone extreme, a row count on either side of a multiple of the batch. Random pairs
+can be added in any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes, decode_column
+from synthdp.privacy.accounting import Adjacency
+from synthdp.privacy.source import Table
+
+RARE = (0, 1, 2, 3, 4, 9, 10, 19)  # rows of a rare category before one more joins: thresholds tend to stand there
+FULL = 30  # rows of a table that is all alike
+
+
+Case = tuple[str, Codes, Codes]  # name, shared rows, rows of the unit
+PlacedCase = tuple[str, Codes, Codes, int]  # and where the unit stands
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One table of a pair; `identity` `[rows that mechanisms see]` numbers shared rows alike in both tables."""
+
+    table: Table
+    identity: npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Tables that share rows and differ by one unit: its rows are `before` in the first, `after` in the second.
+
+    All are levels `[rows, columns]`. The unit stands before the shared row of position `place`. A unit that is
+    `held_out` is in the table and may move nothing at all.
+    """
+
+    name: str
+    shared: Codes
+    before: Codes
+    after: Codes
+    place: int
+    held_out: bool = False
+
+    @property
+    def unit_rows(self) -> int:
+        """Rows of the unit in the table where it has more."""
+        return max(len(self.before), len(self.after))
+
+    def sides(self, domain: Domain) -> tuple[Side, Side]:
+        """Both tables as mechanisms get them."""
+        rows = len(self.shared)
+        return self._side(domain, self.before, rows), self._side(domain, self.after, rows + len(self.before))
+
+    def _side(self, domain: Domain, unit: Codes, number: int) -> Side:
+        codes = np.insert(self.shared, [self.place] * len(unit), unit, axis=0)
+        held_out = np.zeros(len(codes), dtype=bool)
+        held_out[self.place : self.place + len(unit)] = self.held_out
+        identity = np.insert(np.arange(len(self.shared)), [self.place] * len(unit), number + np.arange(len(unit)))
+        misfits = {name: {"outside the domain": len(codes)} for name in domain.names}  # as if no row fitted: counts that must not get out
+        return Side(Table(codes, _values(domain, codes), held_out, misfits), identity[~held_out])
+
+
+def _values(domain: Domain, codes: Codes) -> pd.DataFrame:
+    """Values of levels, one for each level of a column, so that a row's values depend on that row alone."""
+    rng = np.random.Generator(np.random.Philox(key=0))
+    each = {c.name: decode_column(c, np.arange(c.levels), rng=rng) for c in domain.columns}
+    return pd.DataFrame({name: values.iloc[codes[:, i]].reset_index(drop=True) for i, (name, values) in enumerate(each.items())})
+
+
+def neighbours(domain: Domain, *, batch: int, max_rows: int = 1, adjacency: Adjacency = "add_remove", random_pairs: int = 0) -> Iterator[Pair]:
+    """Corner cases, the unit standing last, first and in the middle; then `random_pairs` random ones.
+
+    `batch` is the expected batch of a training, `max_rows` the most rows of a unit. Under `add_remove` every
+    second pair adds the unit and the others remove it; under `replace_one` it takes the place of its opposite.
+    """
+    rng = np.random.Generator(np.random.Philox(key=1))
+    cases = _placed([*_values_at_edges(domain, rng), *_row_counts(domain, rng, batch), *_many_rows(domain, rng, batch, max_rows)])
+    for number, (name, shared, unit, place) in enumerate([*cases, *_random(domain, rng, batch, max_rows, random_pairs)]):
+        if adjacency == "replace_one":
+            yield Pair(f"{name}, replaced", shared, _highest(domain) - unit, unit, place)
+        elif number % 2 == 0:
+            yield Pair(f"{name}, added", shared, unit[:0], unit, place)
+        else:
+            yield Pair(f"{name}, removed", shared, unit, unit[:0], place)
+    for shared in (_rows(domain, rng, 2 * batch), np.repeat(_lowest(domain), FULL, axis=0)):
+        yield Pair("a unit that is held out", shared, shared[:0], _highest(domain), len(shared) // 2, held_out=True)
+
+
+def _placed(cases: list[Case]) -> Iterator[PlacedCase]:
+    for name, shared, unit in cases:
+        places = {"last": len(shared), "first": 0, "in the middle": len(shared) // 2} if len(shared) > 1 else {"last": len(shared)}
+        for where, place in places.items():
+            yield f"{name}, {where}", shared, unit, place
+
+
+def _lowest(domain: Domain) -> Codes:
+    return np.zeros((1, len(domain)), dtype=np.uint16)
+
+
+def _highest(domain: Domain) -> Codes:
+    return np.array([domain.sizes], dtype=np.uint16) - np.uint16(1)
+
+
+def _rows(domain: Domain, rng: np.random.Generator, rows: int) -> Codes:
+    return np.column_stack([rng.integers(0, size, rows) for size in domain.sizes]).astype(np.uint16)
+
+
+def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]:
+    """The first row, twins, opposites, thresholds of a rare category, and one lone extreme in each column."""
+    low, high = _lowest(domain), _highest(domain)
+    yield "empty table and a row at the top", low[:0], high
+    yield "empty table and a row at the bottom", low[:0], low
+    yield "one row and its twin", low, low
+    yield "one row and its opposite", low, high
+    yield "all at the bottom and one more", np.repeat(low, FULL, axis=0), low
+    yield "all at the bottom and the opposite", np.repeat(low, FULL, axis=0), high
+    yield "all at the top and the opposite", np.repeat(high, FULL, axis=0), low
+    widest = int(np.argmax(domain.sizes))
+    for have in RARE:
+        rare = _rows(domain, rng, FULL + have)
+        rare[:, widest] = 0
+        rare[:have, widest] = high[0, widest]
+        yield f"rare category, {have} rows and one more", rare, high
+    for i, column in enumerate(domain.columns):
+        for extreme in {0, column.levels - 1, column.levels - 1 - column.missing}:
+            others = _rows(domain, rng, FULL)
+            others[:, i] = 0 if extreme else column.levels - 1
+            alone = _rows(domain, rng, 1)
+            alone[:, i] = extreme
+            yield f"lone {column.labels[extreme]} of {column.name}", others, alone
+
+
+def _row_counts(domain: Domain, rng: np.random.Generator, batch: int) -> Iterator[Case]:
+    """Numbers of rows where whole batches end."""
+    for rows in sorted({max(0, n) for n in (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)}):
+        yield f"{rows} rows and one more", _rows(domain, rng, rows), _rows(domain, rng, 1)
+
+
+def _many_rows(domain: Domain, rng: np.random.Generator, batch: int, max_rows: int) -> Iterator[Case]:
+    """A unit with all the rows it may have: equal, different, half and half."""
+    if max_rows == 1:
+        return
+    low, high = _lowest(domain), _highest(domain)
+    equal = np.repeat(high, max_rows, axis=0)
+    half = np.concatenate([equal[: max_rows // 2], np.repeat(low, max_rows - max_rows // 2, axis=0)])
+    for kind, unit in {"equal": equal, "different": _rows(domain, rng, max_rows), "half and half": half}.items():
+        yield f"empty table and a unit of {kind} rows", low[:0], unit
+        yield f"all at the bottom and a unit of {kind} rows", np.repeat(low, FULL, axis=0), unit
+        for rows in (batch, 2 * batch):
+            yield f"{rows} rows and a unit of {kind} rows", _rows(domain, rng, rows), unit
+
+
+def _random(domain: Domain, rng: np.random.Generator, batch: int, max_rows: int, pairs: int) -> Iterator[PlacedCase]:
+    """Tables of any size up to three batches with some columns constant; units of any size, anywhere."""
+    for number in range(pairs):
+        shared, unit = _rows(domain, rng, int(rng.integers(0, 3 * batch + 1))), _rows(domain, rng, int(rng.integers(1, max_rows + 1)))
+        constant = rng.random(len(domain)) < rng.random()
+        shared[:, constant] = 0
+        if rng.random() < 0.5:
+            unit[:] = unit[0]
+        yield f"random pair {number}", shared, unit, int(rng.integers(0, len(shared) + 1))

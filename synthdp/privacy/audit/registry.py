@@ -1,0 +1,150 @@
+"""Every mechanism of the kernel, with examples of it for a domain, so that none escapes the replay.
+
+A new mechanism gets one function and one line in `EXAMPLES`; `unregistered` names those that have none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import synthdp.privacy
+from synthdp.data.domain import Domain
+from synthdp.privacy.audit.findings import Replayed
+from synthdp.privacy.audit.neighbours import neighbours
+from synthdp.privacy.audit.replay import merged, replay
+from synthdp.privacy.dpsgd import PerExampleLoss, Training
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.mechanisms import AdaptiveMarginals, ChosenMarginals, Columns, Mechanism, NoisyMarginals
+from synthdp.privacy.plan import Plan, Planned
+
+Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
+
+BATCH = 8.0  # expected batch of the examples
+STEPS = 3  # of a replayed training: a batch with all, none and half of the unit's rows
+MOST_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
+
+
+class SmallModel(PerExampleLoss):
+    """A model that uses every kind of layer that can be clipped: each column from the one before it and two latents."""
+
+    latent = 2
+
+    def __init__(self, domain: Domain, *, scale: float = 1.0) -> None:
+        """`scale` of the starting weights: large ones clip every example, tiny ones none."""
+        super().__init__()
+        columns, width = len(domain), 3
+        self.lookup = ParentLookup([(max(0, i - 1),) for i in range(columns)], domain.sizes, width)
+        self.latents = MaskedLinear(torch.ones(columns * width, self.latent))
+        self.levels = NodeLinear(columns, width, max(domain.sizes))
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(scale * torch.randn(p.shape, generator=generator))
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Surprise at each row, in nats, shape `[batch]`."""
+        hidden = self.lookup(codes) + self.latents(noise).view(len(codes), -1, self.lookup.width)
+        logits = self.levels(torch.tanh(hidden))
+        return F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none").view(len(codes), -1).sum(1)
+
+
+def _tables(domain: Domain) -> tuple[Columns, ...]:
+    """Each column alone, and all pairs that are small."""
+    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= MOST_CELLS]
+    return (*((name,) for name in domain.names), *pairs)
+
+
+def _no_ticks(done: int, total: int) -> None:
+    """The replay puts an ear of its own here."""
+
+
+def _noisy_marginals(domain: Domain) -> tuple[NoisyMarginals, ...]:
+    tables = _tables(domain)
+    return NoisyMarginals(domain, tables[: len(domain)], 0.7), NoisyMarginals(domain, tables, 3.0), NoisyMarginals(domain, tables[:1], 40.0)
+
+
+def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
+    choices = (_tables(domain), _tables(domain)[-1:], ())
+    return tuple(AdaptiveMarginals(domain, noise).choose(tables) for noise in (0.5, 20.0) for tables in choices)
+
+
+def _trainings(domain: Domain) -> tuple[Training, ...]:
+    usual = DpSgd(
+        rate=0.5, steps=STEPS, expected_batch=BATCH, clip=0.7, noise_multiplier=1.1, learning_rate=0.01, ema=0.9, checkpoint_every=2
+    )  # fmt: skip
+    settings = (usual, replace(usual, rate=1.0, ema=0.0), replace(usual, clip=1e-3, noise_multiplier=20.0, steps=5), replace(usual, clip=1e3))
+    trainings = (Training(own, SmallModel(domain), _no_ticks, None) for own in settings)
+    large = (Training(usual, SmallModel(domain, scale=scale), _no_ticks, None) for scale in (1e-3, 50.0, 1e20))
+    return *trainings, *large, Training(usual, SmallModel(domain), _no_ticks, Path("checkpoint"))
+
+
+EXAMPLES: dict[type, Examples] = {
+    NoisyMarginals: _noisy_marginals,
+    ChosenMarginals: _chosen_marginals,
+    Training: _trainings,
+}
+
+
+def mechanism_classes() -> set[type]:
+    """Every class of the kernel that sees rows and states an event."""
+    found = set()
+    for module in pkgutil.walk_packages(synthdp.privacy.__path__, "synthdp.privacy."):
+        if module.name.startswith("synthdp.privacy.audit"):
+            continue
+        for _, thing in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            own = thing.__module__.startswith("synthdp.privacy") and not getattr(thing, "_is_protocol", False)
+            if own and all(callable(getattr(thing, method, None)) for method in ("run", "event", "pack")):
+                found.add(thing)
+    return found
+
+
+def unregistered() -> set[type]:
+    """Mechanisms of the kernel that have no example here."""
+    return mechanism_classes() - EXAMPLES.keys()
+
+
+def replay_plan(
+    plan: Plan,
+    domain: Domain,
+    *,
+    module: Callable[[Domain], PerExampleLoss] = SmallModel,
+    random_pairs: int = 0,
+    progress: Callable[[int, int], None] = _no_ticks,
+) -> Replayed:
+    """Replay a release's own mechanisms, with its settings and domain, on made-up tables of that domain.
+
+    `module` makes what is trained. A training is cut to a few steps, each charged as in the plan; tables that
+    the release would choose later are chosen here.
+    """
+    batches = [spend.mechanism.expected_batch for spend in plan.spends if isinstance(spend.mechanism, DpSgd)]
+    batch = round(max(batches, default=BATCH))
+    mechanisms = [own for spend in plan.spends for own in _runnable(spend.mechanism, domain, module)]
+    replays = []
+    for number, mechanism in enumerate(mechanisms):
+        progress(number, len(mechanisms))
+        pairs = neighbours(domain, batch=batch, max_rows=plan.rows_per_unit, adjacency=plan.adjacency, random_pairs=random_pairs)
+        replays.append(replay(mechanism, pairs, domain=domain, rows_per_unit=plan.rows_per_unit, adjacency=plan.adjacency))
+    progress(len(mechanisms), len(mechanisms))
+    return merged(replays)
+
+
+def _runnable(planned: Planned, domain: Domain, module: Callable[[Domain], PerExampleLoss]) -> tuple[Mechanism[Any], ...]:
+    match planned:
+        case AdaptiveMarginals():
+            return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])
+        case DpSgd():
+            return (Training(replace(planned, steps=STEPS), module(domain), _no_ticks, None),)
+        case _:
+            return (planned,)

@@ -1,0 +1,122 @@
+"""Run a mechanism on a table and, with the same noise, on a neighbour: what differs that the charge does not allow?
+
+Deterministic where attacks are statistical: a leak on a pair of tables is seen on that pair, whatever its size. What
+it cannot see is a leak on pairs that were not tried, and whether the noise itself has its law (tests of `noise`).
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from synthdp.data.domain import Domain
+from synthdp.privacy.accounting import Adjacency
+from synthdp.privacy.audit.comparison import Run, compare
+from synthdp.privacy.audit.findings import Finding, Replayed
+from synthdp.privacy.audit.fingerprint import fingerprint
+from synthdp.privacy.audit.neighbours import Pair, Side
+from synthdp.privacy.audit.recording import Answers, Coupling, Diverged, RealNoise, RecordedNoise, Recorder
+from synthdp.privacy.mechanisms import Mechanism
+from synthdp.privacy.noise import Randomness, Streams
+
+
+def replay(
+    mechanism: Mechanism[Any],
+    pairs: Iterable[Pair],
+    *,
+    domain: Domain,
+    rows_per_unit: int = 1,
+    adjacency: Adjacency = "add_remove",
+    streams: Callable[[], Randomness] = Streams.fresh,
+) -> Replayed:
+    """Replay `mechanism` on `pairs` of tables of `domain`, and hold it against its event for units of `rows_per_unit` rows.
+
+    The mechanism is copied for each run. If it has fields `progress` and `checkpoint`, as trainings have, the
+    ticks and the file are compared too.
+
+    Raises:
+        ValueError: a pair has a unit of more rows.
+    """
+    event = mechanism.event(rows_per_unit)
+    findings: list[Finding] = []
+    count, share = 0, 0.0
+    for pair in pairs:
+        if pair.unit_rows > rows_per_unit:
+            raise ValueError(f"{pair.name}: a unit of {pair.unit_rows} rows; the event is for {rows_per_unit}")
+        first, second = _both(mechanism, pair, domain, streams())
+        found, used = compare(mechanism.name, pair, event, first, second, adjacency=adjacency)
+        findings += found
+        count, share = count + 1, max(share, used)
+    return Replayed((mechanism.name,), count, share, tuple(findings))
+
+
+def merged(replays: Iterable[Replayed]) -> Replayed:
+    """Several replays as one."""
+    every = list(replays)
+    return Replayed(
+        tuple(name for r in every for name in r.mechanisms),
+        sum(r.pairs for r in every),
+        max((r.largest_share for r in every), default=0.0),
+        tuple(f for r in every for f in r.findings),
+    )
+
+
+def _both(mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness) -> tuple[Run, Run]:
+    before, after = pair.sides(domain)
+    coupling = Coupling(streams, len(pair.shared), len(pair.shared) + len(pair.before) + len(pair.after))
+    first = _run(mechanism, before, coupling, RealNoise(streams))
+    return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
+
+
+def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Answers) -> Run:
+    recorder = Recorder(side, coupling, answers)
+    ticks: list[tuple[object, ...]] = []
+    said: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, _overheard(said):
+        own = _redirected(copy.deepcopy(mechanism), Path(folder), lambda *tick: ticks.append(tick))
+        run = Run(recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said)
+        try:
+            value = own.run(side.table, recorder)
+            run.value, run.packed = fingerprint(value), fingerprint(own.pack(value))
+        except Diverged:
+            run.stopped = True
+        except Exception as error:
+            run.error = f"{type(error).__name__}: {error}"
+        run.files = {path.name: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+    return run
+
+
+def _redirected(mechanism: Any, folder: Path, tick: Callable[..., None]) -> Any:
+    """Its progress is heard and its checkpoint goes to `folder`."""
+    names = {f.name for f in fields(mechanism)} if is_dataclass(mechanism) else set()
+    changes: dict[str, Any] = {"progress": tick} if "progress" in names else {}
+    if getattr(mechanism, "checkpoint", None) is not None:
+        changes["checkpoint"] = folder / "checkpoint.safetensors"
+    return replace(mechanism, **changes) if changes else mechanism
+
+
+@contextmanager
+def _overheard(said: list[str]) -> Iterator[None]:
+    """Write down what is printed, logged and warned of."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(f"log: {record.getMessage()}")
+
+    listener, printed = Listener(), io.StringIO()
+    logging.getLogger().addHandler(listener)
+    try:
+        with warnings.catch_warnings(record=True) as warned, redirect_stdout(printed), redirect_stderr(printed):
+            warnings.simplefilter("always")
+            yield
+    finally:
+        logging.getLogger().removeHandler(listener)
+        said += [f"warning: {w.message}" for w in warned] + printed.getvalue().splitlines()
