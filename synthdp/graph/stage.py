@@ -1,38 +1,22 @@
 """The graph stage of a release: the spec's graph as it is, validated, or learned, by `graph.mode`.
 
-Which rounds of tables a mode needs, and their parts of the budget, are public and known to the plan; what the
-rounds measure is paid for through the releaser.
+What a mode may release is public and known to the plan; it is paid for through the releaser.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery import ALGORITHMS, MeasurePlan
-from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.discovery import ALGORITHMS, Releaser
+from synthdp.graph.discovery.measuring import MAX_CELLS, MAX_TABLES, measure_round
 from synthdp.graph.validation import ValidationReport, required_tables, validate
-from synthdp.privacy.mechanisms import AdaptiveMarginals, Mechanism, NoisyTable
-from synthdp.privacy.plan import Plan
+from synthdp.privacy.plan import Start, adaptive_round
 from synthdp.privacy.private import Released
 from synthdp.spec import models as spec
-
-T = TypeVar("T")
-
-MAX_CELLS = 4096
-MAX_TABLES = 500
-
-
-class Releaser(Protocol):
-    """Where paid-for values come from: `privacy.session.Session` or a rehearsal."""
-
-    @property
-    def plan(self) -> Plan: ...
-    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]: ...
 
 
 @dataclass(frozen=True)
@@ -44,12 +28,12 @@ class GraphResult:
     released: Released[CausalGraph] | None
 
 
-def rounds(settings: spec.Graph, domain: Domain) -> Mapping[str, float]:
-    """The measuring rounds of a mode and their parts of the graph's share; public."""
+def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, Start]:
+    """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is expected to see."""
     if settings.mode == "validate":
-        return {"validate": 1.0}
+        return {"validate": adaptive_round(domain, 1.0)}
     if settings.mode == "learn":
-        return _measure_plan(settings).shares(domain)
+        return ALGORITHMS[settings.algorithm].spends(settings, domain, rows)
     return {}
 
 
@@ -74,36 +58,15 @@ def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
         raise SynthdpError(
             "graph.mode validate: no claim of the graph fits a table that can be measured", hint="use fewer levels per column, or mode given"
         )
-    measured = _measure(releaser, "validate", tables)
+    measured = measure_round(releaser, "validate", tables)
     report = measured.map(lambda t: validate(given, t, domain=domain, level=settings.level, max_cells=MAX_CELLS))
     graph = report.map(lambda r: r.apply(settings.on_refuted))
     return GraphResult(graph.value, report.value, graph)
 
 
 def _learned(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
-    paid: list[Released[tuple[NoisyTable, ...]]] = []
-
-    def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        paid.append(_measure(releaser, name, tables))
-        return paid[-1].value
-
-    knowledge = Knowledge.from_spec(settings, domain.names)
-    graph = ALGORITHMS[settings.algorithm](measure, _measure_plan(settings), domain, knowledge).extension()
-    if not paid:
-        return GraphResult(graph, None, None)
-    together: Released[CausalGraph] = paid[0].map(lambda _: graph)
-    for more in paid[1:]:
-        together = together.zip(more).map(lambda pair: pair[0])
-    return GraphResult(graph, None, together)
-
-
-def _measure(releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]) -> Released[tuple[NoisyTable, ...]]:
-    purpose = f"graph: {name}"
-    planned = releaser.plan.find(purpose)
-    if planned is None or not isinstance(planned.mechanism, AdaptiveMarginals):
-        raise SynthdpError(f"the plan has no measuring round {purpose!r}")
-    return releaser.release(planned.mechanism.choose(tables), purpose=purpose)
-
-
-def _measure_plan(settings: spec.Graph) -> MeasurePlan:
-    return MeasurePlan(level=settings.level, max_cells=MAX_CELLS, max_tables=MAX_TABLES, max_parents=settings.max_parents)
+    found = ALGORITHMS[settings.algorithm].search(releaser, settings, domain)
+    if isinstance(found, CausalGraph):
+        return GraphResult(found.extension(), None, None)
+    directed = found.map(lambda graph: graph.extension())
+    return GraphResult(directed.value, None, directed)

@@ -18,7 +18,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.stage import GraphResult, Releaser, find_graph, rounds
+from synthdp.graph.discovery import Releaser
+from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.marginals import probabilities, rake, smoothed
 from synthdp.model.synthesizer import Synthesizer
@@ -46,7 +47,7 @@ class Fitted:
 
 def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
-    return make_plan(release, domain, graph_rounds=rounds(release.graph, domain))
+    return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
 
 
 def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:

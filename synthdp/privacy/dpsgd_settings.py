@@ -6,7 +6,7 @@ Apart from `dpsgd`, so that a plan can be made without importing torch.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dp_accounting
 
@@ -39,6 +39,10 @@ class DpSgd:
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """Poisson-subsampled Gaussians, `steps` of them."""
         return unit_sampled_gaussian(noise_multiplier=self.noise_multiplier, rate=self.rate, rows=rows_per_unit, steps=self.steps)
+
+    def scaled(self, factor: float) -> DpSgd:
+        """The same training with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     @property
     def sensitivity(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import dp_accounting
@@ -88,6 +88,10 @@ class NoisyMarginals:
         """`len(tables)` discrete Gaussians of sensitivity `rows_per_unit`."""
         return dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(self.sigma, rows_per_unit), len(self.tables))
 
+    def scaled(self, factor: float) -> NoisyMarginals:
+        """The same tables with `factor` times the noise."""
+        return replace(self, sigma=self.sigma * factor)
+
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.domain, self.tables)
@@ -127,6 +131,10 @@ class AdaptiveMarginals:
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism."""
         return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+
+    def scaled(self, factor: float) -> AdaptiveMarginals:
+        """The same with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def choose(self, tables: Sequence[Columns]) -> ChosenMarginals:
         """The mechanism for `tables`, which must be chosen from public or released facts alone."""

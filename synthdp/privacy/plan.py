@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import dp_accounting
 
@@ -23,7 +23,21 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.spec import models as spec
 
-Planned = NoisyMarginals | AdaptiveMarginals | DpSgd
+
+class Planned(Protocol):
+    """What a plan knows of a mechanism before it may look at rows."""
+
+    @property
+    def name(self) -> str: ...
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent: ...
+    def scaled(self, factor: float) -> Planned:
+        """The same mechanism with `factor` times the noise."""
+        ...
+
+
+Start = Callable[[float], Planned]
+"""A mechanism about as costly as one Gaussian mechanism of sensitivity / noise = mu. Only a starting point: see above."""
+
 
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
@@ -106,14 +120,28 @@ class Plan:
         }
 
 
-def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Mapping[str, float] = MappingProxyType({})) -> Plan:
-    """The calibrated plan of a release; `graph_rounds` names the rounds of the graph stage and their part of its share."""
+def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Mapping[str, Start] = MappingProxyType({})) -> Plan:
+    """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each started from its whole share."""
     privacy = release.privacy
     unit = release.dataset.privacy_unit
     rows_per_unit = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
     rough = _rough_spends(release, domain, graph_rounds)
     plan = Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ())
-    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, _scaled(s.mechanism, factor)) for s in rough)))
+    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in rough)))
+
+
+def make_search_plan(
+    rounds: Mapping[str, Start], *, epsilon: float, delta: float, adjacency: accounting.Adjacency = "add_remove", rows_per_unit: int = 1
+) -> Plan:
+    """The calibrated plan of a graph search alone, which spends everything."""
+    rough = _graph_spends(rounds, _gaussian_mu(epsilon, delta))
+    plan = Plan(epsilon, delta, adjacency, rows_per_unit, ())
+    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in rough)))
+
+
+def adaptive_round(domain: Domain, part: float) -> Start:
+    """A round of tables chosen later, for `part` of the share of all rounds."""
+    return lambda mu: AdaptiveMarginals(domain, 1 / (mu * math.sqrt(part)))
 
 
 def expected_fit_rows(release: spec.ReleaseSpec) -> float:
@@ -122,7 +150,7 @@ def expected_fit_rows(release: spec.ReleaseSpec) -> float:
     return release.dataset.rows.value * (1 - held_out)
 
 
-def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, float]) -> list[Spend]:
+def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, Start]) -> list[Spend]:
     privacy, shares = release.privacy, release.privacy.shares
 
     def gaussian_mu(share: float) -> float:
@@ -130,10 +158,14 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str
 
     one_way = tuple((name,) for name in domain.names)
     spends = [Spend("measure", NoisyMarginals(domain, one_way, math.sqrt(len(one_way)) / gaussian_mu(shares.measure)))]
-    for name, part in rounds.items():
-        spends.append(Spend(f"graph: {name}", AdaptiveMarginals(domain, 1 / (gaussian_mu(shares.graph) * math.sqrt(part)))))
+    if rounds:
+        spends += _graph_spends(rounds, gaussian_mu(shares.graph))
     spends.append(Spend("train", _rough_training(release, gaussian_mu(shares.train))))
     return spends
+
+
+def _graph_spends(rounds: Mapping[str, Start], mu: float) -> list[Spend]:
+    return [Spend(f"graph: {name}", start(mu)) for name, start in rounds.items()]
 
 
 def _rough_training(release: spec.ReleaseSpec, mu: float) -> DpSgd:
@@ -152,12 +184,6 @@ def _rough_training(release: spec.ReleaseSpec, mu: float) -> DpSgd:
         ema=settings.ema,
         checkpoint_every=settings.checkpoint_every,
     )
-
-
-def _scaled(mechanism: Planned, factor: float) -> Planned:
-    if isinstance(mechanism, NoisyMarginals):
-        return replace(mechanism, sigma=mechanism.sigma * factor)
-    return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * factor)
 
 
 def _gaussian_mu(epsilon: float, delta: float) -> float:

@@ -11,7 +11,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.bif import BayesianNetwork
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery import ALGORITHMS, MeasurePlan, measured_pc
+from synthdp.graph.discovery import MeasurePlan, measured_pc
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
@@ -28,7 +28,7 @@ def learn(network: Network, measurer: Callable[..., object]) -> Learn:
         net = network(name)
         domain, rng = net.domain(), np.random.default_rng(seed)
         measure = measurer(net.sample(100_000, rng=rng), domain, shares=SHARES, epsilon=epsilon, rng=rng)
-        return ALGORITHMS["measured_pc"](measure, plan or MeasurePlan(), domain, knowledge or Knowledge(domain.names))  # type: ignore[arg-type]
+        return measured_pc(measure, plan or MeasurePlan(), domain, knowledge or Knowledge(domain.names))  # type: ignore[arg-type]
 
     return run
 

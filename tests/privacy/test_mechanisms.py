@@ -17,7 +17,7 @@ from synthdp.privacy import accounting, mechanisms
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, count_tables
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, expected_fit_rows, make_plan
+from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, adaptive_round, expected_fit_rows, make_plan
 from synthdp.privacy.source import Table
 from synthdp.spec import models as spec
 
@@ -141,7 +141,8 @@ def scales(plan: Plan) -> list[float]:
 
 def check_plan(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
     release, rounds = made
-    plan = make_plan(release, Domain.from_spec(release.columns), graph_rounds=rounds)
+    domain = Domain.from_spec(release.columns)
+    plan = make_plan(release, domain, graph_rounds={name: adaptive_round(domain, part) for name, part in rounds.items()})
     assert all(s > 0 and math.isfinite(s) for s in scales(plan))
     assert len(plan.spends) == 2 + len(rounds)
     target = release.privacy.epsilon
@@ -196,7 +197,8 @@ def example() -> tuple[spec.ReleaseSpec, Plan]:
         "synthesizer": {"steps": 100, "batch": 50},
     }
     release = spec.ReleaseSpec.model_validate(content)
-    return release, make_plan(release, Domain.from_spec(release.columns), graph_rounds={"validate": 1.0} if release.privacy.shares.graph else {})
+    domain = Domain.from_spec(release.columns)
+    return release, make_plan(release, domain, graph_rounds={"validate": adaptive_round(domain, 1.0)} if release.privacy.shares.graph else {})
 
 
 def test_order_of_spends_is_irrelevant(example: tuple[spec.ReleaseSpec, Plan]) -> None:

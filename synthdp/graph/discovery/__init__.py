@@ -1,19 +1,14 @@
-"""Causal discovery from noisy tables, one algorithm per file."""
+"""Causal discovery from released values, one algorithm per file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.measured_pc import Measure, MeasurePlan, measured_pc
-from synthdp.graph.knowledge import Knowledge
-
-Algorithm = Callable[[Measure, MeasurePlan, Domain, Knowledge], CausalGraph]
+from synthdp.graph.discovery.measuring import MEASURED_PC
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "measured_pc": measured_pc,
+    "measured_pc": MEASURED_PC,
 }
 """By the name that the spec's `graph.algorithm` gives."""
 
-__all__ = ["ALGORITHMS", "Algorithm", "Measure", "MeasurePlan", "measured_pc"]
+__all__ = ["ALGORITHMS", "Algorithm", "Measure", "MeasurePlan", "Releaser", "measured_pc"]

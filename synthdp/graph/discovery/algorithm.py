@@ -1,0 +1,37 @@
+"""What a discovery algorithm is to the graph stage: planned spends, and a search that is paid for with them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from synthdp.data.domain import Domain
+from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.mechanisms import Mechanism
+from synthdp.privacy.plan import Plan, Start
+from synthdp.privacy.private import Released
+from synthdp.spec import models as spec
+
+T = TypeVar("T")
+
+
+class Releaser(Protocol):
+    """Where paid-for values come from: `privacy.session.Session` or a rehearsal."""
+
+    @property
+    def plan(self) -> Plan: ...
+    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]: ...
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One way to learn a graph.
+
+    `spends(settings, domain, rows)` names what the search may release and how each is planned; `rows` is the declared
+    number that a fit is expected to see. `search(releaser, settings, domain)` releases some of it under the purposes
+    "graph: <name>" and returns the graph, released unless it cost nothing. Whatever the rows say, it releases nothing else.
+    """
+
+    spends: Callable[[spec.Graph, Domain, float], Mapping[str, Start]]
+    search: Callable[[Releaser, spec.Graph, Domain], Released[CausalGraph] | CausalGraph]

@@ -1,0 +1,55 @@
+"""Measured PC as an algorithm of the graph stage: its rounds of tables as planned spends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from synthdp.data.domain import Domain
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
+from synthdp.graph.knowledge import Knowledge
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyTable
+from synthdp.privacy.plan import Start, adaptive_round
+from synthdp.privacy.private import Released
+from synthdp.spec import models as spec
+
+MAX_CELLS = 4096
+MAX_TABLES = 500
+
+
+def measure_round(releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]) -> Released[tuple[NoisyTable, ...]]:
+    """Release `tables` as the planned round `name`."""
+    purpose = f"graph: {name}"
+    planned = releaser.plan.find(purpose)
+    if planned is None or not isinstance(planned.mechanism, AdaptiveMarginals):
+        raise SynthdpError(f"the plan has no measuring round {purpose!r}")
+    return releaser.release(planned.mechanism.choose(tables), purpose=purpose)
+
+
+def _spends(settings: spec.Graph, domain: Domain, _: float) -> Mapping[str, Start]:
+    return {name: adaptive_round(domain, part) for name, part in _measure_plan(settings).shares(domain).items()}
+
+
+def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+    paid: list[Released[tuple[NoisyTable, ...]]] = []
+
+    def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
+        paid.append(measure_round(releaser, name, tables))
+        return paid[-1].value
+
+    graph = measured_pc(measure, _measure_plan(settings), domain, Knowledge.from_spec(settings, domain.names))
+    if not paid:
+        return graph
+    together: Released[CausalGraph] = paid[0].map(lambda _: graph)
+    for more in paid[1:]:
+        together = together.zip(more).map(lambda pair: pair[0])
+    return together
+
+
+def _measure_plan(settings: spec.Graph) -> MeasurePlan:
+    return MeasurePlan(level=settings.level, max_cells=MAX_CELLS, max_tables=MAX_TABLES, max_parents=settings.max_parents)
+
+
+MEASURED_PC = Algorithm(_spends, _search)
