@@ -84,7 +84,7 @@ def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: i
         assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("rows", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 5))])
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID[2:5])
 def test_sampled_composition_is_not_below_a_simulation(rate: float, noise: float, steps: int, delta: float, rows: int) -> None:
     """What shares nothing with PLDs: losses of samples of the real mechanism, each row with a coin of its own."""

@@ -84,8 +84,9 @@ class Lattice:
 
     def draw(self, count: int, factor: float = 1.0) -> Ints:
         """Noise of `factor` times this scale, on values that round to zero."""
-        steps = noisy_gradient(np.full(count, self.spacing / 5), deviation=self.sigma * factor, spacing=self.spacing) / self.spacing
-        assert np.array_equal(steps, np.rint(steps))
+        noisy = noisy_gradient(np.full(count, self.spacing / 5), deviation=self.sigma * factor, spacing=self.spacing)
+        steps = np.rint(noisy / self.spacing)
+        assert np.array_equal(steps * self.spacing, noisy), "off the lattice"
         return steps.astype(np.int64)
 
     def p_value(self, samples: Ints, factor: float = 1.0) -> float:
