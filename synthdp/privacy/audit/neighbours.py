@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
@@ -70,10 +73,16 @@ class Pair:
 
 
 def _values(domain: Domain, codes: Codes) -> pd.DataFrame:
-    """Values of levels, one for each level of a column, so that a row's values depend on that row alone."""
+    """Values of levels, so that a row's values depend on that row alone."""
+    each = _value_of_level(domain)
+    return pd.DataFrame({name: values[codes[:, i]] for i, (name, values) in enumerate(each.items())}, copy=False)
+
+
+@cache
+def _value_of_level(domain: Domain) -> dict[str, ExtensionArray | npt.NDArray[Any]]:
+    """For each column one value of each of its levels."""
     rng = np.random.Generator(np.random.Philox(key=0))
-    each = {c.name: decode_column(c, np.arange(c.levels), rng=rng) for c in domain.columns}
-    return pd.DataFrame({name: values.iloc[codes[:, i]].reset_index(drop=True) for i, (name, values) in enumerate(each.items())})
+    return {c.name: decode_column(c, np.arange(c.levels), rng=rng).array for c in domain.columns}
 
 
 def neighbours(domain: Domain, *, batch: int, max_rows: int = 1, adjacency: Adjacency = "add_remove", random_pairs: int = 0) -> Iterator[Pair]:

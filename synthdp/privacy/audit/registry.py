@@ -27,7 +27,7 @@ from synthdp.privacy.dpsgd import PerExampleLoss, Training
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.mechanisms import AdaptiveMarginals, ChosenMarginals, Columns, Mechanism, NoisyMarginals
-from synthdp.privacy.plan import Plan, Planned
+from synthdp.privacy.plan import Plan
 
 Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
 
@@ -140,7 +140,7 @@ def replay_plan(
     return merged(replays)
 
 
-def _runnable(planned: Planned, domain: Domain, module: Callable[[Domain], PerExampleLoss]) -> tuple[Mechanism[Any], ...]:
+def _runnable(planned: Any, domain: Domain, module: Callable[[Domain], PerExampleLoss]) -> tuple[Mechanism[Any], ...]:
     match planned:
         case AdaptiveMarginals():
             return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])

@@ -12,7 +12,7 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,9 @@ def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Ans
     recorder = Recorder(side, coupling, answers)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []
-    with tempfile.TemporaryDirectory() as folder, _overheard(said):
-        own = _redirected(copy.deepcopy(mechanism), Path(folder), lambda *tick: ticks.append(tick))
+    writes = getattr(mechanism, "checkpoint", None) is not None
+    with tempfile.TemporaryDirectory() if writes else nullcontext() as folder, _overheard(said):
+        own = _redirected(copy.deepcopy(mechanism), folder, lambda *tick: ticks.append(tick))
         run = Run(recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said)
         try:
             value = own.run(side.table, recorder)
@@ -90,16 +91,17 @@ def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Ans
             run.stopped = True
         except Exception as error:
             run.error = f"{type(error).__name__}: {error}"
-        run.files = {path.name: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+        if folder:
+            run.files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     return run
 
 
-def _redirected(mechanism: Any, folder: Path, tick: Callable[..., None]) -> Any:
-    """Its progress is heard and its checkpoint goes to `folder`."""
+def _redirected(mechanism: Any, folder: str | None, tick: Callable[..., None]) -> Any:
+    """Its ticks are heard and its checkpoint, if it writes one, goes to `folder`."""
     names = {f.name for f in fields(mechanism)} if is_dataclass(mechanism) else set()
     changes: dict[str, Any] = {"progress": tick} if "progress" in names else {}
-    if getattr(mechanism, "checkpoint", None) is not None:
-        changes["checkpoint"] = folder / "checkpoint.safetensors"
+    if folder:
+        changes["checkpoint"] = Path(folder) / "checkpoint"
     return replace(mechanism, **changes) if changes else mechanism
 
 
