@@ -15,13 +15,14 @@ from synthdp.bundle.svg import COOL, FAINT, HOT, INK, frame, label, shortened
 from synthdp.errors import BudgetError, VerifyError
 from synthdp.privacy.chain import Entry, entry_hash, missing
 from synthdp.privacy.ledger import Ledger
-from synthdp.verify.reader import parse_json
+from synthdp.untrusted import parse_json, read_text
 
 Facts = Mapping[str, Any]
 
 BAR = 44  # characters from nothing to the cap
 BLOCKS = " ▏▎▍▌▋▊▉█"
 UNSTATED = "not stated"
+MOST_LISTED = 100
 
 
 # --- facts -------------------------------------------------------------------------------------------------
@@ -87,17 +88,17 @@ def check_published(book: Ledger, bundle: Path) -> int:
         VerifyError: it does not, or the bundle's own entries cannot be trusted; names the rows.
     """
     try:
-        published = [Entry(**e) for e in parse_json((bundle / "privacy" / "ledger.json").read_text(encoding="utf-8"))["entries"]]
-        forged = [e for e in published if entry_hash(**{k: v for k, v in e.to_json().items() if k != "hash"}) != e.hash]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        published = [Entry(**e) for e in parse_json(read_text(bundle / "privacy" / "ledger.json"))["entries"]]
+        forged = [e for e in published if entry_hash(**{k: v for k, v in e.to_json().items() if k != "hash"}) != e.hash or type(e.seq) is not int]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise VerifyError(f"{bundle}: privacy/ledger.json cannot be read ({type(error).__name__})", hint="give a bundle folder") from None
     if forged or not published:
         raise VerifyError(f"{bundle}: its ledger entries do not fit their hashes", hint=f"see `synthdp verify {bundle}`")
     kept = {e.seq for e in book.entries()}
-    lines = [
-        f"row {e.seq} (run {e.run}, {e.kind}) {'is not the one that was published' if e.seq in kept else 'is gone'}"
-        for e in missing(published, book.entries())
-    ]
+    lost = missing(published, book.entries())
+    lines = [f"row {e.seq} (run {e.run}, {e.kind}) {'is not the one that was published' if e.seq in kept else 'is gone'}" for e in lost[:MOST_LISTED]]
+    if len(lost) > MOST_LISTED:
+        lines.append(f"and {len(lost) - MOST_LISTED} more")
     if lines:
         raise VerifyError(
             f"the ledger was tampered with: {bundle} published entries that it does not hold\n  " + "\n  ".join(lines),

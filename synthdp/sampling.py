@@ -10,7 +10,7 @@ import pandas as pd
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import decode, encode_column
-from synthdp.errors import SpecError, SpecProblem
+from synthdp.errors import SpecError, SpecProblem, VerifyError
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.spec.load import load_spec
@@ -20,11 +20,13 @@ def sample_bundle(bundle: Path, *, rows: int, do: Sequence[str], seed: int | Non
     """`rows` rows from the model in `bundle`, as values; `do` holds interventions as COLUMN=VALUE.
 
     Raises:
-        VerifyError: the bundle holds no readable model.
+        VerifyError: the bundle holds no readable model of its spec's columns.
         SpecError: an intervention names an unknown column or a value outside its domain.
     """
     domain = Domain.from_spec(load_spec(bundle / "spec.yaml").columns)
     synthesizer = Synthesizer.load(bundle)
+    if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, domain.sizes):
+        raise VerifyError(f"the model in {bundle} is not over the columns and levels of its spec", hint=f"see `synthdp verify {bundle}`")
     rng = fresh_generator() if seed is None else np.random.default_rng(seed)
     codes = synthesizer.sample(rows, rng=rng, do=dict(_intervention(text, domain) for text in do))
     return decode(domain, codes, rng=rng)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Literal, get_args
 
 import networkx as nx
@@ -59,7 +61,7 @@ class CausalGraph:
             raise SynthdpError(f"graph: unknown columns {', '.join(unknown)}; columns: {', '.join(self.nodes)}")
         pairs = [frozenset(e.pair) for e in self.edges]
         if len(set(pairs)) != len(pairs) or any(len(p) != 2 for p in pairs):
-            twice = sorted({" and ".join(sorted(p)) for p in pairs if pairs.count(p) > 1 or len(p) != 2})
+            twice = sorted({" and ".join(sorted(p)) for p, count in Counter(pairs).items() if count > 1 or len(p) != 2})
             raise SynthdpError(f"graph: more than one link, or a link to itself: {', '.join(twice)}")
         refuse_cycle(self.directed, self.nodes)
 
@@ -92,13 +94,18 @@ class CausalGraph:
         return tuple(e.pair for e in self.edges if not e.structural)
 
     @property
+    def confounded(self) -> tuple[Pair, ...]:
+        """Pairs with an unseen common cause."""
+        return tuple(pair for names in self.latent for pair in combinations(names, 2))
+
+    @property
     def is_dag(self) -> bool:
         """Whether every link has a direction."""
         return not self.undirected
 
     def pdag(self) -> Pdag:
         """A working copy for orientation."""
-        return Pdag(self.nodes, directed=self.directed, undirected=self.undirected)
+        return Pdag(self.nodes, directed=self.directed, undirected=self.undirected, shielded=self.confounded)
 
     @cached_property
     def dag(self) -> nx.DiGraph:
@@ -145,7 +152,7 @@ class CausalGraph:
 
     def cpdag(self) -> CausalGraph:
         """The equivalence class of the (extended) DAG: only arrows that data could ever show stay directed."""
-        graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges))
+        graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges, shielded=self.confounded))
         why = {frozenset(e.pair): e.provenance for e in self.edges}
         edges = [GraphEdge(a, b, directed=True, provenance=why[frozenset((a, b))]) for a, b in graph.directed()]
         edges += [GraphEdge(a, b, directed=False, provenance=why[frozenset((a, b))]) for a, b in graph.undirected()]

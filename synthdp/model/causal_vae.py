@@ -46,12 +46,35 @@ class Architecture:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Architecture:
-        """The architecture that `to_json` wrote."""
-        return cls(tuple(data["sizes"]), _tuples(data["parents"]), _tuples(data["latent_of"]), int(data["hidden"]))
+        """The architecture that `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError: it is not one.
+        """
+        return cls(_wholes(data["sizes"]), tuple(map(_wholes, data["parents"])), tuple(map(_wholes, data["latent_of"])), *_wholes([data["hidden"]]))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each weight of the network, by name, without building it."""
+        columns, levels, latent = len(self.sizes), max(self.sizes), len(self.latent_of)
+        rows = sum(self.sizes[p] for own in self.parents for p in own)
+        parents = {"decode_parents.weight": (rows, self.hidden), "decode_parents.bias": (columns, self.hidden)}
+        return {
+            "encode_columns.weight": (sum(self.sizes), self.hidden),
+            "encode_columns.bias": (1, self.hidden),
+            "encode_latent.weight": (2 * latent, self.hidden),
+            "encode_latent.bias": (2 * latent,),
+            **(parents if any(self.parents) else {}),
+            "decode_latent.weight": (columns * self.hidden, latent),
+            "decode_latent.bias": (columns * self.hidden,),
+            "decode_levels.weight": (columns, self.hidden, levels),
+            "decode_levels.bias": (columns, levels),
+        }
 
 
-def _tuples(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(v) for v in row) for row in rows)
+def _wholes(values: Sequence[Any]) -> tuple[int, ...]:
+    if not isinstance(values, list | tuple) or not all(type(v) is int for v in values):
+        raise TypeError("expected a list of whole numbers")
+    return tuple(values)
 
 
 class CausalVae(PerExampleLoss):

@@ -20,8 +20,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError
 from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.untrusted import check_plain, parse_json, read_text
 
 CHUNK_ROWS = 65_536
+MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups of a foreign model may take
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
 
 
@@ -98,13 +100,14 @@ class Synthesizer:
         from safetensors.torch import load_file
 
         try:
-            content = json.loads((folder / MODEL_FILE).read_text(encoding="utf-8"))
+            content = parse_json(read_text(folder / MODEL_FILE))
+            check_plain(folder / WEIGHTS_FILE)
             weights = load_file(folder / WEIGHTS_FILE)
             architecture = Architecture.from_json(content["architecture"])
-            columns = tuple(content["columns"])
+            columns, stated = tuple(content["columns"]), content["shapes"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise VerifyError(f"cannot read the model in {folder.name}: {type(error).__name__}") from None
-        if {k: list(v.shape) for k, v in weights.items()} != content["shapes"]:
+        if {k: list(v.shape) for k, v in weights.items()} != stated:
             raise VerifyError(f"{WEIGHTS_FILE} does not hold the tensors that {MODEL_FILE} states")
         loaded = cls(columns, architecture, weights)
         if not loaded._whole():
@@ -116,18 +119,22 @@ class Synthesizer:
 
         Sizes are held against the weights first, so that no file can ask for more memory than it brings.
         """
-        own, hidden = self.architecture, self.architecture.hidden
-        wanted = {"encode_columns.weight": (sum(own.sizes), hidden), "encode_latent.weight": (2 * len(own.latent_of), hidden)}
-        if any(name not in self.weights or tuple(self.weights[name].shape) != shape for name, shape in wanted.items()):
+        own, columns = self.architecture, range(len(self.columns))
+        if not all(isinstance(name, str) for name in self.columns) or not len(set(self.columns)) == len(own.sizes) == len(own.parents) == len(
+            columns
+        ):
             return False
-        if min(own.sizes) < 1 or not len(set(self.columns)) == len(self.columns) == len(own.sizes) == len(own.parents):
+        if not columns or not own.latent_of or own.hidden < 1 or min(own.sizes) < 1:
             return False
-        if not all(0 <= column < len(own.sizes) for row in own.parents + own.latent_of for column in row):
+        if not all(column in columns for row in own.parents + own.latent_of for column in row) or any(len(set(p)) < len(p) for p in own.parents):
+            return False
+        if len(columns) * max(map(len, own.parents)) > MOST_SLOTS or {k: tuple(v.shape) for k, v in self.weights.items()} != own.shapes():
+            return False
+        if not all(v.dtype == torch.float32 and bool(v.isfinite().all()) for v in self.weights.values()):
             return False
         try:
             self._order()
-            self._model()
-        except (RuntimeError, nx.NetworkXUnfeasible):
+        except nx.NetworkXUnfeasible:
             return False
         return True
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, descriptor
+from synthdp.bundle.published import graph_title
 from synthdp.bundle.write import sha256
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode_column
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.synthesizer import Synthesizer
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
+LONGEST_NUMBER = 32  # characters of a number or a date
 ACTIVE_SVG = re.compile(r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)", re.IGNORECASE)
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
@@ -28,14 +32,22 @@ PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 def _check_csv(reader: Reader) -> Iterator[str]:
     """Header in the spec's order, the spec's number of rows, every value in its domain."""
-    spec = reader.spec
+    spec, path = reader.spec, reader.folder / CSV_NAME
     domain, rows = Domain.from_spec(spec.columns), 0
+    if path.stat().st_size > most_bytes(domain, spec.sampling.rows or 0):
+        yield f"{CSV_NAME}: is larger than a table of the spec's columns and rows can be"
+        return
+    with path.open("rb") as file:
+        header = file.readline(most_bytes(domain, 0)).decode("utf-8", errors="replace")
+    if tuple(next(csv.reader([header]), ())) != domain.names:
+        yield f"{CSV_NAME}: its header is not the spec's columns in order"
+        return
     bad = dict.fromkeys(domain.names, 0)
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False, "encoding": "utf-8", "index_col": False}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would drop surplus fields with a warning only
         try:
-            with pd.read_csv(reader.folder / CSV_NAME, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
+            with pd.read_csv(path, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
                 for chunk in chunks:
                     if tuple(chunk.columns) != domain.names:
                         yield f"{CSV_NAME}: its header is not the spec's columns in order"
@@ -49,6 +61,16 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     if rows != spec.sampling.rows:
         yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
     yield from (f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain" for name, count in bad.items() if count)
+
+
+def most_bytes(domain: Domain, rows: int) -> int:
+    """The most bytes that a table of `rows` rows and its header take in CSV: UTF-8 with every quotation mark doubled."""
+
+    def quoted(texts: Iterable[str]) -> int:
+        return sum(2 * len(text.encode()) + 4 for text in texts)
+
+    widest = sum(max(LONGEST_NUMBER, *(len(label.encode()) for label in c.labels)) for c in domain.columns)
+    return quoted(domain.names) + rows * (2 * widest + 4 * len(domain))
 
 
 def _misfits(column: ColumnDomain, text: pd.Series[str]) -> int:
@@ -79,15 +101,19 @@ def _check_datapackage(reader: Reader) -> Iterator[str]:
 def _check_graph(reader: Reader) -> Iterator[str]:
     """A graph without cycles over the spec's columns; the spec's own where it is given. The picture runs no code."""
     spec = reader.spec
-    graph = CausalGraph.from_json(reader.json("graph.json"))
-    if graph.nodes != tuple(spec.columns):
+    content = reader.json("graph.json")
+    if isinstance(content, dict) and content.get("nodes", list(spec.columns)) != list(spec.columns):
         yield "graph.json: its nodes are not the spec's columns"
         return
+    graph = CausalGraph.from_json(content)
     own = CausalGraph.from_spec(spec.graph, tuple(spec.columns))
     if spec.graph.mode in ("none", "given") and set(graph.edges) != set(own.edges):
         yield "graph.json: its arrows are not the spec's"
-    if ACTIVE_SVG.search(reader.text("graph.svg")):
+    picture = reader.text("graph.svg")
+    if ACTIVE_SVG.search(picture):
         yield "graph.svg: holds a script, an entity or a link"
+    elif picture != graph.to_svg(title=graph_title(spec)):
+        yield "graph.svg: does not show graph.json"
 
 
 def _check_marginals(reader: Reader) -> Iterator[str]:
@@ -137,7 +163,8 @@ def _check_model(reader: Reader) -> Iterator[str]:
     try:
         with safe_open(path, framework="numpy") as file:
             shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            infinite = [name for name in shapes if not np.isfinite(file.get_tensor(name)).all()]
+            narrow = [name for name in shapes if file.get_slice(name).get_dtype() != "F32"]
+            infinite = [name for name in shapes if name not in narrow and not np.isfinite(file.get_tensor(name)).all()]
     except SafetensorError:
         with path.open("rb") as raw:
             pickled = raw.read(4).startswith(PICKLE_STARTS)
@@ -146,7 +173,10 @@ def _check_model(reader: Reader) -> Iterator[str]:
     if shapes != stated:
         names = sorted(n for n in {*shapes, *stated} if shapes.get(n) != stated.get(n))
         yield f"model.safetensors: tensors and shapes are not those of model.json: {', '.join(names[:5])}"
+    yield from (f"model.safetensors: {name} is not of 32-bit floating point" for name in narrow)
     yield from (f"model.safetensors: {name} holds NaN or infinity" for name in infinite)
+    if shapes == stated and not narrow and not infinite:
+        Synthesizer.load(reader.folder)
 
 
 def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[str]:

@@ -14,7 +14,8 @@ from synthdp.bundle.folder import SUMS
 from synthdp.bundle.signing import ALGORITHM, SIGNATURE_BYTES, fits, identity, key_of
 from synthdp.bundle.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE, Envelope, open_envelope
 from synthdp.bundle.write import FILES, sha256
-from synthdp.verify.reader import Check, Reader, parse_json
+from synthdp.untrusted import parse_json
+from synthdp.verify.reader import Check, Reader
 
 
 def _check_statement(reader: Reader) -> Iterator[str]:

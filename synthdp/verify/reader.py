@@ -1,11 +1,7 @@
-"""A bundle being read by `verify`: nothing in it is trusted.
-
-JSON is read strictly, so that it cannot be read in two ways: no duplicate keys, no NaN or infinity.
-"""
+"""A bundle being read by `verify`: nothing in it is trusted."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from synthdp.bundle.certificate import Certificate
 from synthdp.privacy.ledger import Entry
 from synthdp.spec.models import ReleaseSpec
-
-MAX_TEXT = 256 << 20  # bytes of the largest JSON file that is read
+from synthdp.untrusted import parse_json, read_text
 
 
 @dataclass
@@ -62,30 +57,7 @@ class Reader:
 
     def text(self, name: str) -> str:
         """Content of a text file of the bundle."""
-        path = self.folder / name
-        if path.stat().st_size > MAX_TEXT:
-            raise ValueError(f"larger than {MAX_TEXT >> 20} MiB")
-        return path.read_bytes().decode("utf-8")
+        return read_text(self.folder / name)
 
 
 Check = Callable[[Reader], Iterator[str]]
-
-
-def parse_json(text: str) -> Any:
-    """Content of strict JSON.
-
-    Raises:
-        ValueError: it is not JSON, repeats a key, or holds NaN or infinity.
-    """
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("a key is given twice")
-    return content
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number of JSON")

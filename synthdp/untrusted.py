@@ -1,0 +1,73 @@
+"""Files that someone else may have made or damaged: plain files alone, of bounded size, and JSON that reads in one way.
+
+Without the bounds a pipe would be waited for, a device read without end, and a few megabytes of brackets would
+fill the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from pathlib import Path
+from typing import Any
+
+MAX_TEXT = 16 << 20  # bytes; Python's objects take up to fifty times as many
+MAX_DIGITS = 400  # of a number
+
+
+def read_text(path: Path) -> str:
+    """Content of a UTF-8 text file.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+        ValueError: it is a link, a pipe or a device, too large, or not UTF-8.
+    """
+    check_plain(path)
+    with path.open("rb") as file:
+        content = file.read(MAX_TEXT + 1)
+    if len(content) > MAX_TEXT:
+        raise ValueError(f"larger than {MAX_TEXT >> 20} MiB")
+    return content.decode("utf-8")
+
+
+def check_plain(path: Path) -> None:
+    """Raise `ValueError` for anything but a plain file, so that opening it neither waits nor acts."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError("is a link or a device, not a plain file")
+
+
+def parse_json(text: str) -> Any:
+    """Content of strict JSON.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, repeats a key, or holds a number that is none.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a key is given twice")
+    return content
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
