@@ -65,8 +65,15 @@ class Knowledge:
         return {name: i for i, tier in enumerate(self.tiers) for name in tier}
 
     @cached_property
-    def _confounded(self) -> frozenset[Pair]:
+    def confounded(self) -> frozenset[Pair]:
+        """Pairs with an unseen common cause, both ways round."""
         return frozenset(pair for names in self.latent for a, b in combinations(names, 2) for pair in ((a, b), (b, a)))
+
+    @cached_property
+    def untested(self) -> frozenset[Pair]:
+        """Pairs that get no arrow by the spec alone, and so no test: a triple that lacks just this link says nothing about
+        arrows. Were it taken as unshielded, Meek's first rule would assume a non-collider that nobody looked for."""
+        return frozenset(p for p in combinations(self.columns, 2) if self.decided(*p) and p not in self.fixed and p[::-1] not in self.fixed)
 
     def allows(self, cause: str, effect: str) -> bool:
         """Whether an arrow may point from `cause` to `effect`."""
@@ -76,7 +83,7 @@ class Knowledge:
     def decided(self, a: str, b: str) -> bool:
         """Whether the spec alone says if `a` and `b` are joined, so that no test of the pair is paid for."""
         fixed = (a, b) in self.fixed or (b, a) in self.fixed
-        return fixed or (a, b) in self._confounded or not (self.allows(a, b) or self.allows(b, a))
+        return fixed or (a, b) in self.confounded or not (self.allows(a, b) or self.allows(b, a))
 
     def undecided_pairs(self) -> tuple[Pair, ...]:
         """Pairs that data has to decide, in column order."""

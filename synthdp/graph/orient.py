@@ -16,10 +16,17 @@ Collider = tuple[str, str, str]
 
 
 class Pdag:
-    """Working graph of the search: at most one link per pair, directed or not. Iterates in node order."""
+    """Working graph of the search: at most one link per pair, directed or not. Iterates in node order.
 
-    def __init__(self, nodes: Sequence[str], *, directed: Iterable[Pair] = (), undirected: Iterable[Pair] = ()) -> None:
+    `shielded` pairs count as adjacent without a link: a triple that they close says nothing about arrows, as if an
+    arrow closed it. Such are columns with an unseen common cause, which nothing separates, and pairs that nobody tested.
+    """
+
+    def __init__(
+        self, nodes: Sequence[str], *, directed: Iterable[Pair] = (), undirected: Iterable[Pair] = (), shielded: Iterable[Iterable[str]] = ()
+    ) -> None:
         self.nodes = tuple(nodes)
+        self.shielded = frozenset(map(frozenset, shielded))
         self._rank = {n: i for i, n in enumerate(self.nodes)}
         self.parents: dict[str, set[str]] = {n: set() for n in nodes}
         self.children: dict[str, set[str]] = {n: set() for n in nodes}
@@ -28,13 +35,13 @@ class Pdag:
             self.parents[b].add(a)
             self.children[a].add(b)
         for a, b in undirected:
-            if not self.adjacent(a, b):
+            if b not in self.around(a):
                 self.neighbours[a].add(b)
                 self.neighbours[b].add(a)
 
     def adjacent(self, a: str, b: str) -> bool:
-        """Whether any link joins the two."""
-        return b in self.parents[a] or b in self.children[a] or b in self.neighbours[a]
+        """Whether any link joins the two, or they are shielded."""
+        return b in self.parents[a] or b in self.children[a] or b in self.neighbours[a] or frozenset((a, b)) in self.shielded
 
     def around(self, a: str) -> set[str]:
         """Everything linked to `a`."""
@@ -81,7 +88,7 @@ class Pdag:
 
     def copy(self) -> Pdag:
         """An independent copy."""
-        return Pdag(self.nodes, directed=self.directed(), undirected=self.undirected())
+        return Pdag(self.nodes, directed=self.directed(), undirected=self.undirected(), shielded=self.shielded)
 
 
 def unshielded(graph: Pdag) -> Iterator[Collider]:
@@ -141,7 +148,7 @@ def _compelled(graph: Pdag, a: str, b: str) -> bool:
 
 def cpdag_of(dag: Pdag) -> Pdag:
     """The CPDAG of a DAG: its skeleton and v-structures, closed under Meek's rules."""
-    graph = Pdag(dag.nodes, undirected=dag.directed())
+    graph = Pdag(dag.nodes, undirected=dag.directed(), shielded=dag.shielded)
     for a, b, c in colliders(dag):
         graph.orient(a, b)
         graph.orient(c, b)

@@ -66,7 +66,8 @@ def pc_skeleton(
     fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}
     evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}
     for order in range(max_order + 1):
-        adjacency = _adjacency(knowledge.columns, [*fixed, *open_pairs])
+        # Paths run through unseen common causes too, so that their columns are neighbours to condition on.
+        adjacency = _adjacency(knowledge.columns, [*fixed, *open_pairs, *knowledge.confounded])
         queries: list[Query] = [(*pair, given) for pair in open_pairs for given in separators(adjacency, pair, order, evidence)]
         if not queries:
             # Larger sets may still exist for a hand-made `separators`, never for a frozen adjacency that has none of this size.

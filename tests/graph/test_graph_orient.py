@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.discovery.oracle import oracle_pc
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import hamming_distance
-from synthdp.graph.orient import Pdag, colliders, meek, orient_colliders, orient_known, unshielded
-from synthdp.graph.skeleton import pc_skeleton
-from synthdp.graph.tests.answer import Answer, Query
+from synthdp.graph.orient import Pdag, colliders, meek, orient_colliders
 
 
 def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGraph:
@@ -22,27 +19,7 @@ def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGra
 
 
 def pc_with_oracle(dag: CausalGraph, knowledge: Knowledge) -> Pdag:
-    def oracle(_: int, queries: Sequence[Query]) -> list[Answer]:
-        verdicts = ["independent" if dag.d_separated(*query) else "dependent" for query in queries]
-        return [Answer(v, 0.0, 0.0, 0.0, 0.0, 0.0) for v in verdicts]  # type: ignore[arg-type]
-
-    skeleton = pc_skeleton(oracle, knowledge, max_order=len(dag.nodes))
-    graph = Pdag(dag.nodes, directed=knowledge.fixed, undirected=sorted(skeleton.linked))
-    found = [(a, b, c) for a, b, c in unshielded(graph) if b not in skeleton.separators((min(a, c), max(a, c)))[0][0]]
-    orient_known(graph, knowledge)
-    orient_colliders(graph, found, knowledge)
-    meek(graph, knowledge)
-    return graph
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_pc_with_an_oracle_finds_the_true_cpdag(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    dag = random_dag(int(rng.integers(4, 9)), float(rng.uniform(0.2, 0.5)), rng)
-    found = pc_with_oracle(dag, Knowledge(dag.nodes))
-    truth = dag.cpdag()
-    assert found.directed() == sorted(truth.directed)
-    assert found.undirected() == sorted(truth.undirected)
+    return oracle_pc(dag, knowledge).pdag()
 
 
 @pytest.mark.parametrize("seed", range(10))
