@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data import builtin
-from synthdp.data.domain import Domain
+from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode_column, encode, to_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
@@ -194,12 +194,21 @@ def _clean(domain: Domain, raw: pd.DataFrame, codes: Codes) -> pd.DataFrame:
     """Values as the domain knows them: clamped numbers, declared categories, missing where declared."""
     columns: dict[str, pd.Series[Any]] = {}
     for i, column in enumerate(domain.columns):
-        if column.type not in ("integer", "number"):
+        if not column.ranged:
+            # No draw is made for categories; drawing anything by a row's place would make others' values depend on it.
             columns[column.name] = decode_column(column, codes[:, i], rng=np.random.Generator(np.random.Philox(key=0)))
             continue
-        numbers = np.clip(to_numbers(column, raw[column.name]), column.lower, column.upper)
-        if column.missing:
-            numbers = np.where(codes[:, i] == column.missing_level, np.nan, numbers)
-        series = pd.Series(np.where(np.isnan(numbers) & (not column.missing), column.lower, numbers))
-        columns[column.name] = series if column.type == "number" else series.round().astype("Int64" if column.missing else "int64")
+        numbers = to_numbers(column, raw[column.name])
+        # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be the same in both.
+        numbers = np.clip(np.where(np.isnan(numbers), column.lower, numbers), column.lower, column.upper) + 0.0
+        columns[column.name] = _series(column, numbers, codes[:, i] == column.missing_level)
     return pd.DataFrame(columns)
+
+
+def _series(column: ColumnDomain, numbers: npt.NDArray[np.float64], missing: npt.NDArray[np.bool_]) -> pd.Series[Any]:
+    """Numbers on the column's scale as values of its type; NaN, NA or NaT where `missing`."""
+    if column.type == "datetime":
+        seconds = numbers.astype(np.int64) * RESOLUTION_SECONDS[column.resolution]
+        return pd.Series(np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]")))
+    series = pd.Series(np.where(missing, np.nan, numbers))
+    return series if column.type == "number" else series.round().astype("Int64" if column.missing else "int64")

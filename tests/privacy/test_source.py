@@ -268,3 +268,19 @@ def test_sql_errors_hold_neither_password_nor_rows(read: Read, monkeypatch: pyte
         with pytest.raises(DataError, match="cannot read 'sql' as sql") as caught:
             read("", source=source)
         assert CANARY not in str(caught.value)
+
+
+def test_a_row_keeps_its_values_wherever_it_stands(read: Read) -> None:
+    """Also dates: one drawn inside its bin by the row's place would be another date when a row before it is taken out."""
+    rows = ["f,true,3,1.5,2020-02-03", "m,,99,,2020-11-30", "m,false,0,-0,"]
+    table = read(HEADER + "\n".join(rows) + "\n").frame
+    assert [str(d) for d in table["day"]] == ["2020-02-03 00:00:00", "2020-11-30 00:00:00", "NaT"]
+    alone = pd.concat([read(f"{HEADER}{row}\n").frame for row in rows], ignore_index=True)
+    pd.testing.assert_frame_equal(table, alone)
+    assert not np.signbit(table["pay"]).any()
+
+
+def test_what_cannot_be_read_has_the_value_of_its_level(read: Read) -> None:
+    table = read(HEADER + "f,true,3,x,soon\n", out_of_domain="clamp")
+    assert table.frame["pay"][0] == -5 and str(table.frame["day"][0])[:10] == "2020-01-01"
+    assert table.codes[0, 3] == 0 and table.codes[0, 4] == 0
