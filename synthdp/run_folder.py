@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 from contextlib import suppress
@@ -19,9 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from synthdp.errors import OutputError
+from synthdp.untrusted import parse_json, read_text
 
 FOLDER = ".run"
 STATE = "state.json"
+RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 
 
@@ -102,15 +105,21 @@ def reopen(out: Path) -> RunFolder:
     """The interrupted run in `out`.
 
     Raises:
-        OutputError: there is none.
+        OutputError: there is none, or its state was damaged.
     """
     path = out / FOLDER
     _sweep(out)
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        return RunFolder(path, state["run"], Path(state["spec_path"]), state["spec_text"], state["created"], state["holdout_key"])
-    except (OSError, ValueError, KeyError):
+        state = parse_json(read_text(path / STATE))
+        run, spec_path, spec_text, created, holdout = (str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key"))
+        if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
+            raise ValueError("not written by `start`")
+    except (FileNotFoundError, NotADirectoryError):
         raise OutputError(f"{out} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "bring the folder back from a backup, or start a new release with --force; the budget of this run stays spent"
+        raise OutputError(f"{path / STATE} is damaged, so that the run cannot go on", hint=hint) from None
+    return RunFolder(path, run, Path(spec_path), spec_text, created, holdout)
 
 
 def _discard(path: Path) -> None:

@@ -16,7 +16,7 @@ this slack is enough (tests measure it) and that the 64-bit generator's normals 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -33,7 +33,7 @@ from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
 from synthdp.privacy import layers
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.journal import write_arrays
+from synthdp.privacy.journal import damaged, read_arrays, write_arrays
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.source import Table
@@ -41,6 +41,7 @@ from synthdp.privacy.source import Table
 Weights = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
+MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's state of a parameter
 DECAY_FROM = 0.7  # the learning rate falls linearly to zero over the last 30% of the steps
 
 
@@ -91,7 +92,9 @@ class Training:
         """Train and return the averaged weights.
 
         Checkpoints hold noisy weights only, which are released content; steps after the last checkpoint of a
-        killed run were seen by nobody and are done again under the same charge.
+        killed run were seen by nobody and are done again under the same charge. A checkpoint that cannot be read
+        ends the run: since writing one is atomic and durable, something else has changed it, and what it held may
+        have been seen.
         """
         codes = table.fit_codes
         trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
@@ -113,7 +116,9 @@ class Training:
 
     def unpack(self, arrays: Arrays) -> Weights:
         """Weights from arrays."""
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+        weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        _check_tensors(weights, {n: p.shape for n, p in self.module.named_parameters() if p.requires_grad})
+        return weights
 
 
 class _Trainer:
@@ -189,19 +194,35 @@ class _Trainer:
         write_arrays(path, {name: t.numpy() for name, t in tensors.items()})
 
     def load(self, path: Path) -> int:
-        """Continue from `path`; returns the steps already done."""
-        from safetensors.torch import load_file
+        """Continue from `path`; returns the steps already done.
 
-        tensors = load_file(path)
+        Raises:
+            OutputError: it is no checkpoint of this training. It is not passed over: its steps may have been seen.
+        """
+        tensors = {name: torch.from_numpy(array) for name, array in read_arrays(path).items()}
+        shapes = {f"{kind}/{n}": p.shape for n, p in zip(self.names, self.params, strict=True) for kind in ("weight", "average", *MOMENTS)}
+        try:
+            _check_tensors(tensors, {**shapes, **{f"step/{n}": torch.Size() for n in self.names}, "step": torch.Size()})
+            done = int(tensors["step"])
+            if done % self.settings.checkpoint_every or not 0 < done < self.settings.steps:
+                raise ValueError("a step at which no checkpoint is written")
+        except ValueError:
+            raise damaged(path) from None
         with torch.no_grad():
             for n, p, a in zip(self.names, self.params, self.average, strict=True):
                 p.copy_(tensors[f"weight/{n}"])
                 a.copy_(tensors[f"average/{n}"])
                 self.optimizer.original_optimizer.state[p] = {
                     "step": tensors[f"step/{n}"],
-                    **{k: tensors[f"{k}/{n}"].to(self.device) for k in ("exp_avg", "exp_avg_sq")},
+                    **{k: tensors[f"{k}/{n}"].to(self.device) for k in MOMENTS},
                 }
-        return int(tensors["step"])
+        return done
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
+    """Raise `ValueError` unless there are exactly these tensors, and every number is one."""
+    if {name: t.shape for name, t in tensors.items()} != dict(shapes) or not all(bool(t.isfinite().all()) for t in tensors.values()):
+        raise ValueError("not the tensors of this training")
 
 
 class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]

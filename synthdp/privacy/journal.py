@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from synthdp.errors import BoundaryError, OutputError
+from synthdp.errors import OutputError
 from synthdp.privacy.mechanisms import Arrays
+from synthdp.untrusted import check_plain
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
@@ -36,16 +37,29 @@ def read_arrays(path: Path) -> Arrays:
     """What `write_arrays` wrote.
 
     Raises:
-        BoundaryError: something else has changed the file.
+        OutputError: something else has changed the file.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
+        check_plain(path)
         arrays: Arrays = load_file(path)
-    except SafetensorError:
-        raise BoundaryError(f"the journal {path.name} is damaged; start a new release") from None
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        raise damaged(path) from None
     return arrays
+
+
+def damaged(path: Path) -> OutputError:
+    """The error for a file of the run that holds something else than was written.
+
+    Such a file is never passed over and made again: its values were released, and somebody may have seen them, so
+    that a second look at the rows would go unpaid.
+    """
+    return OutputError(
+        f"{path.name} of the interrupted run is damaged, or of another run",
+        hint="bring the run's folder back from a backup, or start a new release with --force; the budget of this run stays spent",
+    )
 
 
 def sync(path: Path) -> None:

@@ -50,7 +50,11 @@ class Mechanism(Protocol[T_co]):
         ...
 
     def unpack(self, arrays: Arrays) -> T_co:
-        """The value that `pack` was given."""
+        """The value that `pack` was given.
+
+        Raises:
+            KeyError, ValueError: `pack` gave no such arrays.
+        """
         ...
 
 
@@ -106,7 +110,7 @@ class NoisyMarginals:
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
         """Tables from their counts."""
-        return _unpack(arrays, self.tables, self.sigma)
+        return _unpack(arrays, self.domain, self.tables, self.sigma)
 
 
 @dataclass(frozen=True)
@@ -176,14 +180,20 @@ class ChosenMarginals:
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
         """Tables from their counts."""
-        return _unpack(arrays, self.tables, self.sigma)
+        return _unpack(arrays, self.budget.domain, self.tables, self.sigma)
 
 
 def _pack(tables: tuple[NoisyTable, ...]) -> Arrays:
     return {f"{i:06d}": t.counts for i, t in enumerate(tables)}
 
 
-def _unpack(arrays: Arrays, tables: tuple[Columns, ...], sigma: float) -> tuple[NoisyTable, ...]:
+def _unpack(arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigma: float) -> tuple[NoisyTable, ...]:
+    if len(arrays) != len(tables):
+        raise ValueError("another number of tables")
+    for i, columns in enumerate(tables):
+        counts = arrays[f"{i:06d}"]
+        if counts.shape != tuple(domain[c].levels for c in columns) or counts.dtype != np.float64 or not np.isfinite(counts).all():
+            raise ValueError(f"not the counts of table {', '.join(columns)}")
     return tuple(NoisyTable(columns, arrays[f"{i:06d}"], sigma) for i, columns in enumerate(tables))
 
 

@@ -18,11 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
+
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode
 from synthdp.errors import BudgetError
 from synthdp.privacy.accounting import event_to_json
-from synthdp.privacy.journal import read_arrays
+from synthdp.privacy.journal import damaged, read_arrays
 from synthdp.privacy.journal import write_arrays as _write
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.mechanisms import Mechanism
@@ -57,13 +59,14 @@ class Session:
 
         Raises:
             BudgetError: not in the plan, already used, another event than planned, or the ledger refuses.
+            OutputError: the run's journal cannot be written, or was damaged.
         """
         event = _check_planned(self.plan, mechanism, purpose, self._used)
         entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism.name, event=event)
         self._used.add(purpose)
         written = self._journal / f"{_file_name(purpose)}.safetensors"
         if written.exists():
-            value = mechanism.unpack(read_arrays(written))
+            value = _written(mechanism, written)
         else:
             _check_unsettled(self._ledger, self._run, purpose)
             value = mechanism.run(self._private.unseal(key=_KERNEL_KEY), self._streams)
@@ -87,9 +90,9 @@ class Rehearsal:
     rows happens inside `Session.inspect` only, whose result is confidential.
     """
 
-    def __init__(self, codes: Codes, domain: Domain, plan: Plan) -> None:
-        """`codes` are levels `[rows, columns]`."""
-        frame = decode(domain, codes, rng=fresh_generator())
+    def __init__(self, codes: Codes, domain: Domain, plan: Plan, *, frame: pd.DataFrame | None = None) -> None:
+        """`codes` are levels `[rows, columns]`; `frame` the cleaned values behind them, default: drawn from the levels."""
+        frame = decode(domain, codes, rng=fresh_generator()) if frame is None else frame
         self._table = Table(codes, frame, held_out=codes[:, 0] != codes[:, 0], misfits={})
         self._streams = Streams.fresh()
         self._used: set[str] = set()
@@ -119,6 +122,15 @@ def _check_unsettled(ledger: Ledger, run: str, purpose: str) -> None:
         raise BudgetError(
             f"run {run} has settled, and its journal no longer holds {purpose!r}", hint="its bundle may be whole; if not, start a new release"
         )
+
+
+def _written(mechanism: Mechanism[T], path: Path) -> T:
+    """The value that the run's journal holds."""
+    arrays = read_arrays(path)
+    try:
+        return mechanism.unpack(arrays)
+    except (KeyError, ValueError, TypeError):
+        raise damaged(path) from None
 
 
 def _lock(path: Path) -> None:

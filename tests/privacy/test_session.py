@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.errors import BoundaryError, BudgetError
+from synthdp.errors import BudgetError, OutputError
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.mechanisms import AdaptiveMarginals, Arrays, NoisyMarginals, NoisyTable
 from synthdp.privacy.noise import Streams
@@ -182,7 +182,7 @@ def test_killed_while_writing_the_journal_leaves_no_half_value(scene: Scene, mon
 def test_damaged_journal_is_refused_rather_than_run_again(scene: Scene) -> None:
     scene.session().release(scene.measure, purpose="measure")
     (scene.journal / "measure.safetensors").write_bytes(b"\x80\x04.")
-    with pytest.raises(BoundaryError, match="damaged"):
+    with pytest.raises(OutputError, match="damaged"):
         scene.session().release(scene.measure, purpose="measure")
 
 
