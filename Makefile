@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Small models gain nothing from more threads, and test workers would fight over the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MLFLOW_DISABLE_TELEMETRY=true
+FIGURES := $(CURDIR)/build/figures.jsonl
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +14,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.PHONY: install release test check slow bench constraints help
+.PHONY: install release test check slow broken bench constraints help
 
 install: $(VENV)/installed  ## build .venv with exact versions (torch first, the CPU build)
 
@@ -31,11 +32,17 @@ check: install  ## format, lint, types, import contracts, quick tests
 	$(BIN)/lint-imports
 	$(MAKE) test
 
-slow: install  ## the statistical and long suites
-	$(TEST_ENV) $(BIN)/python -m pytest -m slow
+slow: install  ## the statistical and long suites, then the dashboard of their figures (docs/dashboard.md)
+	mkdir -p build && rm -f $(FIGURES)
+	$(TEST_ENV) SYNTHDP_DASHBOARD=$(FIGURES) $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or figure'; tests=$$?; \
+	$(BIN)/python tests/dashboard.py $(FIGURES) docs/dashboard.md && exit $$tests
+
+broken: install  ## break the kernel on purpose, and see the suites fail in the right places
+	$(TEST_ENV) $(BIN)/python tests/broken_kernels/run.py
 
 bench: install  ## every published table: python -m benchmarks.NAME
 	$(BIN)/python -m benchmarks.adult
+	$(BIN)/python -m benchmarks.lattice
 
 constraints: install  ## write constraints.txt from what .venv holds
 	(head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu//') > constraints.new && mv constraints.new constraints.txt

@@ -1,0 +1,101 @@
+"""`python tests/dashboard.py FIGURES PAGE`: what the tests measured, as a table in the terminal and a Markdown page.
+
+FIGURES holds a JSON object a line, as the fixture `figure` writes them. Every figure of `EXPECTED` has a line on
+the dashboard: what is missing is 'not run', and makes the exit status 1. Figures of one name (a parametrised
+test) are added up.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+OTHERS = "Others"
+EXPECTED: dict[str, tuple[str, ...]] = {
+    "Ledger under fire": (
+        "kill -9 during a release: points (distinct of all)",
+        "kill -9 during a release: spends lost",
+        "kill -9 during a release: spends counted twice",
+        "kill -9 during a release: runs finished under their own reservation",
+        "one run killed over and over: spends counted twice",
+        "postgresql: charges kept through a crash of the server",
+        "disk full during a release, ledger on the full disk: finished under one reservation",
+        "disk full during a release, ledger elsewhere: finished under one reservation",
+        "ledger: tampering seen and its row named",
+    ),
+    "Races": tuple(
+        f"ledger on {kind}: {what}"
+        for kind in ("sqlite", "postgresql")
+        for what in ("releases that fitted the cap and won", "releases beyond the cap that were let in", "racers deadlocked or failed")
+    ),
+    "Accountant": ("accountant grid: cells within bounds",),
+    "Noise": ("noise fits: true scale accepted", "noise fits: 0.9x and 1.1x rejected"),
+    "Broken kernels": ("broken kernels caught in the right place",),
+}
+
+
+@dataclass
+class Row:
+    """One figure: `value` of `of`, or neither where it was not run."""
+
+    topic: str
+    name: str
+    value: float | None = None
+    of: float = 0.0
+    date: str = ""
+    command: str = ""
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Figure, numerator and denominator, date, command."""
+        return self.name, "not run" if self.value is None else f"{self.value:g} / {self.of:g}", self.date, self.command
+
+
+def collect(lines: list[str]) -> list[Row]:
+    """A row for each figure that was expected or written, by topic."""
+    rows = {name: Row(topic, name) for topic, names in EXPECTED.items() for name in names}
+    for line in lines:
+        found = json.loads(line)
+        row = rows.setdefault(found["figure"], Row(OTHERS, found["figure"]))
+        row.value, row.of = (row.value or 0.0) + found["value"], row.of + found["of"]
+        row.date, row.command = found["date"], found["command"]
+    return list(rows.values())
+
+
+def table(rows: list[Row]) -> Table:
+    """For the terminal."""
+    made = Table("figure", "measured", "date", "command", title="Dashboard")
+    for topic in dict.fromkeys(row.topic for row in rows):
+        made.add_section()
+        made.add_row(f"[bold]{topic}[/bold]")
+        for row in rows:
+            if row.topic == topic:
+                made.add_row(*map(escape, row.cells()), style="red" if row.value is None else None)
+    return made
+
+
+def page(rows: list[Row]) -> str:
+    """As Markdown."""
+    text = ["# Dashboard\n", "What the suites measured, written by `make slow`: numerator / denominator, when, and how to measure it again."]
+    for topic in dict.fromkeys(row.topic for row in rows):
+        text += [f"\n## {topic}\n", "| figure | measured | date | command |", "|---|---|---|---|"]
+        for name, measured, date, command in (row.cells() for row in rows if row.topic == topic):
+            text.append(f"| {name} | {measured} | {date} | {f'`{command}`' if command else ''} |")
+    return "\n".join(text) + "\n"
+
+
+def main(figures: Path, out: Path) -> int:
+    """Print the table, write the page; 1 where a figure is missing."""
+    rows = collect(figures.read_text(encoding="utf-8").splitlines() if figures.exists() else [])
+    Console().print(table(rows))
+    out.write_text(page(rows), encoding="utf-8")
+    return int(any(row.value is None for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,90 @@
+"""The dashboard shows what was measured, and says what was not."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("dashboard.py")
+EXPECTED: dict[str, tuple[str, ...]] = runpy.run_path(str(SCRIPT))["EXPECTED"]
+NAMES = [name for names in EXPECTED.values() for name in names]
+
+
+def lines(*names: str, **changes: Any) -> list[str]:
+    known = {"value": 3.0, "of": 4.0, "date": "2026-01-31", "command": "pytest -m slow tests/x.py::test"}
+    return [json.dumps({"figure": name, **known, **changes}) for name in names]
+
+
+def dashboard(folder: Path, written: list[str]) -> tuple[int, str, str]:
+    """Exit status, what the terminal shows, the page."""
+    (folder / "figures").write_text("\n".join(written), encoding="utf-8")
+    command = [sys.executable, str(SCRIPT), str(folder / "figures"), str(folder / "page.md")]
+    done = subprocess.run(command, capture_output=True, text=True, env={"COLUMNS": "250"}, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout, (folder / "page.md").read_text(encoding="utf-8")
+
+
+def test_every_figure_is_shown_with_its_topic_date_and_command(tmp_path: Path) -> None:
+    status, shown, page = dashboard(tmp_path, lines(*NAMES))
+    assert status == 0
+    assert "not run" not in shown + page
+    for name in NAMES:
+        assert name in shown
+        assert f"| {name} | 3 / 4 | 2026-01-31 | `pytest -m slow tests/x.py::test` |" in page
+    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == list(EXPECTED)
+
+
+def test_a_missing_figure_is_said_and_is_a_failure(tmp_path: Path) -> None:
+    status, shown, page = dashboard(tmp_path, lines(*NAMES[1:]))
+    assert status == 1
+    assert shown.count("not run") == 1
+    assert f"| {NAMES[0]} | not run |  |  |" in page
+    assert dashboard(tmp_path, [])[2].count("| not run |") == len(NAMES)
+
+
+def test_nothing_measured_at_all_is_a_failure(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "nowhere"), str(tmp_path / "page.md")]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
+
+
+def test_zero_is_a_measurement_and_figures_of_one_name_add_up(tmp_path: Path) -> None:
+    status, _, page = dashboard(tmp_path, lines(*NAMES[1:]) + lines(NAMES[0], value=0) + lines(NAMES[0], value=0))
+    assert status == 0
+    assert f"| {NAMES[0]} | 0 / 8 |" in page
+
+
+def test_a_figure_that_is_not_on_the_list_is_shown_all_the_same(tmp_path: Path) -> None:
+    status, shown, page = dashboard(tmp_path, lines(*NAMES, "a new one [red]"))
+    assert status == 0
+    assert "a new one [red]" in shown
+    assert page.index("## Others") < page.index("a new one")
+
+
+def test_the_fixture_writes_what_the_dashboard_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[..., None]) -> None:
+    """Many at once, as tests side by side do."""
+    monkeypatch.setenv("SYNTHDP_DASHBOARD", str(tmp_path / "figures"))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: figure(name, 1, 2), NAMES * 50))
+    written = (tmp_path / "figures").read_text().splitlines()
+    assert len(written) == 50 * len(NAMES)
+    status, _, page = dashboard(tmp_path, written)
+    assert status == 0
+    here = "`pytest tests/test_dashboard.py::test_the_fixture_writes_what_the_dashboard_reads`"
+    assert page.count(here) == len(NAMES) == page.count("| 50 / 100 |")
+
+
+def test_tests_that_write_a_figure_are_found_by_their_marker(request: pytest.FixtureRequest, figure: Callable[..., None]) -> None:
+    assert request.node.get_closest_marker("figure") is not None
+    assert callable(figure)
+
+
+def test_tests_that_write_no_figure_are_not_marked(request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("figure") is None
