@@ -18,6 +18,8 @@ from synthdp.bundle.write import sha256
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode_column
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.measuring import MAX_CELLS
+from synthdp.graph.validation import STATUSES, implications
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.verify.reader import Check, Reader
 
@@ -109,11 +111,37 @@ def _check_graph(reader: Reader) -> Iterator[str]:
     own = CausalGraph.from_spec(spec.graph, tuple(spec.columns))
     if spec.graph.mode in ("none", "given") and set(graph.edges) != set(own.edges):
         yield "graph.json: its arrows are not the spec's"
+    yield from _validation_problems(content.get("validation"), graph, reader)
     picture = reader.text("graph.svg")
     if ACTIVE_SVG.search(picture):
         yield "graph.svg: holds a script, an entity or a link"
     elif picture != graph.to_svg(title=graph_title(spec)):
         yield "graph.svg: does not show graph.json"
+
+
+def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
+    """What was found of a given graph: of claims that the spec's graph makes, counted right, and the same as its arrows say."""
+    settings, columns = reader.spec.graph, tuple(reader.spec.columns)
+    if (stated is not None) != (settings.mode == "validate"):
+        yield f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph mode is {settings.mode}"
+    if stated is None or settings.mode != "validate":
+        return
+    given = CausalGraph.from_spec(settings, columns)
+    claims = {(c.kind, c.x, c.y, c.given) for c in implications(given, Domain.from_spec(reader.spec.columns), max_cells=MAX_CELLS)}
+    found = [(f["kind"], f["x"], f["y"], tuple(f["given"])) for f in stated["findings"]]
+    if len(set(found)) != len(found) or not claims.issuperset(found):
+        yield "graph.json: validation: holds a claim twice, or one that the spec's graph does not make"
+    statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
+    if stated["counts"] != {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in ("arrow", "independence")}:
+        yield "graph.json: validation: its counts are not those of its findings"
+    arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
+    expected = {pair: arrows.get(pair, "given") for pair in given.directed}
+    if settings.on_refuted == "drop":
+        expected = {pair: status for pair, status in expected.items() if status != "refuted"}
+    if settings.on_refuted == "fail" and any(status == "refuted" for _, status in statuses):
+        yield "graph.json: validation: a claim is refuted, which the spec says withholds the bundle"
+    if {e.pair: e.provenance for e in graph.edges} != expected:
+        yield "graph.json: its arrows are not marked as its validation found them"
 
 
 def _check_marginals(reader: Reader) -> Iterator[str]:

@@ -17,6 +17,7 @@ from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
 from synthdp.spec.load import parse_spec
 from synthdp.spec.models import IdUnit, ReleaseSpec
+from synthdp.verify.bounds import MOST_ENTRIES, event_problems, group_problems
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
@@ -31,9 +32,15 @@ def _check_spec(reader: Reader) -> Iterator[str]:
 
 def _check_ledger(reader: Reader) -> Iterator[str]:
     """Every entry's hash is that of its content, entries chain, and they tell one whole run."""
-    content = reader.json("privacy/ledger.json")
-    reader.entries = entries = [Entry(**e) for e in content["entries"]]
-    spec = reader.spec
+    content, spec = reader.json("privacy/ledger.json"), reader.spec
+    if len(content["entries"]) > MOST_ENTRIES:
+        yield f"privacy/ledger.json: {len(content['entries'])} entries are more than any release makes"
+        return
+    entries = [Entry(**e) for e in content["entries"]]
+    unit = spec.dataset.privacy_unit
+    beyond = list(event_problems([e.body["event"] for e in entries if e.kind == "charge"], rows=unit.max_rows if isinstance(unit, IdUnit) else 1))
+    yield from (f"privacy/ledger.json: {problem}" for problem in beyond)
+    reader.entries = [] if beyond else entries  # what cannot be composed is not held against anything
     for entry in entries:
         fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
         if entry_hash(**fields) != entry.hash:
@@ -65,6 +72,11 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
+    beyond = list(group_problems(stated.groups))
+    if beyond or not reader.entries:
+        yield from (f"{name}: {problem}" for problem in beyond or ("its charges are not those of a ledger that can be composed",))
+        reader.certificate = None
+        return
     if stated.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield f"{name}: epsilon {stated.epsilon:g} is more than the spec allows, {spec.privacy.epsilon:g}"
     receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
@@ -78,7 +90,10 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         program=stated.program,
         signer=stated.signer,
         audit=stated.audit,
+        epsilon_planned=stated.epsilon_planned,
     )
+    if stated.epsilon_planned > spec.privacy.epsilon * (1 + TOLERANCE):
+        yield f"{name}: planned epsilon {stated.epsilon_planned:g} is more than the spec allows, {spec.privacy.epsilon:g}"
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield f"privacy/ledger.json: its charges compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
     for key in Certificate.model_fields:
