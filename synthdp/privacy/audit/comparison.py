@@ -46,7 +46,7 @@ def compare(
     share = 0.0
     if not differences:
         differences += _contents(first, second)
-        verdict = judge(event, first.calls, second.calls, adjacency=adjacency)
+        verdict = judge(event, first.calls, second.calls, unit_rows=pair.unit_rows, adjacency=adjacency)
         differences += [(p.differs, p.where, p.found, p.allowed) for p in verdict.problems]
         share = verdict.largest_share
         if pair.held_out and share:

@@ -20,9 +20,12 @@ import numpy.typing as npt
 from synthdp.privacy.audit.neighbours import Side
 from synthdp.privacy.noise import Floats, Integers, Randomness
 
-Kind = Literal["discrete", "rounded", "lattice"]
+Kind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
 Array = npt.NDArray[Any]
 
+# Of discrete Laplace noise only comparisons are charged (the sparse vector): the neighbour's run gets all of it moved by
+# this much, which changes no comparison, so that a noisy value that gets out is seen.
+SHIFT = 1_000_003
 UNIT_IN_BATCH = (1.0, 0.0, 0.5)  # share of the unit's rows, rounded up, in one batch after another
 
 
@@ -32,11 +35,11 @@ class Diverged(BaseException):
 
 @dataclass(frozen=True, eq=False)
 class NoiseCall:
-    """One draw of noise: the exact values that it hides, and the noisy ones that were handed back."""
+    """One draw of noise: the exact values that it hides, and the noisy ones that were handed back (of a maximum, its position)."""
 
     kind: Kind
     exact: Array
-    sigma: float
+    sigma: float  # the scale of noise that is not Gaussian
     spacing: float
     noisy: Array
 
@@ -101,7 +104,7 @@ class Answers(Protocol):
     """Where the noisy values of a run come from."""
 
     def noisy(self, number: int, kind: Kind, exact: Array, sigma: float, spacing: float) -> Array:
-        """The noisy values for call `number` of the run, in the shape of `exact`."""
+        """The noisy values for call `number` of the run."""
         ...
 
 
@@ -120,6 +123,10 @@ class RealNoise:
                 return self.streams.rounded_gaussian(exact, sigma=sigma)
             case "lattice":
                 return self.streams.lattice_gaussian(exact, sigma=sigma, spacing=spacing)
+            case "laplace":
+                return self.streams.discrete_laplace(exact, scale=sigma)
+            case "maximum":
+                return np.array(self.streams.noisy_max(exact, scale=sigma))
 
 
 @dataclass(frozen=True)
@@ -135,9 +142,9 @@ class RecordedNoise:
             Diverged: the first run drew something else there.
         """
         call = self.calls[number] if number < len(self.calls) else None
-        if not isinstance(call, NoiseCall) or call.kind != kind or call.noisy.shape != exact.shape:
+        if not isinstance(call, NoiseCall) or call.kind != kind or call.exact.shape != exact.shape:
             raise Diverged
-        return call.noisy
+        return call.noisy + SHIFT if kind == "laplace" else call.noisy
 
 
 class Recorder:
@@ -160,6 +167,14 @@ class Recorder:
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
         """Noisy values."""
         return self._noise("lattice", values, sigma, spacing)
+
+    def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
+        """Noisy counts."""
+        return self._noise("laplace", counts, scale, 1.0)
+
+    def noisy_max(self, scores: Integers, *, scale: float) -> int:
+        """Position of the noisy maximum."""
+        return int(self._noise("maximum", scores, scale, 1.0))
 
     def _noise(self, kind: Kind, exact: Array, sigma: float, spacing: float) -> Array:
         exact = exact.copy()

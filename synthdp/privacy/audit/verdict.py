@@ -11,6 +11,13 @@ values of two neighbours may move, in units of the noise:
 - A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for each row of the unit
   in the batch; so too the mixture of Gaussians for units of several rows, if its chances are those of that rate.
 
+- A pass of the sparse vector: its batch if it is sampled, a threshold that does not move, and queries up to the first
+  that is above, each moved by at most s for each row of the unit in the batch.
+- A noisy maximum: one, of scores that each move by at most s for each row of the unit.
+
+The last two are asked for by searches that may come to their end before their charges do; that shows in nothing but
+what was released.
+
 Where units are replaced, one is taken away and one is put in: twice the move.
 """
 
@@ -23,11 +30,14 @@ from typing import Literal, NoReturn
 
 import dp_accounting
 import numpy as np
+import numpy.typing as npt
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
 from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent
-from synthdp.privacy.audit.recording import Call, CoinCall, NoiseCall
+from synthdp.privacy.audit.recording import Call, CoinCall, Kind, NoiseCall
+from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
 
+GAUSSIAN: Sequence[Kind] = ("rounded", "lattice")
 ROUNDING = 1 + 1e-9  # of the sums of squares here
 
 
@@ -58,6 +68,7 @@ class _Walk:
     """Both runs' calls, side by side, and how far the charges have been matched with them."""
 
     calls: Sequence[tuple[Call, Call]]
+    unit_rows: int
     factor: int  # units that differ: two where one is replaced
     at: int = 0
     share: float = 0.0
@@ -66,20 +77,32 @@ class _Walk:
     def left(self) -> tuple[Call, Call] | None:
         return self.calls[self.at] if self.at < len(self.calls) else None
 
+    def noise(self, kinds: Sequence[Kind], sigma: float | None = None) -> tuple[NoiseCall, NoiseCall] | None:
+        """The next draw, if it is of one of these kinds, and of that very scale."""
+        match self.left():
+            case (NoiseCall() as first, NoiseCall() as second) if first.kind in kinds and sigma in (None, first.sigma):
+                return first, second
+        return None
+
     def refuse(self, allowed: str) -> NoReturn:
         pair = self.left()
         self.problems.append(Problem("charged", f"draw {self.at + 1}", _described(pair[0]) if pair else "no further draw", allowed))
         raise _Mismatch
 
-    def spend(self, used: float, allowed: float, where: str, unit: str) -> None:
+    def spend(self, used: float, allowed: float, unit: str, *, since: int) -> None:
+        """Hold a move against its allowance; it was hidden by the draws from `since` on."""
         self.share = max(self.share, used / allowed if allowed else 0.0)
         if not used <= allowed * ROUNDING:
+            where = f"draw {self.at}" if self.at == since + 1 else f"draws {since + 1} to {self.at} together"
             self.problems.append(Problem("moved", where, f"{used:.6g} {unit}", f"{allowed:.6g} {unit}"))
 
 
-def judge(event: dp_accounting.DpEvent, first: Sequence[Call], second: Sequence[Call], *, adjacency: Adjacency) -> Verdict:
-    """Hold two recorded runs of one mechanism, call by call alike, against the event that it charges."""
-    walk = _Walk(list(zip(first, second, strict=True)), factor=2 if adjacency == "replace_one" else 1)
+def judge(event: dp_accounting.DpEvent, first: Sequence[Call], second: Sequence[Call], *, unit_rows: int, adjacency: Adjacency) -> Verdict:
+    """Hold two recorded runs of one mechanism, call by call alike, against the event that it charges.
+
+    `unit_rows`: rows of the unit by which the tables differ.
+    """
+    walk = _Walk(list(zip(first, second, strict=True)), unit_rows, factor=2 if adjacency == "replace_one" else 1)
     try:
         for charge in _charges(event):
             _match(walk, charge)
@@ -129,57 +152,98 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
             _sampled(walk, (0.0, 1.0), (1 - rate, rate), noise)
         case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if walk.factor == 1:
             _sampled(walk, moves, chances, noise)
+        case SparseVectorDpEvent():
+            _sparse_vector(walk, charge)
+        case NoisyMaxDpEvent(scale=scale, sensitivity=sensitivity):
+            _noisy_max(walk, scale, sensitivity)
         case _:
             walk.refuse(f"nothing: no rule for the event {type(charge).__name__} here")
 
 
 def _discrete(walk: _Walk, sigma: float, sensitivity: int) -> None:
-    pair = walk.left()
-    if not (pair and isinstance(pair[0], NoiseCall) and isinstance(pair[1], NoiseCall) and pair[0].kind == "discrete" and pair[0].sigma == sigma):
-        walk.refuse(f"discrete noise of sigma {sigma:g}")
-    moved = float(np.abs(pair[0].rounded - pair[1].rounded).sum())
+    pair = walk.noise(["discrete"], sigma)
+    if pair is None:
+        walk.refuse(f"discrete Gaussian noise of sigma {sigma:g}")
     walk.at += 1
-    walk.spend(moved, walk.factor * sensitivity, f"draw {walk.at}", "counts")
+    walk.spend(float(np.abs(_move(pair)).sum()), walk.factor * sensitivity, "counts", since=walk.at - 1)
 
 
 def _gaussians(walk: _Walk, noise: float) -> None:
     """All draws up to the next kind of charge, together. No draw at all is less than what is charged."""
     start, squares = walk.at, 0.0
-    while (pair := walk.left()) and isinstance(pair[0], NoiseCall) and isinstance(pair[1], NoiseCall) and pair[0].kind != "discrete":
-        squares += _moved(pair[0], pair[1]) ** 2
+    while pair := walk.noise(GAUSSIAN):
+        squares += _in_noise(pair) ** 2
         walk.at += 1
-    walk.spend(math.sqrt(squares), walk.factor / noise, f"draws {start + 1} to {walk.at} together", "of the noise")
+    walk.spend(math.sqrt(squares), walk.factor / noise, "of the noise", since=start)
 
 
 def _sampled(walk: _Walk, moves: Sequence[float], chances: Sequence[float], noise: float) -> None:
     """A batch, and noise on one sum over it. `moves[i]` is what i rows of the unit in the batch may move."""
-    pair = walk.left()
-    rate = sum(i * c for i, c in enumerate(chances)) / (len(chances) - 1)  # mean of a binomial
-    if not (pair and isinstance(pair[0], CoinCall) and isinstance(pair[1], CoinCall) and _binomial(pair[0].rate, chances)):
-        walk.refuse(f"a Poisson batch of rate {rate:g}")
-    rows = [min(call.of_unit, len(moves)) for call in (pair[0], pair[1])]
-    walk.at += 1
-    pair = walk.left()
-    if not (pair and isinstance(pair[0], NoiseCall) and isinstance(pair[1], NoiseCall) and pair[0].kind != "discrete"):
+    rows = _batch(walk, chances)
+    pair = walk.noise(GAUSSIAN)
+    if pair is None:
         walk.refuse("Gaussian noise on the sum over the batch")
     walk.at += 1
-    walk.spend(_moved(pair[0], pair[1]), sum(moves[r] for r in rows) / noise, f"draw {walk.at}", "of the noise")
+    walk.spend(_in_noise(pair), sum(moves[r] for r in rows) / noise, "of the noise", since=walk.at - 1)
+
+
+def _batch(walk: _Walk, chances: Sequence[float]) -> tuple[int, int]:
+    """Rows of the unit in the next batch, of either table; `chances` of 0, 1, .. of them are charged."""
+    match walk.left():
+        case (CoinCall() as first, CoinCall() as second) if _binomial(first.rate, chances):
+            walk.at += 1
+            return first.of_unit, second.of_unit
+    mean = sum(i * chance for i, chance in enumerate(chances))
+    walk.refuse(f"a Poisson batch of rate {mean / (len(chances) - 1):g}")
 
 
 def _binomial(rate: float, chances: Sequence[float]) -> bool:
-    """Whether `chances` are those of so many rows in a batch of that rate; one row's rate must be the very same."""
+    """Whether `chances` are those of so many rows in a batch of that rate; of one row, the very same."""
     rows = len(chances) - 1
     if rows == 1:
         return chances[1] == rate
     return np.allclose(chances, [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)], rtol=1e-9, atol=0)
 
 
-def _moved(first: NoiseCall, second: NoiseCall) -> float:
+def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
+    if walk.left() is None:
+        return
+    rows = sum(_batch(walk, (1 - charge.rate, charge.rate))) if charge.rate < 1 else walk.factor * walk.unit_rows
+    threshold = walk.noise(["laplace"], charge.threshold_scale)
+    if threshold is None or threshold[0].exact.size != 1:
+        walk.refuse(f"a threshold with discrete Laplace noise of scale {charge.threshold_scale:g}")
+    walk.at += 1
+    walk.spend(float(np.abs(_move(threshold)).max()), 0.0, "of the threshold", since=walk.at - 1)
+    while query := walk.noise(["laplace"], charge.query_scale):
+        if query[0].exact.size != 1:
+            walk.refuse("queries one by one")
+        walk.at += 1
+        walk.spend(float(np.abs(_move(query)).max()), rows * charge.sensitivity, "steps of a query", since=walk.at - 1)
+        if query[0].noisy.item() >= threshold[0].noisy.item():
+            return
+
+
+def _noisy_max(walk: _Walk, scale: float, sensitivity: int) -> None:
+    if walk.left() is None:
+        return
+    pair = walk.noise(["maximum"], scale)
+    if pair is None:
+        walk.refuse(f"a noisy maximum of scale {scale:g}")
+    walk.at += 1
+    walk.spend(float(np.abs(_move(pair)).max()), walk.factor * walk.unit_rows * sensitivity, "of a score", since=walk.at - 1)
+
+
+def _move(pair: tuple[NoiseCall, NoiseCall]) -> npt.NDArray[np.float64]:
+    moved: npt.NDArray[np.float64] = pair[0].rounded - pair[1].rounded
+    return moved
+
+
+def _in_noise(pair: tuple[NoiseCall, NoiseCall]) -> float:
     """How far the hidden values are from each other in L2, in units of the noise."""
-    return float(np.linalg.norm((first.rounded - second.rounded).ravel())) / first.sigma
+    return float(np.linalg.norm(_move(pair).ravel())) / pair[0].sigma
 
 
 def _described(call: Call) -> str:
     if isinstance(call, CoinCall):
         return f"a Poisson batch of rate {call.rate:g}"
-    return f"{call.kind} noise of sigma {call.sigma:g} on {call.exact.size} values"
+    return f"{call.kind} noise of scale {call.sigma:g} on {call.exact.size} values"
