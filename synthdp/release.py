@@ -22,6 +22,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.gates import Verdict, check_gates
+from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
 from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
@@ -35,7 +36,7 @@ from synthdp.reporter import Reporter
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec, parse_spec
-from synthdp.steward import internal_report, record
+from synthdp.steward import internal_report, record, record_refusal, refused_report
 from synthdp.tracking import tracker
 
 
@@ -50,6 +51,11 @@ class Job:
     folder: RunFolder
     out: Path
     audit: AuditRecord | None
+
+    @property
+    def spent(self) -> Plan:
+        """The part of the plan that was charged so far: a search may leave rounds unused, and a refuted graph is never trained on."""
+        return self.plan.only({e.body["purpose"] for e in self.ledger.run_entries(self.folder.run) if e.kind == "charge"})
 
     @property
     def bundle(self) -> Path:
@@ -148,13 +154,15 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 report = internal_report(
                     job.internal, job, fitted, judgement, verdicts, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds
                 )
-        except GateError:
+        except GraphRefuted as refusal:
             job.ledger.settle(release.dataset.id, job.folder.run)
+            report = refused_report(job.internal, job, refusal.report, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds)
             job.folder.remove()
-            raise
+            record_refusal(log, job, refusal.report, report=report)
+            raise GateError(f"the bundle is withheld: {refusal.message}", hint=f"the budget is spent; see {report}, and {refusal.hint}") from None
         job.folder.remove()
         with reporter.stage("track"):
-            record(log, job, judgement, verdicts, bundle=bundle, report=report)
+            record(log, job, fitted, judgement, verdicts, bundle=bundle, report=report)
     return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(log.warnings))
 
 
@@ -177,11 +185,13 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
     content = BundleContent(
         spec=job.release,
         run=job.folder.run,
-        group_epsilons=job.plan.group_epsilons,
+        group_epsilons=job.spent.group_epsilons,
+        epsilon_planned=job.plan.epsilon_spent,
         synthetic=synthetic,
         model=fitted.synthesizer,
         tables=fitted.marginals,
         graph=fitted.graph.released or fitted.graph.graph,
+        validation=fitted.graph.report,
         audit=job.audit,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing))

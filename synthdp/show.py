@@ -85,7 +85,8 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
         "bundle": None if outcome.bundle is None else str(outcome.bundle),
         "internal_report": str(outcome.report),
         "epsilon": plan.epsilon,
-        "epsilon_spent": plan.epsilon_spent,
+        "epsilon_planned": plan.epsilon_spent,
+        "epsilon_spent": outcome.job.spent.epsilon_spent,
         "delta": plan.delta,
         "gates": [{"metric": v.gate.metric, "bound": v.bound, "passed": v.passed} for v in outcome.verdicts],
         "seconds": outcome.seconds,
@@ -95,12 +96,13 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 
 def outcome_text(outcome: Outcome) -> str:
     """A finished run as text."""
-    plan = outcome.job.plan
+    plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
+    budget = f"epsilon {spent:.4f} spent, {plan.epsilon_spent:.4f} planned, {plan.epsilon:g} allowed at delta {plan.delta:g}"
     gates = [f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}" for v in outcome.verdicts]
     where = f"bundle  {outcome.bundle}   (public; check it with `synthdp verify {outcome.bundle}`)" if outcome.bundle else "bundle  withheld"
     return "\n".join(
         [
-            f"epsilon {plan.epsilon_spent:.4f} of {plan.epsilon:g} at delta {plan.delta:g}, run {outcome.job.folder.run}",
+            f"{budget}, run {outcome.job.folder.run}",
             *gates,
             where,
             f"report  {outcome.report}   (for the steward only)",

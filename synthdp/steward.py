@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,8 @@ from attacks import MembershipReport
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.data.domain import Domain
 from synthdp.gates import Verdict
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.validation import ValidationReport
 from synthdp.judging import Judgement
 from synthdp.model.pipeline import Fitted
 from synthdp.privacy import accounting
@@ -34,6 +37,8 @@ class Run(Protocol):
     @property
     def plan(self) -> Plan: ...
     @property
+    def spent(self) -> Plan: ...
+    @property
     def ledger(self) -> Ledger: ...
     @property
     def folder(self) -> RunFolder: ...
@@ -50,34 +55,49 @@ def internal_report(
     seconds: Mapping[str, float],
 ) -> Path:
     """Write `internal.html` and `internal.json` into `target`; returns the page."""
-    graph, release = fitted.graph.graph, run.release
-    validation = fitted.graph.validation
-    notes = () if validation is None else tuple(f"refuted by the noisy tables: {f.claim}" for f in validation.refuted)
-    content = ReportContent(
-        title=release.dataset.title or release.dataset.id,
-        run=run.folder.run,
-        created=run.folder.created,
-        domain=run.domain,
-        budget=_budget(run),
+    content = replace(
+        _content(run, audits=audits, seconds=seconds),
         gates=tuple(
             GateResult(metric=v.gate.metric, bound=v.bound, value=v.value, passed=v.passed, outside_guarantee=v.gate.outside_guarantee)
             for v in verdicts
         ),
         tv1_noisy=judgement.tv1_noisy.value,
         evaluation=judgement.evaluation.for_steward() if judgement.evaluation is not None else None,
-        graph=GraphView(mode=release.graph.mode, svg=graph.to_svg(), edges=tuple((e.cause, e.effect, e.provenance) for e in graph.edges)),
+        graph=_graph_view(run, fitted.graph.graph, fitted.graph.validation),
         attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
-        audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         misfits=judgement.misfits.for_steward(),
-        timings=dict(seconds),
-        notes=notes,
     )
     return write_internal_report(target, content)
 
 
-def record(log: Tracker, run: Run, judgement: Judgement, verdicts: Sequence[Verdict], *, bundle: Path | None, report: Path) -> None:
+def refused_report(target: Path, run: Run, found: ValidationReport, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]) -> Path:
+    """The report of a run that ended when the tables refuted its graph: nothing was trained, so nothing else could be judged."""
+    gate = GateResult(metric="refuted claims of the graph", bound="at most 0", value=float(len(found.refuted)), passed=False)
+    content = replace(_content(run, audits=audits, seconds=seconds), gates=(gate,), graph=_graph_view(run, found.apply("flag"), found))
+    return write_internal_report(target, content)
+
+
+def _content(run: Run, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]) -> ReportContent:
+    """What the report says of every run."""
+    return ReportContent(
+        title=run.release.dataset.title or run.release.dataset.id,
+        run=run.folder.run,
+        created=run.folder.created,
+        domain=run.domain,
+        budget=_budget(run),
+        audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
+        timings=dict(seconds),
+    )
+
+
+def _graph_view(run: Run, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
+    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
+    return GraphView(mode=run.release.graph.mode, svg=graph.to_svg(), edges=edges, validation=found.to_json() if found else None)
+
+
+def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdicts: Sequence[Verdict], *, bundle: Path | None, report: Path) -> None:
     """Figures, attacks, verdict and files into MLflow; never rows, and never the synthetic table's size."""
-    log.metrics({"epsilon_spent": run.plan.epsilon_spent, "tv1_noisy": judgement.tv1_noisy.value})
+    log.metrics(_spent(run) | {"tv1_noisy": judgement.tv1_noisy.value} | graph_figures(fitted.graph.graph, fitted.graph.validation))
     if judgement.evaluation is not None:
         evaluation = judgement.evaluation.for_steward()
         real = evaluation.utility.mean_auc_real
@@ -89,6 +109,26 @@ def record(log: Tracker, run: Run, judgement: Judgement, verdicts: Sequence[Verd
         for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md"):
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
+
+
+def record_refusal(log: Tracker, run: Run, found: ValidationReport, *, report: Path) -> None:
+    """What MLflow learns of a run whose graph the tables refuted."""
+    log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
+    log.artifact(report)
+    log.conclude(Conclusion(released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)))
+
+
+def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[str, float]:
+    """Counts of arrows and implied independences by status, for MLflow; without a validation, of links by where they come from."""
+    if found is None:
+        kinds = [e.provenance for e in graph.edges]
+        return {f"edges_{kind}": float(kinds.count(kind)) for kind in dict.fromkeys(kinds)}
+    names = {"arrow": "edges", "independence": "independences"}
+    return {f"{names[kind]}_{status}": float(count) for kind, counts in found.counts().items() for status, count in counts.items()}
+
+
+def _spent(run: Run) -> dict[str, float]:
+    return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
 
 
 def _attack_outcome(report: MembershipReport, settings: spec.MembershipAttack) -> AttackOutcome:
@@ -112,7 +152,7 @@ def _attack_outcome(report: MembershipReport, settings: spec.MembershipAttack) -
 
 
 def _budget(run: Run) -> Budget:
-    plan, balance = run.plan, run.ledger.balance(run.release.dataset.id)
+    plan, balance = run.spent, run.ledger.balance(run.release.dataset.id)
     events = plan.events
     upto = [0.0, *(accounting.epsilon(events[: i + 1], delta=plan.delta, adjacency=plan.adjacency) for i in range(len(events)))]
     steps = tuple(
@@ -122,6 +162,7 @@ def _budget(run: Run) -> Budget:
     return Budget(
         epsilon=plan.epsilon,
         epsilon_spent=plan.epsilon_spent,
+        epsilon_planned=run.plan.epsilon_spent,
         delta=plan.delta,
         adjacency=plan.adjacency,
         unit=run.release.dataset.privacy_unit.meaning,

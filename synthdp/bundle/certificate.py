@@ -18,7 +18,7 @@ from synthdp.privacy import accounting
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 3  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 4  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -74,6 +74,7 @@ class Certificate(Model):
     title: str | None
     run: str
     epsilon: float
+    epsilon_planned: float
     epsilon_allowed: float
     delta: float
     adjacency: Literal["add_remove", "replace_one"]
@@ -106,6 +107,7 @@ def certify(
     program: str = f"synthdp {__version__}",
     signer: str | None = None,
     audit: AuditRecord | None = None,
+    epsilon_planned: float | None = None,
 ) -> Certificate:
     """The certificate of a run.
 
@@ -118,15 +120,18 @@ def certify(
         program: what made the release, and its version.
         signer: the public key of who signs the bundle; None for an unsigned one.
         audit: what an audit of the same spends found without real rows.
+        epsilon_planned: epsilon of all that the plan held, some of which a run may not have needed; None where all was spent.
     """
     charges = charges_of(entries)
+    epsilon = composed_epsilon(charges, spec)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
     return Certificate(
         format=FORMAT,
         dataset=spec.dataset.id,
         title=spec.dataset.title,
         run=run,
-        epsilon=composed_epsilon(charges, spec),
+        epsilon=epsilon,
+        epsilon_planned=epsilon if epsilon_planned is None else max(epsilon_planned, epsilon),
         epsilon_allowed=privacy.epsilon,
         delta=privacy.delta,
         adjacency=privacy.adjacency,

@@ -27,12 +27,17 @@ def _head(c: Certificate) -> str:
         f"Release `{c.run}` of dataset `{c.dataset}`: synthetic data and the model that made it.\n\n"
         f"| | |\n|---|---|\n"
         f"| epsilon spent, everything together | **{up(c.epsilon)}** |\n"
+        f"| epsilon planned, before the run | {up(c.epsilon_planned)}{_unused(c)} |\n"
         f"| epsilon allowed by the spec | {c.epsilon_allowed:g} |\n"
         f"| delta | {c.delta:g} |\n"
         f"| unit of privacy | {_unit(c)} |\n"
         f"| neighbouring tables | {_neighbours(c)} |\n"
         f"| made by | {c.program} |"
     )
+
+
+def _unused(c: Certificate) -> str:
+    return "; what the run did not need was not spent" if c.epsilon_planned > c.epsilon * (1 + 1e-9) else ", all of it spent"
 
 
 def _unit(c: Certificate) -> str:

@@ -28,6 +28,7 @@ from synthdp.bundle.signing import Signer
 from synthdp.bundle.statement import STATEMENT, make_statement, sign
 from synthdp.errors import BoundaryError, VerifyError
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.ledger import Entry, entry_hash
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.noise import fresh_generator
@@ -76,7 +77,8 @@ class BundleContent:
 
     `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was validated
     or learned on rows is `Released`. `group_epsilons` is the plan's: units in a group -> epsilon at the
-    spec's delta. `synthetic` has the spec's columns and number of rows. `audit` was made without real rows.
+    spec's delta; `epsilon_planned` is that of the whole plan, None where all of it was spent. `synthetic` has the spec's
+    columns and number of rows. `validation` is what released tables say of a given graph. `audit` was made without real rows.
     """
 
     spec: ReleaseSpec
@@ -86,6 +88,8 @@ class BundleContent:
     model: Released[Any]
     tables: Released[tuple[NoisyTable, ...]]
     graph: CausalGraph | Released[CausalGraph]
+    validation: Released[ValidationReport] | None = None
+    epsilon_planned: float | None = None
     audit: AuditRecord | None = None
 
 
@@ -134,9 +138,17 @@ def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     graph = content.graph
-    if isinstance(graph, CausalGraph) and content.spec.graph.mode in ("none", "given") and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE:
+    if (
+        content.validation is None
+        and isinstance(graph, CausalGraph)
+        and content.spec.graph.mode in ("none", "given")
+        and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
+    ):
         return receipts
-    return receipts | dict.fromkeys(("graph.json", "graph.svg"), _released("graph", graph, CausalGraph).receipts)
+    paid = _released("graph", graph, CausalGraph).receipts
+    if content.validation is not None:
+        paid |= _released("validation", content.validation, ValidationReport).receipts
+    return receipts | dict.fromkeys(("graph.json", "graph.svg"), paid)
 
 
 def _released(name: str, value: object, inner: type | None) -> Released[Any]:
@@ -188,6 +200,7 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
         receipts=_receipts(content),
         signer=signer.identity if signer else None,
         audit=content.audit,
+        epsilon_planned=content.epsilon_planned,
     )
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     frame = content.synthetic.value
@@ -198,7 +211,7 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
     texts = {
         "spec.yaml": spec_yaml(spec),
         "README.md": readme(spec, facts),
-        "graph.json": as_json(graph.to_json()),
+        "graph.json": as_json(graph.to_json() | ({"validation": content.validation.value.to_json()} if content.validation else {})),
         "graph.svg": graph.to_svg(title=graph_title(spec)),
         "marginals.json": as_json(tables_json(content.tables.value)),
         "datapackage.json": as_json(descriptor(spec, run=content.run, csv_bytes=csv_bytes, csv_sha256=csv_sha256)),

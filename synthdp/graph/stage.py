@@ -21,11 +21,16 @@ from synthdp.spec import models as spec
 
 @dataclass(frozen=True)
 class GraphResult:
-    """The graph to train on, what the tables said of a given one, and the receipts of what it cost (None: free)."""
+    """The graph to train on, what the tables said of a given one, and the graph with the receipts of what it cost (None: free)."""
 
     graph: CausalGraph
-    validation: ValidationReport | None
+    report: Released[ValidationReport] | None
     released: Released[CausalGraph] | None
+
+    @property
+    def validation(self) -> ValidationReport | None:
+        """What the tables said of a given graph."""
+        return None if self.report is None else self.report.value
 
 
 def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, Start]:
@@ -41,7 +46,7 @@ def find_graph(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
     """The graph by the spec's mode.
 
     Raises:
-        GateError: mode validate with `on_refuted: fail`, and the released tables refute the graph.
+        GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the graph.
         SynthdpError: the graph leaves nothing that can be tested or searched.
     """
     if settings.mode == "validate":
@@ -61,7 +66,7 @@ def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
     measured = measure_round(releaser, "validate", tables)
     report = measured.map(lambda t: validate(given, t, domain=domain, level=settings.level, max_cells=MAX_CELLS))
     graph = report.map(lambda r: r.apply(settings.on_refuted))
-    return GraphResult(graph.value, report.value, graph)
+    return GraphResult(graph.value, report, graph)
 
 
 def _learned(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError
@@ -29,6 +29,7 @@ from synthdp.graph.tests.answer import Answer, Query
 from synthdp.privacy.mechanisms import NoisyTable
 
 Status = Literal["supported", "refuted", "undecided"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 NEGLIGIBLE = 0.01
 """Effect (Cohen's w) below which a dependence counts as none: an arrow may be weak, and rightly there."""
@@ -67,6 +68,17 @@ class Finding:
         return claim | {"status": self.status} | {k: v for k, v in self.answer.to_json().items() if k != "verdict"}
 
 
+class GraphRefuted(GateError):
+    """The tables contradict the given graph, and the spec says that this withholds the bundle. `report` says what they found."""
+
+    def __init__(self, report: ValidationReport) -> None:
+        self.report = report
+        super().__init__(
+            f"the given graph is refuted by the noisy tables: {'; '.join(str(f.claim) for f in report.refuted)}",
+            hint="correct graph.edges, or say graph.on_refuted: flag to release with the refuted claims marked",
+        )
+
+
 @dataclass(frozen=True)
 class ValidationReport:
     """Findings on every claim that was planned for, at family-wise `level`."""
@@ -88,23 +100,23 @@ class ValidationReport:
     def apply(self, on_refuted: Literal["flag", "drop", "fail"]) -> CausalGraph:
         """The graph with what was found as provenance: refuted arrows flagged, or dropped.
 
-        `fail` raises `GateError` if any claim is refuted. Arrows inside groups keep their provenance.
+        `fail` raises `GraphRefuted` if any claim is refuted. Arrows inside groups keep their provenance.
         """
         if on_refuted == "fail" and self.refuted:
-            raise GateError(
-                f"the given graph is refuted by the noisy tables: {'; '.join(str(f.claim) for f in self.refuted)}",
-                hint="correct graph.edges, or say graph.on_refuted: flag to release with the refuted claims marked",
-            )
+            raise GraphRefuted(self)
         status: dict[Pair, Provenance] = dict(self.arrow_status().items())
         marked = self.graph.with_provenance(status)
         if on_refuted != "drop":
             return marked
         return replace(marked, edges=tuple(e for e in marked.edges if e.provenance != "refuted"))
 
+    def counts(self) -> dict[str, dict[Status, int]]:
+        """How many claims of each kind, arrow or independence, have each status."""
+        return {kind: {s: sum((f.claim.kind, f.status) == (kind, s) for f in self.findings) for s in STATUSES} for kind in ("arrow", "independence")}
+
     def to_json(self) -> dict[str, Any]:
         """JSON object for the bundle and the report."""
-        counts = {s: sum(f.status == s for f in self.findings) for s in ("supported", "refuted", "undecided")}
-        return {"level": self.level, "negligible_effect": self.negligible, "counts": counts, "findings": [f.to_json() for f in self.findings]}
+        return {"level": self.level, "negligible_effect": self.negligible, "counts": self.counts(), "findings": [f.to_json() for f in self.findings]}
 
 
 def implications(graph: CausalGraph, domain: Domain, *, max_cells: int) -> tuple[Implication, ...]:

@@ -9,7 +9,7 @@ points miss therefore costs a little balance between purposes, never privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -65,6 +65,11 @@ class Plan:
     def find(self, purpose: str) -> Spend | None:
         """The spend with this purpose."""
         return next((s for s in self.spends if s.purpose == purpose), None)
+
+    def only(self, purposes: Collection[str]) -> Plan:
+        """The part of this plan that some purposes make up, with the noise it has: what a run spent that left others unused."""
+        kept = tuple(s for s in self.spends if s.purpose in purposes)
+        return self if len(kept) == len(self.spends) else replace(self, spends=kept)
 
     @property
     def events(self) -> list[dp_accounting.DpEvent]:

@@ -49,6 +49,7 @@ def _headline(content: ReportContent) -> Table:
     figures: dict[str, float | None] = {
         "epsilon, budget": budget.epsilon,
         "epsilon, spent": budget.epsilon_spent,
+        "epsilon, planned": budget.epsilon_planned,
         "delta": budget.delta,
         "epsilon, cap of the dataset": budget.cap_epsilon,
         "epsilon, left under the cap": budget.cap_left,

@@ -35,6 +35,7 @@ class Budget:
     group_epsilons: Mapping[int, float] = field(default_factory=dict)
     cap_epsilon: float | None = None
     cap_left: float | None = None
+    epsilon_planned: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +51,13 @@ class GateResult:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """The causal graph: its picture as an SVG document, and (cause, effect, where the arrow comes from)."""
+    """The causal graph: its picture as an SVG document, (cause, effect, where the arrow comes from), and what released
+    tables say of each of its claims, as plain JSON values (`graph.validation`)."""
 
     mode: str
     svg: str | None = None
     edges: tuple[tuple[str, str, str], ...] = ()
+    validation: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,9 @@ class ReportContent:
 
     def to_json(self) -> dict[str, Any]:
         """The report's numbers as plain JSON values; figures that are not finite become None."""
-        graph = {"mode": self.graph.mode, "edges": [list(edge) for edge in self.graph.edges]} if self.graph else None
+        graph = None
+        if self.graph:
+            graph = {"mode": self.graph.mode, "edges": [list(edge) for edge in self.graph.edges], "validation": self.graph.validation}
         plain = {
             "confidential": "computed on real rows: not covered by the privacy guarantee, not to be shared",
             "title": self.title,

@@ -38,6 +38,8 @@ def budget(spent: Budget) -> str:
     """Where the epsilon went."""
     share = spent.epsilon_spent / spent.epsilon
     head = f"The run spent epsilon {number(spent.epsilon_spent)} of {number(spent.epsilon)} ({share:.0%}) at delta {spent.delta:g}"
+    if spent.epsilon_planned is not None and spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
+        head += f"; it had planned {number(spent.epsilon_planned)}, and needed less"
     known = [step for step in spent.steps if step.epsilon is not None]
     if known:
         largest = max(known, key=lambda step: step.epsilon or 0.0)
@@ -45,6 +47,14 @@ def budget(spent: Budget) -> str:
     if spent.cap_left is not None:
         head += f"; the dataset has {number(spent.cap_left)} left under its cap"
     return head + "."
+
+
+def plan_words(spent: Budget) -> str:
+    """Delta, and what was planned and not needed."""
+    words = f"delta {spent.delta:g}"
+    if spent.epsilon_planned is not None:
+        words += f"; epsilon {number(spent.epsilon_planned)} was planned"
+    return words
 
 
 def fidelity(report: FidelityReport, floor: FidelityReport | None) -> str:
@@ -129,7 +139,15 @@ def graph(view: GraphView) -> str:
         return f"The model used no causal arrows (mode {view.mode})."
     kinds = {kind: sum(1 for edge in view.edges if edge[2] == kind) for kind in dict.fromkeys(edge[2] for edge in view.edges)}
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return f"The model follows {len(view.edges)} causal arrows ({counts}); mode {view.mode}."
+    return f"The model follows {len(view.edges)} causal arrows ({counts}); mode {view.mode}.{_validated(view.validation)}"
+
+
+def _validated(found: Mapping[str, Any] | None) -> str:
+    """What the tables say of a given graph."""
+    if found is None:
+        return ""
+    said = {kind: ", ".join(f"{n} {status}" for status, n in found["counts"][kind].items()) for kind in ("arrow", "independence")}
+    return f" Held against noisy tables, its arrows: {said['arrow']}; the independences that it implies: {said['independence']}."
 
 
 def misfits(found: Mapping[str, Mapping[str, int]]) -> str:

@@ -24,6 +24,7 @@ from synthdp.report.appendix import Limits, attack_tables, misfit_table, tables
 from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.findings import interval, number
+from synthdp.report.graph_findings import finding_tables
 
 __all__ = ["Budget", "BudgetStep", "GateResult", "GraphView", "ReportContent", "write_internal_report"]
 
@@ -95,6 +96,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "association": _association(near) if near else None,
         "graph_image": _graph_image(content.graph),
         "graph_sentence": findings.graph(content.graph) if content.graph else "",
+        "graph_findings": finding_tables(content.graph.validation if content.graph else None),
         "audit_sentence": conclusion(content.audits),
         "audit_tables": audit_tables(content.audits),
         "utilities": _utilities(content),
@@ -116,7 +118,7 @@ def _cards(content: ReportContent) -> list[Card]:
     over = budget.epsilon_spent > budget.epsilon
     return [
         Card("Gates", f"{passed} of {len(content.gates)} passed" if content.gates else "none set", findings.verdict(content.gates), gate_state),
-        Card("Epsilon spent", f"{number(budget.epsilon_spent)} of {number(budget.epsilon)}", f"delta {budget.delta:g}", "bad" if over else "good"),
+        Card("Epsilon spent", f"{number(budget.epsilon_spent)} of {number(budget.epsilon)}", findings.plan_words(budget), "bad" if over else "good"),
         Card("Protected unit", budget.unit, NEIGHBOURS.get(budget.adjacency, budget.adjacency)),
         _learning_card(content, metrics),
         _distance_card(content, metrics),

@@ -11,6 +11,7 @@ from synthdp import __version__
 from synthdp.bundle.published import public_spec, spec_yaml
 from synthdp.spec.models import ReleaseSpec
 
+GRAPH_FIGURES = ("edges_", "independences_")
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 VIEW = "synthdp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
@@ -23,6 +24,7 @@ VIEW_COLUMNS = (
     "metrics.`attack_advantage_upper`",
     "metrics.`tstr_auc`",
     "metrics.`trtr_auc`",
+    "metrics.`edges_refuted`",
     "metrics.`tv1`",
     "metrics.`tv2`",
     "params.`delta`",
@@ -73,7 +75,11 @@ def note(facts: Mapping[str, str], figures: Mapping[str, float], attacks: Sequen
         lines += ["", *(f"- {g}" for g in verdict.gates)]
     lines += ["", "| setting | |", "|---|---|"]
     lines += [f"| {k} | {facts[k]} |" for k in ("dataset", "unit", "adjacency", "graph") if k in facts]
-    quality = {k: v for k, v in figures.items() if not k.startswith(("attack_", "epsilon", "delta"))}
+    graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
+    if graph:
+        counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
+        lines += ["", f"**Graph**: {counts}"]
+    quality = {k: v for k, v in figures.items() if not k.startswith(("attack_", "epsilon", "delta", *GRAPH_FIGURES))}
     if quality:
         lines += ["", "| quality (on real rows: internal) | |", "|---|---|", *(f"| {k} | {v:.4g} |" for k, v in quality.items())]
     for attack in attacks:

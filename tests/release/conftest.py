@@ -177,7 +177,7 @@ def synthdp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def modes() -> Mapping[str, Mapping[str, Any]]:
     return MODES
 

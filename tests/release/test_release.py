@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
-from synthdp.errors import BudgetError, DataError, GateError, OutputError
+from synthdp.errors import BudgetError, DataError, OutputError
 from synthdp.gates import check_gates
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd import Training
@@ -20,6 +22,7 @@ from synthdp.release import release
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import Gate
 from synthdp.verify import verify_bundle
+from synthdp.verify.checks import inspect_bundle
 
 Calls = list[tuple[str, dict[str, Any], bool]]
 
@@ -170,15 +173,100 @@ def test_a_figure_that_could_not_be_computed_fails_its_gate(found: dict[str, flo
     assert check_gates([verdict.gate], {"tv1_noisy": 0.5})[0].passed
 
 
-def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any) -> None:
+@pytest.fixture(scope="module")
+def validated(tmp_path_factory: pytest.TempPathFactory, modes: Mapping[str, Any], one_release: Path) -> Path:
+    """A bundle whose graph was validated."""
+    made = tmp_path_factory.mktemp("validated")
+    shutil.copytree(one_release, made, dirs_exist_ok=True)
+    written = yaml.safe_load((made / "spec.yaml").read_text())
+    text = written | {"graph": modes["validate"]["graph"], "privacy": written["privacy"] | modes["validate"]["privacy"]}
+    (made / "spec.yaml").write_text(yaml.safe_dump(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "GROUP_SIZES", (1, 2))
+        return release(made / "spec.yaml", out=made / "again").bundle or made
+
+
+def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any) -> None:
     tiny.write(
         graph={"mode": "validate", "edges": ["grade -> visits"], "on_refuted": "fail"},  # says sex and smoking are independent
         privacy={"epsilon": 20.0, "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}, "cap": {"epsilon": 20.0}},
     )
-    with pytest.raises(GateError, match="refute"):
-        tiny.release()
+    done = synthdp("release", tiny.spec, "--out", tiny.out)
+    assert done.code == 4 and "refuted by the noisy tables: sex independent of smoker" in done.err
+    assert "the budget is spent" in done.err and str(tiny.out / "internal" / "internal.html") in done.err
     assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]  # measured, tested, never trained
+    page = (tiny.out / "internal" / "internal.html").read_text()
+    assert "Withheld: 1 of 1 gates failed" in page and "sex independent of smoker" in page and "smallest detectable effect" in page
+    told = json.loads((tiny.out / "internal" / "internal.json").read_text())
+    assert told["withheld"] and [s["purpose"] for s in told["budget"]["steps"]] == ["measure", "graph: validate"]
+    assert told["budget"]["epsilon_spent"] < told["budget"]["epsilon_planned"] <= 20
+    refuted = [f for f in told["graph"]["validation"]["findings"] if f["status"] == "refuted"]
+    assert {"sex", "smoker"} in [{f["x"], f["y"]} for f in refuted]
+
+
+def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
+    tiny.write(
+        graph={"mode": "validate", "edges": ["grade -> visits", "sex -> smoker"]},
+        privacy={"epsilon": 20.0, "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}, "cap": {"epsilon": 20.0}},
+        tracking={"enabled": True},
+    ).release()
+    published = json.loads((tiny.bundle / "graph.json").read_text())
+    found = {(f["x"], f["y"]): f for f in published["validation"]["findings"]}
+    assert found["sex", "smoker"]["status"] == "supported" and found["sex", "smoker"]["smallest_detectable_effect"] < 0.5
+    assert {(e["from"], e["to"]): e["provenance"] for e in published["edges"]}["sex", "smoker"] == "supported"
+    assert verify_bundle(tiny.bundle).ok
+    report = json.loads((tiny.out / "internal" / "internal.json").read_text())
+    assert report["graph"]["validation"] == published["validation"]
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tiny.folder / 'mlflow.db'}")
+    run = client.search_runs([e.experiment_id for e in client.search_experiments()])[0]
+    counts = published["validation"]["counts"]
+    assert {k: run.data.metrics[f"edges_{k}"] for k in counts["arrow"]} == counts["arrow"] and counts["arrow"]["supported"] >= 1
+    assert {k: run.data.metrics[f"independences_{k}"] for k in counts["independence"]} == counts["independence"]
+    assert "edges supported" in run.data.tags["mlflow.note.content"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda v: v["counts"]["arrow"].update(supported=9), "its counts are not those of its findings"),
+        (lambda v: v["findings"].append(v["findings"][0]), "holds a claim twice"),
+        (lambda v: v["findings"][0].update(given=["weight"]), "one that the spec's graph does not make"),
+        (None, "has no validation"),
+    ],
+)
+def test_a_validation_that_was_edited_is_noticed(validated: Path, tmp_path: Path, change: Callable[[Any], Any] | None, says: str) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(validated, bundle)
+    content = json.loads((bundle / "graph.json").read_text())
+    if change is None:
+        del content["validation"]
+    else:
+        change(content["validation"])
+    (bundle / "graph.json").write_text(json.dumps(content))
+    assert any(says in p for p in inspect_bundle(bundle).problems)
+
+
+def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(tiny: Any, synthdp: Any) -> None:
+    """Six columns of more than 4096 cells: the search plans four rounds, and finds nothing to condition on at this budget."""
+    tiny.write(
+        graph={"mode": "learn", "tiers": [["sex"], ["smoker"]]},
+        privacy={"epsilon": 0.5, "shares": {"measure": 0.1, "graph": 0.6, "train": 0.3}},
+    )
+    done = synthdp("release", tiny.spec, "--out", tiny.out, "--json")
+    told = json.loads(done.out)
+    charged = sum(e.kind == "charge" for e in tiny.ledger.entries())
+    certificate = json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())
+    report = json.loads((tiny.out / "internal" / "internal.json").read_text())["budget"]
+    assert charged < 6 and told["epsilon_spent"] < told["epsilon_planned"] <= told["epsilon"]
+    for source in (certificate, report):
+        assert source["epsilon_planned"] == pytest.approx(told["epsilon_planned"])
+        assert (source.get("epsilon_spent") or source["epsilon"]) == pytest.approx(told["epsilon_spent"])
+    assert certificate["groups"][0]["joint_epsilon"] == pytest.approx(certificate["epsilon"])
+    text = (tiny.bundle / "privacy" / "certificate.md").read_text()
+    assert "what the run did not need was not spent" in text and verify_bundle(tiny.bundle).ok
 
 
 # --- refused, and nothing spent ----------------------------------------------------------------------------
