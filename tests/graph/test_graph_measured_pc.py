@@ -33,10 +33,14 @@ def learn(network: Network, measurer: Callable[..., object]) -> Learn:
     return run
 
 
-@pytest.mark.parametrize(("name", "least"), [("cancer", 0.9), ("earthquake", 0.9), ("survey", 0.9), ("asia", 0.65), ("sachs", 0.9)])
-def test_networks_are_found_at_epsilon_one(name: str, least: float, network: Network, learn: Learn) -> None:
+LEAST = {"cancer": 0.95, "earthquake": 0.95, "survey": 0.9, "asia": 0.7, "sachs": 0.95, "child": 0.85, "alarm": 0.62}
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_networks_are_found_at_epsilon_one(name: str, network: Network, learn: Learn) -> None:
+    """With the noise of the generic zCDP bound under replace-one: about that of epsilon .5 as a release accounts it."""
     truth = network(name).graph().cpdag()
-    assert np.mean([arc_f1(learn(name, seed, epsilon=1.0), truth) for seed in (1, 2)]) >= least
+    assert np.mean([arc_f1(learn(name, seed, epsilon=1.0), truth) for seed in (1, 2)]) >= LEAST[name]
 
 
 def test_rounds_find_what_the_joint_table_finds(network: Network, learn: Learn) -> None:
@@ -85,13 +89,13 @@ def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., obje
     inner = measurer(net.sample(50_000, rng=rng), domain, shares=SHARES, epsilon=3.0, rng=rng)
 
     def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        assert len(tables) <= 60 and all(domain.cells(t) <= 27 for t in tables)
+        assert len(tables) <= (55 if round_ == "pairs" else 20) and all(domain.cells(t) <= 27 for t in tables)
         return inner(round_, tables)  # type: ignore[operator,no-any-return]
 
-    found = measured_pc(measure, MeasurePlan(max_tables=60, max_cells=27, max_parents=1), domain, Knowledge(domain.names))
+    found = measured_pc(measure, MeasurePlan(max_tables=20, max_cells=27, max_parents=1), domain, Knowledge(domain.names))
     assert max(len(found.parents(n)) for n in domain.names) == 1
     with pytest.raises(SynthdpError, match="55 pairs of columns are open, at most 10"):
-        measured_pc(measure, MeasurePlan(max_tables=10), domain, Knowledge(domain.names))
+        measured_pc(measure, MeasurePlan(max_pairs=10), domain, Knowledge(domain.names))
 
 
 def test_a_fully_specified_graph_measures_nothing() -> None:

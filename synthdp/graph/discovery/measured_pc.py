@@ -1,18 +1,19 @@
 """Measured PC: a few rounds of noisy tables, everything else is post-processing and free.
 
-If the whole table has few cells it is measured once. Otherwise four rounds, each of a fixed and public price:
+If the whole table has few cells it is measured once. Otherwise three rounds, each of a fixed and public price:
 
-    pairs        every pair that the spec leaves open
-    triples      linked pairs with the columns that could separate them
-    quadruples   the same with two separating columns
-    colliders    unshielded triples a - b - c that no earlier table holds, to orient them
+    pairs        every pair that the spec leaves open: tests without and with one conditioning column, and v-structures
+    triples      for tests given two columns: each end with both of them
+    quadruples   for tests given three
 
-Which tables a round asks for depends on released tables only; how many never changes its price, only the
-noise of each (k tables of a round get variance k times that of one).
+A test needs tables one column smaller than its columns, because it is on average partial association
+(`tests.mantel_haenszel`). So the first round, which has the most tables, answers most questions. Which tables a
+round asks for depends on released tables only; how many never changes its price, only the noise of each (k tables
+of a round get variance k times that of one).
 
 Two deviations from textbook PC, both because noise makes tests weak. A pair once found dependent is
 separated only by a test that could have seen that dependence again: not when the test's upper bound exceeds
-`BLUNT` times the effect found, or the largest effect there is. And a v-structure a -> b <- c is claimed only if
+`BLUNT` times the effect found, or `LARGEST_EFFECT`. And a v-structure a -> b <- c is claimed only if
 sets without b explain the independence of a and c `ODDS` times better than sets with b, by the ratio of
 their largest p-values (after PC-max: Ramsey 2016). The threshold scales with the noise by itself, so that one rule
 serves high and low budgets.
@@ -44,12 +45,16 @@ Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
 """Measures tables for a named round and charges that round's share. Called at most once per round."""
 
 JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
-ROUND_SHARES: Mapping[str, float] = {"pairs": 0.2, "triples": 0.4, "quadruples": 0.35, "colliders": 0.05}
+ROUND_SHARES: Mapping[str, float] = {"pairs": 0.6, "triples": 0.25, "quadruples": 0.15}
 """Parts of the graph budget by round."""
-ROUND_OF_ORDER = ("pairs", "triples", "quadruples")
+ROUND_OF_ORDER = {0: "pairs", 2: "triples", 3: "quadruples"}
+"""The round that tests given so many columns are measured in; tests given one column need pairs alone."""
 
-BLUNT = 4.0
-LARGEST_EFFECT = 1.0
+SEPARATING_LEVELS: Mapping[int, float] = {1: 0.01, 2: 0.05, 3: 0.1}
+"""Level of tests by size of the conditioning set. The larger the sets, the more of them try to separate a pair, and the
+surer each must be that nothing is left."""
+BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
+LARGEST_EFFECT = 0.6
 ODDS = 20.0
 
 
@@ -57,19 +62,21 @@ ODDS = 20.0
 class MeasurePlan:
     """Public constants of a run.
 
-    `level`: of the pair tests as a family, and of each later test; `margin`: effect (Cohen's w) below which a
-    pair counts as absent; `max_cells`: of a table; `max_tables`: of a round; `joint_cells`: up to here the whole
-    table is measured at once; `joint_order`: largest conditioning set then; `candidates`: separating columns
-    tried per pair; `max_parents`: of a column in the result.
+    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below
+    which a pair counts as absent; `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round;
+    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set; `candidates`:
+    columns to condition on that are tried per pair, by size of the set (all of them where the whole table is
+    measured); `max_parents`: of a column in the result.
     """
 
     level: float = 0.05
     margin: float = 0.1
     max_cells: int = 4096
+    max_pairs: int = 20_000
     max_tables: int = 2000
     joint_cells: int = 4096
-    joint_order: int = 3
-    candidates: int = 4
+    order: int = 3
+    candidates: Mapping[int, int] = field(default_factory=lambda: {1: 24, 2: 8, 3: 5})
     max_parents: int = 6
 
     def joint(self, domain: Domain) -> bool:
@@ -84,15 +91,15 @@ class MeasurePlan:
 def measured_pc(measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: Knowledge) -> CausalGraph:
     """Learn a graph from noisy tables. Links are `learned`, or `undecided` and then outside the structure.
 
-    Raises `SynthdpError` if more pairs are open than a round may have tables.
+    Raises `SynthdpError` if more pairs are open than may be measured.
     """
-    if not plan.joint(domain) and len(knowledge.undecided_pairs()) > plan.max_tables:
+    if not plan.joint(domain) and len(knowledge.undecided_pairs()) > plan.max_pairs:
         raise SynthdpError(
-            f"graph: {len(knowledge.undecided_pairs())} pairs of columns are open, at most {plan.max_tables} can be measured",
+            f"graph: {len(knowledge.undecided_pairs())} pairs of columns are open, at most {plan.max_pairs} can be measured",
             hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave columns out",
         )
     search = _Search(measure, plan, domain, knowledge)
-    skeleton = pc_skeleton(search.test, knowledge, max_order=search.max_order, separators=search.candidate_sets, separates=separates)
+    skeleton = pc_skeleton(search.test, knowledge, max_order=plan.order, separators=search.candidate_sets, separates=separates)
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
     graph = Pdag(domain.names, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested)
     orient_known(graph, knowledge)
@@ -105,9 +112,10 @@ def measured_pc(measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: 
 def separates(answer: Answer, evidence: Sequence[Test]) -> bool:
     """Whether an answer removes its pair: not dependent, and sharp enough to have seen the pair's marginal effect."""
     marginal = evidence[0][1]
-    if answer.verdict == "dependent":
-        return False
-    return answer is marginal or answer.effect_upper <= min(BLUNT * marginal.effect, LARGEST_EFFECT)
+    if answer.verdict == "dependent" or answer is marginal:
+        return answer.verdict != "dependent"
+    order = next(len(given) for given, found in evidence if found is answer)
+    return answer.effect_upper <= min(BLUNT[order] * marginal.effect, LARGEST_EFFECT)
 
 
 @dataclass
@@ -122,16 +130,18 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.joint = self.plan.joint(self.domain)
-        self.max_order = self.plan.joint_order if self.joint else len(ROUND_OF_ORDER) - 1
         if self.joint and self.knowledge.undecided_pairs():
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
     def test(self, order: int, queries: Sequence[Query]) -> list[Answer]:
-        """Answer a batch, after measuring what it needs. Pairs share the level; later tests have it each."""
-        if not self.joint:
+        """Answer a batch, after measuring what it needs. Pairs share the level; later tests have theirs each."""
+        if not self.joint and order in ROUND_OF_ORDER:
             self._measure(ROUND_OF_ORDER[order], queries)
-        level = self.plan.level / (len(queries) if order == 0 else 1)
-        return self.tables.answer(queries, level=level, margin=self.plan.margin)
+        return self._answer(queries, level=SEPARATING_LEVELS[order] if order else self.plan.level / len(queries))
+
+    def _answer(self, queries: Sequence[Query], *, level: float) -> list[Answer]:
+        average = not self.joint and any(given for _, _, given in queries)
+        return (self.tables.average_partial if average else self.tables.answer)(queries, level=level, margin=self.plan.margin)
 
     def _measure(self, round_: str, queries: Iterable[Query]) -> None:
         """Measure the tables of a batch that are not held yet; each pair's best candidates go first."""
@@ -139,21 +149,22 @@ class _Search:
         seen: dict[Pair, int] = {}
         for a, b, given in queries:
             seen[a, b] = seen.get((a, b), -1) + 1
-            columns = self._sorted((a, b, *given))
-            if cells(self.domain, columns) <= self.plan.max_cells:
-                rank[columns] = min(rank.get(columns, seen[a, b]), seen[a, b])
+            needed = [self._sorted((end, *given)) for end in (a, b)] if given else [(a, b)]
+            if all(cells(self.domain, columns) <= self.plan.max_cells for columns in needed):
+                for columns in needed:
+                    rank[columns] = min(rank.get(columns, seen[a, b]), seen[a, b])
         wanted = [columns for columns in sorted(rank, key=rank.__getitem__) if self.tables.best(columns) is None]
         if wanted:
-            self.tables = self.tables.plus(self.measure(round_, wanted[: self.plan.max_tables]))
+            most = self.plan.max_tables if round_ != "pairs" else self.plan.max_pairs
+            self.tables = self.tables.plus(self.measure(round_, wanted[:most]))
 
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=self.domain.index))
 
     def candidate_sets(self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: Evidence) -> Iterator[tuple[str, ...]]:
-        """Conditioning sets worth their tables, best first.
+        """Conditioning sets worth trying, best first: subsets of one end's neighbours, as in PC.
 
-        A single separator z is dependent on both ends, and at least as strongly as they are on each other (data
-        processing inequality for chi-square information). Sets are subsets of one end's neighbours, as in PC.
+        A single column that separates a pair is linked to both ends.
         """
         if order == 0:
             yield ()
@@ -161,18 +172,16 @@ class _Search:
         a, b = pair
         ends = (adjacency[a] & adjacency[b]) if order == 1 else (adjacency[a] | adjacency[b]) - {a, b}
         found = self._sorted(ends)
-        if order == 1:
-            found = tuple(z for z in found if min(self._reach(e, z, evidence)[1] for e in pair) >= evidence[pair][0][1].effect)
         if not self.joint:
-            found = tuple(sorted(found, key=lambda z: -min(self._reach(e, z, evidence)[0] for e in pair))[: self.plan.candidates])
+            found = tuple(sorted(found, key=lambda z: -min(self._reach(e, z, evidence) for e in pair))[: self.plan.candidates[order]])
         for given in combinations(found, order):
             if set(given) <= adjacency[a] or set(given) <= adjacency[b]:
                 yield self._sorted(given)
 
-    def _reach(self, a: str, b: str, evidence: Evidence) -> tuple[float, float]:
-        """Marginal effect between two columns and its upper bound; endless where the spec fixes the pair."""
+    def _reach(self, a: str, b: str, evidence: Evidence) -> float:
+        """Marginal effect between two columns; endless where the spec fixes the pair."""
         tests = evidence.get(self._pair(a, b))
-        return (tests[0][1].effect, tests[0][1].effect_upper) if tests else (np.inf, np.inf)
+        return tests[0][1].effect if tests else np.inf
 
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
@@ -181,9 +190,7 @@ class _Search:
         """V-structures with enough evidence, surest first."""
         triples = [t for t in unshielded(graph) if skeleton.evidence.get(self._pair(t[0], t[2]))]
         queries = sorted({q for a, b, c in triples for q in self._collider_queries(graph, self._pair(a, c), b)})
-        if not self.joint:
-            self._measure("colliders", queries)
-        answers = self.tables.answer(queries, level=self.plan.level, margin=self.plan.margin)
+        answers = self._answer(queries, level=self.plan.level)
         tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
         for (a, c, given), answer in zip(queries, answers, strict=True):
             tried.setdefault((a, c), dict(skeleton.evidence[a, c]))[given] = answer
@@ -195,7 +202,7 @@ class _Search:
             yield (*pair, (middle,))
             return
         around = [graph.around(end) for end in pair]
-        for order in range(self.plan.joint_order + 1):
+        for order in range(self.plan.order + 1):
             for given in combinations(self._sorted((around[0] | around[1]) - set(pair)), order):
                 if set(given) <= around[0] or set(given) <= around[1]:
                     yield (*pair, given)

@@ -49,7 +49,7 @@ def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Release
 
 
 def _measure_plan(settings: spec.Graph) -> MeasurePlan:
-    return MeasurePlan(level=settings.level, max_cells=MAX_CELLS, max_tables=MAX_TABLES, max_parents=settings.max_parents)
+    return MeasurePlan(level=settings.level, max_cells=MAX_CELLS, max_parents=settings.max_parents)
 
 
 MEASURED_PC = Algorithm(_spends, _search)

@@ -10,7 +10,7 @@ order with errors of a and b, and its covariance under independence is
 Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of variance
 v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over coordinates and
 strata, w = n l m / v: coordinates that are mostly noise count for little, and without noise it is Pearson's
-statistic. Its null law, a weighted sum of chi-squares, is matched in three moments (Buckley and Eagleson 1988).
+statistic. `mixture` has its null law.
 
 Sparse coordinates get a variance of at least one count, and all get the second-order term of the margins'
 noise; both can only make the test conservative. Effects assume a dependence that is spread evenly over the
@@ -21,37 +21,15 @@ never claims independence. All of this is post-processing of released tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import chi2, norm
 
-from synthdp.graph.tests.answer import Answer, Verdict
+from synthdp.graph.tests.answer import Answer
+from synthdp.graph.tests.mixture import Floats, Mixture, answers, contrasts, normal
 
-Floats = npt.NDArray[np.float64]
-
-POWER = 0.8
-"""Chance of finding an effect that is called detectable."""
 STRATUM_SNR = 3.0
 """A stratum speaks if its noisy total is this many standard deviations of its noise."""
 STRATUM_ROWS = 5.0
 """... and at least this many rows."""
-COVERAGE = 0.8
-"""Independence is claimed only if the strata that speak hold this share of the table."""
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Per test, shape `[tests]`: the statistic and what is needed of its law."""
-
-    statistic: Floats
-    first: Floats
-    second: Floats
-    third: Floats
-    gain: Floats
-    coverage: Floats
 
 
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
@@ -60,31 +38,10 @@ def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) ->
     `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`; `level`: of
     each test; `margin`: an upper bound of the effect below it counts as evidence for independence.
     """
-    m = _moments(np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        nu = m.second**3 / m.third**2
-        scale = np.sqrt(m.second / nu)
-        excess = m.statistic - m.first
-        p = np.where(m.gain > 0, chi2.sf(nu + excess / scale, nu), 1.0)
-        critical = (chi2.isf(level, nu) - nu) * scale
-        effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
-        upper = np.sqrt(_shift(excess, m.second, scale, norm.isf(level)) / m.gain)
-        detectable = np.sqrt(_shift(critical, m.second, scale, norm.isf(1 - POWER)) / m.gain)
-    silent = ~(m.gain > 0)
-    effect, upper, detectable = np.where(silent, 0.0, effect), np.where(silent, np.inf, upper), np.where(silent, np.inf, detectable)
-    claims = (upper <= margin) & (m.coverage >= COVERAGE)
-    verdicts: list[Verdict] = ["dependent" if d else "independent" if i else "undecided" for d, i in zip(p <= level, claims, strict=True)]
-    columns: Sequence[Floats] = (p, m.statistic, effect, upper, detectable)
-    return [Answer(v, *map(float, row)) for v, row in zip(verdicts, zip(*columns, strict=True), strict=True)]
+    return answers(_mixture(np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)), level=level, margin=margin)
 
 
-def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
-    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4 scale x) = excess."""
-    half = excess + 2 * scale * z**2
-    return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)
-
-
-def _moments(tables: Floats, sigma: Floats) -> _Moments:
+def _mixture(tables: Floats, sigma: Floats) -> Mixture:
     rows, columns = tables.shape[-2:]
     noise = np.broadcast_to(sigma[:, None], tables.shape[:2])
     total = tables.sum((-2, -1))
@@ -110,7 +67,7 @@ def _moments(tables: Floats, sigma: Floats) -> _Moments:
     axes = (1, 2, 3)
     gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / max((rows - 1) * (columns - 1), 1)
     held = np.where(speaks, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
-    return _Moments((weight * y**2 / variance).sum(axes), weight.sum(axes), (weight**2).sum(axes), (weight**3).sum(axes), gain, held)
+    return Mixture((weight * y**2 / variance).sum(axes), weight.sum(axes), (weight**2).sum(axes), (weight**3).sum(axes), gain, held)
 
 
 def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
@@ -120,37 +77,21 @@ def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
     is independent of the residual, which plain margins' is not.
     """
     rows, columns = tables.shape[-2:]
-    by_row, by_column = _normal(tables.sum(-1)), _normal(tables.sum(-2))
+    by_row, by_column = normal(tables.sum(-1)), normal(tables.sum(-2))
     for _ in range(2):
         to_rows = by_column / (n[..., None] * by_column / rows + noise[..., None] ** 2 + 1e-12)
         to_columns = by_row / (n[..., None] * by_row / columns + noise[..., None] ** 2 + 1e-12)
-        by_row, by_column = _normal((tables @ to_rows[..., None])[..., 0]), _normal((to_columns[..., None, :] @ tables)[..., 0, :])
+        by_row, by_column = normal((tables @ to_rows[..., None])[..., 0]), normal((to_columns[..., None, :] @ tables)[..., 0, :])
     return by_row, by_column
-
-
-def _normal(weights: Floats) -> Floats:
-    """Scaled to sum to 1, negative ones as 0; uniform if nothing is left."""
-    positive = np.maximum(weights, 0.0)
-    total = positive.sum(-1, keepdims=True)
-    return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])
 
 
 def _axes(share: Floats) -> tuple[Floats, Floats]:
     """W with W M W' = 1 and W S W' = diag(l), and l, for shares `[..., levels]`."""
     levels = share.shape[-1]
-    contrasts = _contrasts(levels)
-    q = share @ contrasts
-    spread = np.einsum("ki,...k,kj->...ij", contrasts, share, contrasts) - q[..., :, None] * q[..., None, :]
+    basis = contrasts(levels)
+    q = share @ basis
+    spread = np.einsum("ki,...k,kj->...ij", basis, share, basis) - q[..., :, None] * q[..., None, :]
     metric = np.eye(levels - 1) + levels * q[..., :, None] * q[..., None, :]
     lower = np.linalg.inv(np.linalg.cholesky(metric))
     lam, u = np.linalg.eigh(lower @ spread @ np.swapaxes(lower, -1, -2))
-    return np.swapaxes(u, -1, -2) @ lower @ contrasts.T, np.maximum(lam, 0.0)
-
-
-def _contrasts(levels: int) -> Floats:
-    """Orthonormal basis of the vectors that sum to zero, `[levels, levels - 1]` (Helmert)."""
-    basis = np.tril(np.ones((levels, levels)), -1).T[:, 1:] * 1.0
-    for k in range(1, levels):
-        basis[k, k - 1] = -k
-        basis[:, k - 1] /= np.sqrt(k * (k + 1))
-    return basis
+    return np.swapaxes(u, -1, -2) @ lower @ basis.T, np.maximum(lam, 0.0)

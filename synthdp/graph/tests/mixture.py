@@ -1,0 +1,78 @@
+"""Statistics that are weighted sums of squares: their law without dependence, and what an observed value says.
+
+Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a part f_i is sampling and the
+rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates which are mostly noise count for little. Its
+null law, a weighted sum of chi-squares, is matched in three moments (Buckley and Eagleson 1988).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2, norm
+
+from synthdp.graph.tests.answer import Answer, Verdict
+
+Floats = npt.NDArray[np.float64]
+
+POWER = 0.8
+"""Chance of finding an effect that is called detectable."""
+COVERAGE = 0.8
+"""Independence is claimed only if the strata that speak hold this share of the table."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Per test, shape `[tests]`: the statistic, sums of powers 1 to 3 of its weights, what a squared effect of 1 adds
+    to it (0: the test is silent), and the share of the table that speaks."""
+
+    statistic: Floats
+    first: Floats
+    second: Floats
+    third: Floats
+    gain: Floats
+    coverage: Floats
+
+
+def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
+    """`level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for independence."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        nu = m.second**3 / m.third**2
+        scale = np.sqrt(m.second / nu)
+        excess = m.statistic - m.first
+        p = np.where(m.gain > 0, chi2.sf(nu + excess / scale, nu), 1.0)
+        critical = (chi2.isf(level, nu) - nu) * scale
+        effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
+        upper = np.sqrt(_shift(excess, m.second, scale, norm.isf(level)) / m.gain)
+        detectable = np.sqrt(_shift(critical, m.second, scale, norm.isf(1 - POWER)) / m.gain)
+    silent = ~(m.gain > 0)
+    effect, upper, detectable = np.where(silent, 0.0, effect), np.where(silent, np.inf, upper), np.where(silent, np.inf, detectable)
+    claims = (upper <= margin) & (m.coverage >= COVERAGE)
+    verdicts: list[Verdict] = ["dependent" if d else "independent" if i else "undecided" for d, i in zip(p <= level, claims, strict=True)]
+    columns: Sequence[Floats] = (p, m.statistic, effect, upper, detectable)
+    return [Answer(v, *map(float, row)) for v, row in zip(verdicts, zip(*columns, strict=True), strict=True)]
+
+
+def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
+    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4 scale x) = excess."""
+    half = excess + 2 * scale * z**2
+    return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)
+
+
+def normal(weights: Floats) -> Floats:
+    """Scaled to sum to 1 over the last axis, negative ones as 0; uniform if nothing is left."""
+    positive = np.maximum(weights, 0.0)
+    total = positive.sum(-1, keepdims=True)
+    return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])
+
+
+def contrasts(levels: int) -> Floats:
+    """Orthonormal basis of the vectors that sum to zero, `[levels, levels - 1]` (Helmert)."""
+    basis = np.tril(np.ones((levels, levels)), -1).T[:, 1:] * 1.0
+    for k in range(1, levels):
+        basis[k, k - 1] = -k
+        basis[:, k - 1] /= np.sqrt(k * (k + 1))
+    return basis
