@@ -97,6 +97,8 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
         case dp_accounting.NoOpDpEvent():
             return pld.identity(value_discretization_interval=width)
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
+            if isinstance(inner, DiscreteGaussianDpEvent) and inner.sensitivity > 1:
+                return _spread_counts(inner, count, adjacency, width)  # Rényi bounds add up; one conversion loses less than many
             return _pld(inner, adjacency, width).self_compose(count)
         case dp_accounting.ComposedDpEvent(events=parts):
             return reduce(lambda total, part: total.compose(_pld(part, adjacency, width)), parts, pld.identity(value_discretization_interval=width))
@@ -106,6 +108,8 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
             none = DifferentialPrivacyParameters(LARGEST_EPSILON, 1 - 1e-12)
             parameters = DifferentialPrivacyParameters(pure, 0) if pure < LARGEST_EPSILON else none
             return pld.from_privacy_parameters(parameters, value_discretization_interval=width)
+        case DiscreteGaussianDpEvent(sensitivity=sensitivity) if sensitivity > 1:
+            return _spread_counts(event, 1, adjacency, width)
         case DiscreteGaussianDpEvent(sigma=sigma):
             once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=1, value_discretization_interval=width)
             return once if adjacency == "add_remove" else once.self_compose(2)

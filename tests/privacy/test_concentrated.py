@@ -1,0 +1,62 @@
+"""The distribution made of a Rényi bound dominates what has that bound, and is not much looser."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import stats
+
+from synthdp.privacy.concentrated import _convex_minorant, concentrated_pld, discrete_gaussian_rho
+
+WIDTH = 1e-3
+EPSILONS = np.array([-3.0, -1.0, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5, 5.0])
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Exact delta of a Gaussian mechanism of sensitivity over noise `mu`."""
+    return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
+
+
+@pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
+def test_dominates_the_gaussian_of_the_same_bound(mu: float) -> None:
+    """The Gaussian meets the Rényi bound with equality at every order, so nothing smaller would do for it."""
+    bound = concentrated_pld(mu**2 / 2, width=WIDTH)
+    for epsilon in EPSILONS:
+        assert bound.get_delta_for_epsilon(float(epsilon)) >= gaussian_delta(mu, float(epsilon)) - 1e-12
+
+
+@pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
+def test_is_not_much_looser(mu: float) -> None:
+    bound = concentrated_pld(mu**2 / 2, width=WIDTH)
+    exact = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=WIDTH)
+    assert 1.0 <= bound.get_epsilon_for_delta(1e-5) / exact.get_epsilon_for_delta(1e-5) < 1.15
+
+
+def test_composition_of_bounds_dominates_composition_of_mechanisms() -> None:
+    bound, exact = concentrated_pld(0.02, width=WIDTH), pld.from_gaussian_mechanism(5.0, value_discretization_interval=WIDTH)
+    both = bound.compose(pld.from_gaussian_mechanism(1.0, value_discretization_interval=WIDTH))
+    true = exact.compose(pld.from_gaussian_mechanism(1.0, value_discretization_interval=WIDTH))
+    assert true.get_epsilon_for_delta(1e-5) <= both.get_epsilon_for_delta(1e-5) <= 1.05 * true.get_epsilon_for_delta(1e-5)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 5.0])
+@pytest.mark.parametrize("shift", [1, 2, 7])
+@pytest.mark.parametrize("order", [1.01, 2.0, 7.5])
+def test_renyi_bound_of_the_discrete_gaussian(sigma: float, shift: int, order: float) -> None:
+    """Below the bound, and on it where the order puts the shift on whole numbers."""
+    x = np.arange(-400, 401).astype(float)
+    norm = np.log(np.exp(-(x**2) / (2 * sigma**2)).sum())
+    p, q = (-((x - m) ** 2) / (2 * sigma**2) - norm for m in (shift, 0))
+    divergence = np.logaddexp.reduce(order * p + (1 - order) * q) / (order - 1)
+    bound = order * discrete_gaussian_rho(sigma=sigma, squared_distance=shift**2)
+    assert divergence <= bound * (1 + 1e-9)
+    if float(order * shift).is_integer():
+        assert divergence == pytest.approx(bound)
+
+
+def test_convex_minorant() -> None:
+    x = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    assert _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0])).tolist() == [4.0, 2.5, 1.0, 0.5, 0.0]
