@@ -1,0 +1,172 @@
+"""A public basis of bounded functions of a row: what moment matrices are made of.
+
+Every column becomes a few functions with values in [-1, 1] and mean zero under a uniform reference: ranged columns
+are taken to [-1, 1] by a public monotone scale and get Legendre polynomials; categories get orthogonal contrasts of
+their indicator vector. Products of functions of different columns model interactions. A missing number is a
+state: its polynomials are zero and one more function says that it is missing.
+
+Nothing here is fitted to rows: scales, degrees and weights are constants of the spec, or come from released tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.polynomial import legendre
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import Codes, to_numbers
+from synthdp.data.scales import Scale, range_scale
+from synthdp.errors import SynthdpError
+
+Floats = npt.NDArray[np.float64]
+
+MOST_LEVELS = 12
+"""Categories of an unordered column that still get a contrast each."""
+MOST_TERMS = 1024
+CONTRAST_DEGREE = 1
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of elementary functions `(column, k)`, times `weight`. The empty product is the constant 1."""
+
+    factors: tuple[tuple[str, int], ...]
+    weight: float
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Columns that the term looks at."""
+        return frozenset(c for c, _ in self.factors)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The constant, and weighted functions of columns and of combinations of columns.
+
+    `columns`: those that take part; `degree`: of each ranged column's polynomials; `interaction`: most total degree of
+    a product over several columns (1: no products); `weights`: by total degree, from degree 1 on; small weights
+    keep costly terms from taking the noise budget of the others. `scales`: maps other than the declared range.
+    """
+
+    domain: Domain
+    columns: tuple[str, ...]
+    degree: int = 1
+    interaction: int = 1
+    weights: tuple[float, ...] = (1.0, 0.5, 0.5)
+    scales: tuple[tuple[str, Scale], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.columns:
+            column = self.domain[name]
+            if not column.ranged and column.levels > MOST_LEVELS:
+                raise SynthdpError(
+                    f"column {name!r} has {column.levels} categories, at most {MOST_LEVELS} fit a moment matrix", hint="use algorithm measured_pc"
+                )
+        if len(self.terms) > MOST_TERMS:
+            raise SynthdpError(f"a basis of {len(self.terms)} functions, at most {MOST_TERMS} are allowed", hint="leave columns out")
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """The constant first, then each column's own functions, then products."""
+        own = [Term(((name, k),), self._weight(degree)) for name in self.columns for k, degree in self._elements(name)]
+        return (Term((), 1.0), *own, *self._products())
+
+    def _elements(self, name: str) -> list[tuple[int, int]]:
+        """(k, degree) of a column's elementary functions."""
+        column = self.domain[name]
+        if not column.ranged:
+            return [(k, CONTRAST_DEGREE) for k in range(1, column.levels)]
+        polynomials = [(k, k) for k in range(1, self.degree + 1)]
+        return polynomials + ([(0, CONTRAST_DEGREE)] if column.missing else [])
+
+    def _products(self) -> list[Term]:
+        found = []
+        for size in range(2, self.interaction + 1):
+            for names in combinations(self.columns, size):
+                for chosen in product(*(self._elements(n) for n in names)):
+                    total = sum(degree for _, degree in chosen)
+                    if total <= self.interaction:
+                        found.append(Term(tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True)), self._weight(total)))
+        return found
+
+    def _weight(self, degree: int) -> float:
+        return self.weights[min(degree, len(self.weights)) - 1]
+
+    @cached_property
+    def largest(self) -> float:
+        """Largest possible squared norm of a row's functions, or a bound of it: each is at most its weight."""
+        return float(sum(t.weight**2 for t in self.terms))
+
+    def norm(self, *, deviations: float) -> float:
+        """A norm that few rows exceed if columns were uniform and independent: mean plus `deviations` of the squared norm.
+
+        A public choice: rows beyond it are scaled down, whatever the columns' true law is.
+        """
+        rng = np.random.Generator(np.random.Philox(key=0))  # a public reference, not data
+        squared = (self._of(self._uniform(rng, 4096)) ** 2).sum(1)
+        return float(np.sqrt(min(self.largest, squared.mean() + deviations * squared.std())))
+
+    def _uniform(self, rng: np.random.Generator, rows: int) -> dict[str, Floats]:
+        values: dict[str, Floats] = {}
+        for name in self.columns:
+            column = self.domain[name]
+            values[name] = rng.uniform(-1, 1, rows) if column.ranged else np.floor(rng.uniform(0, column.levels, rows))
+        return values
+
+    def matrix(self, frame: pd.DataFrame, codes: Codes) -> Floats:
+        """Functions of each row, `[rows, terms]`. Each row's depend on that row alone.
+
+        `frame`: cleaned values by column; `codes`: levels `[rows, columns of the domain]`.
+        """
+        values: dict[str, Floats] = {name: self._values(self.domain[name], frame, codes) for name in self.columns}
+        return self._of(values)
+
+    def _values(self, column: ColumnDomain, frame: pd.DataFrame, codes: Codes) -> Floats:
+        """Scaled numbers (NaN where missing), or levels."""
+        level = codes[:, self.domain.index(column.name)]
+        if not column.ranged:
+            return level.astype(np.float64)
+        if column.type == "datetime":  # cleaned instants are drawn inside their bins; the bin's centre is the row's own
+            numbers = np.append(column.centres, [np.nan] * column.missing)[level]
+        else:
+            numbers = to_numbers(column, frame[column.name])
+        return self._scale(column)(numbers)
+
+    def _scale(self, column: ColumnDomain) -> Scale:
+        return dict(self.scales).get(column.name) or range_scale(column)
+
+    def _of(self, values: Mapping[str, Floats]) -> Floats:
+        elementary: dict[tuple[str, int], Floats] = {}
+        for name in self.columns:
+            column = self.domain[name]
+            if column.ranged:
+                known = ~np.isnan(values[name])
+                powers = legendre.legvander(np.where(known, values[name], 0.0), self.degree) * known[:, None]
+                elementary.update({(name, k): powers[:, k] for k in range(1, self.degree + 1)})
+                elementary[name, 0] = (~known).astype(np.float64)
+            else:
+                contrasts = _contrasts(column.levels)[values[name].astype(np.intp)]
+                elementary.update({(name, k): contrasts[:, k - 1] for k in range(1, column.levels)})
+        rows = len(values[self.columns[0]])
+        matrix = np.empty((rows, len(self.terms)))
+        for i, term in enumerate(self.terms):
+            matrix[:, i] = term.weight
+            for factor in term.factors:
+                matrix[:, i] *= elementary[factor]
+        return matrix
+
+
+def _contrasts(levels: int) -> Floats:
+    """Orthogonal contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1 (Helmert)."""
+    basis = np.triu(np.ones((levels, levels)), 1)[:, 1:]
+    for k in range(1, levels):
+        basis[k, k - 1] = -k
+        basis[:, k - 1] /= np.sqrt(k * (k + 1))
+    return basis

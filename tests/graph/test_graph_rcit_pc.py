@@ -1,0 +1,111 @@
+"""PC on noisy moments, through the plan and the mechanisms: numeric and mixed tables, background knowledge, and tables it cannot serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import encode
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.rcit_pc import RCIT_PC, planned_moments
+from synthdp.privacy.moments import MomentMatrix
+from synthdp.privacy.plan import make_search_plan
+from synthdp.privacy.private import Released
+from synthdp.privacy.session import Rehearsal
+from synthdp.spec import models as spec
+
+Make = Callable[[int, np.random.Generator], pd.DataFrame]
+
+
+def number(name: str, lower: float, upper: float) -> ColumnDomain:
+    edges = tuple(np.linspace(lower, upper, 17)[:-1])
+    return ColumnDomain(name, "number", tuple(f"b{i}" for i in range(16)), False, edges=edges, stop=upper, lower=lower, upper=upper)
+
+
+def collider(rows: int, rng: np.random.Generator) -> pd.DataFrame:
+    a, b = rng.normal(size=(2, rows))
+    c = a + np.sin(b) + rng.normal(0, 0.5, rows)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": np.tanh(c) + rng.normal(0, 0.3, rows)}).clip(-4, 4)
+
+
+NUMBERS = Domain(tuple(number(n, -4, 4) for n in "abcd"))
+TRUE = frozenset({("a", "c"), ("b", "c"), ("c", "d")})
+
+
+def learn(domain: Domain, frame: pd.DataFrame, *, epsilon: float, settings: spec.Graph | None = None) -> CausalGraph:
+    settings = settings or spec.Graph(mode="learn")
+    plan = make_search_plan(RCIT_PC.spends(settings, domain, float(len(frame))), epsilon=epsilon, delta=1e-5)
+    codes, _ = encode(domain, frame)
+    found = RCIT_PC.search(Rehearsal(codes, domain, plan, frame=frame), settings, domain)
+    return found.value if isinstance(found, Released) else found
+
+
+def test_arrows_of_a_collider_are_found() -> None:
+    graph = learn(NUMBERS, collider(20_000, np.random.default_rng(0)), epsilon=3.0)
+    assert set(graph.directed) == TRUE
+    assert not graph.undirected
+
+
+def test_units_and_skew_of_a_column_do_not_matter() -> None:
+    """Ranks by the noisy tables: an exponential of a column is as good as the column."""
+    frame = np.exp(collider(20_000, np.random.default_rng(1)))
+    geometric = tuple(np.geomspace(0.02, 55, 17)[:-1])
+    domain = Domain(tuple(replace(number(n, 0, 55), edges=(0.0, *geometric[1:])) for n in "abcd"))
+    graph = learn(domain, frame, epsilon=3.0)
+    joined = {frozenset(p) for p in (*graph.directed, *graph.undirected)}
+    assert {frozenset(p) for p in TRUE} <= joined
+    assert frozenset("ab") not in joined
+
+
+def test_too_little_data_gives_undecided_pairs_and_no_arrows() -> None:
+    graph = learn(NUMBERS, collider(100, np.random.default_rng(2)), epsilon=0.05)
+    assert len(graph.open_pairs) >= 5
+    assert len(graph.directed) <= 1
+
+
+def test_discrete_and_missing_columns_take_part() -> None:
+    rng = np.random.default_rng(3)
+    rows = 20_000
+    group = rng.integers(3, size=rows)
+    x = rng.normal(0, 1, rows) + np.array([-1.0, 0.0, 1.0])[group]
+    y = np.where(rng.random(rows) < np.where(group == 2, 0.6, 0.1), np.nan, rng.normal(0, 1, rows))
+    frame = pd.DataFrame({"group": np.array(["u", "v", "w"])[group], "x": x.clip(-4, 4), "y": np.clip(y, -4, 4), "free": rng.uniform(-4, 4, rows)})
+    missing = number("y", -4, 4)
+    missing = ColumnDomain(**{**missing.__dict__, "labels": (*missing.labels, "missing"), "missing": True})
+    domain = Domain((ColumnDomain("group", "categorical", ("u", "v", "w"), False), number("x", -4, 4), missing, number("free", -4, 4)))
+    graph = learn(domain, frame, epsilon=3.0)
+    joined = {frozenset(p) for p in (*graph.directed, *graph.undirected)}
+    assert joined == {frozenset(("group", "x")), frozenset(("group", "y"))}
+
+
+def test_background_knowledge_is_kept() -> None:
+    settings = spec.Graph(mode="learn", tiers=(("d",), ("a", "b", "c")))
+    graph = learn(NUMBERS, collider(20_000, np.random.default_rng(4)), epsilon=3.0, settings=settings)
+    assert ("d", "c") in graph.directed
+    assert ("c", "d") not in graph.directed
+
+
+def test_the_degree_grows_with_the_data_and_is_public() -> None:
+    degrees = [planned_moments(NUMBERS, rows, mu).basis.degree for rows, mu in ((500, 0.2), (20_000, 0.3), (1_000_000, 0.3))]
+    assert degrees == [1, 2, 3]
+
+
+def test_a_column_of_many_categories_is_refused_when_the_plan_is_made() -> None:
+    domain = Domain((*NUMBERS.columns, ColumnDomain("postcode", "categorical", tuple(map(str, range(40))), False)))
+    spends = RCIT_PC.spends(spec.Graph(mode="learn"), domain, 1000.0)
+    with pytest.raises(SynthdpError, match="'postcode' has 40 categories"):
+        make_search_plan(spends, epsilon=1.0, delta=1e-5)
+
+
+def test_the_whole_budget_is_planned_and_two_values_are_released() -> None:
+    settings = spec.Graph(mode="learn")
+    plan = make_search_plan(RCIT_PC.spends(settings, NUMBERS, 5000.0), epsilon=1.0, delta=1e-5)
+    assert [s.purpose for s in plan.spends] == ["graph: margins", "graph: moments"]
+    assert 0.99 <= plan.epsilon_spent <= 1.0
+    assert isinstance(plan.spends[1].mechanism, MomentMatrix)
