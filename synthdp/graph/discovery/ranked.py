@@ -1,0 +1,148 @@
+"""What discovery by rank statistics has in common: which questions to ask, and the graph that answers make.
+
+Rank statistics read the order of levels, so a column must be ordered or have two levels. A search asks about a
+pair given others only where the declared rows fill the strata: what is not asked separates nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from scipy.stats import norm
+
+from synthdp.data.domain import Domain
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.orient import Pdag, extend, meek, orient_colliders, orient_known, unshielded
+from synthdp.graph.tests.answer import Query
+from synthdp.privacy.ranks import STATISTICS, RankTest
+from synthdp.privacy.strata import RankQuery, least_spare
+
+MAX_ORDER = 3
+"""Largest conditioning set."""
+ROWS_PER_STRATUM = 20
+"""Questions are asked if the declared rows come to this many per stratum."""
+LEAST_WEIGHT = 0.5
+"""A separating test must have this part of the weight that it would have without strata."""
+
+Separators = Mapping[Pair, tuple[str, ...]]
+
+
+def check_ordered(domain: Domain) -> None:
+    """Refuse columns whose levels have no order.
+
+    Raises:
+        SynthdpError: naming them.
+    """
+    unordered = [c.name for c in domain.columns if not c.ordered and c.levels - c.missing > 2]
+    if unordered:
+        raise SynthdpError(
+            f"graph: rank statistics need ordered levels; no order is declared for {', '.join(unordered)}",
+            hint="declare them ordinal, with categories from lowest to highest, or use graph.algorithm measured_pc",
+        )
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions about `rows` declared rows: independent if the score is within `critical` deviations plus `slack`.
+
+    `noise`: deviation of what is added to the answer; it widens the test like any other spread of the score.
+    """
+
+    domain: Domain
+    test: RankTest
+    rows: float
+    critical: float
+    noise: float
+    slack: float
+
+    @classmethod
+    def at_level(cls, domain: Domain, test: RankTest, *, rows: float, level: float, noise: float, slack: float = 0.0) -> Questions:
+        """With the two-sided normal quantile of a level."""
+        return cls(domain, test, rows, float(norm.isf(level / 2)), noise, slack)
+
+    @property
+    def full_weight(self) -> float:
+        """Weight of a test without strata."""
+        return STATISTICS[self.test].per_row * self.rows
+
+    def fills(self, given: Iterable[str]) -> bool:
+        """Whether the declared rows fill the strata."""
+        return math.prod(self.domain[n].levels for n in given) * ROWS_PER_STRATUM <= self.rows
+
+    def ask(self, query: Query) -> RankQuery:
+        """The query with its bound."""
+        spare = max(self.noise**2, least_spare(self.test, self.critical))
+        return RankQuery(*query, self.critical, spare, self.slack, LEAST_WEIGHT * self.full_weight)
+
+
+@dataclass
+class Links:
+    """The working skeleton: pairs that are still linked, and what separated the others."""
+
+    knowledge: Knowledge
+
+    def __post_init__(self) -> None:
+        self.open: dict[Pair, None] = dict.fromkeys(self.knowledge.undecided_pairs())
+        self.separators: dict[Pair, tuple[str, ...]] = {}
+        self._near: dict[str, set[str]] = {n: set() for n in self.knowledge.columns}
+        for a, b in (*self.open, *self.knowledge.fixed):
+            self._near[a].add(b)
+            self._near[b].add(a)
+
+    def sets(self, pair: Pair, order: int) -> Iterator[tuple[str, ...]]:
+        """Conditioning sets of one order, from the neighbours of either end as they are now."""
+        seen: set[tuple[str, ...]] = set()
+        for end, other in (pair, pair[::-1]):
+            near = [n for n in self.knowledge.columns if n in self._near[end] and n != other]
+            for given in combinations(near, order):
+                if given not in seen:
+                    seen.add(given)
+                    yield given
+
+    def separate(self, pair: Pair, given: tuple[str, ...]) -> None:
+        """Take a link out."""
+        del self.open[pair]
+        self.separators[pair] = given
+        a, b = pair
+        self._near[a].discard(b)
+        self._near[b].discard(a)
+
+
+def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> CausalGraph:
+    """The graph of a skeleton: v-structures from the separating sets, Meek's rules, at most `max_parents` parents.
+
+    `undecided` pairs are listed as such, outside the structure. Where a column has too many parents, learned links
+    from the last columns go, for no strength of a link was ever released.
+    """
+    knowledge, unclear = links.knowledge, dict.fromkeys(undecided)
+    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=[p for p in links.open if p not in unclear])
+    orient_known(graph, knowledge)
+    orient_colliders(graph, [t for t in unshielded(graph) if _collides(links, *t)], knowledge)
+    meek(graph, knowledge)
+    dropped = _surplus(graph, knowledge, max_parents)
+    edges = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in graph.directed() if (a, b) not in knowledge.fixed]
+    edges += [GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected()]
+    kept = [e for e in edges if frozenset(e.pair) not in dropped]
+    kept += [GraphEdge(a, b, directed=False, provenance="undecided") for a, b in unclear]
+    return CausalGraph.from_knowledge(knowledge, provenance="required", arrows=kept)
+
+
+def _collides(links: Links, a: str, b: str, c: str) -> bool:
+    """Whether a and c were separated by a set without b."""
+    given = links.separators.get((a, c), links.separators.get((c, a)))
+    return given is not None and b not in given
+
+
+def _surplus(graph: Pdag, knowledge: Knowledge, most: int) -> set[frozenset[str]]:
+    dag, dropped = extend(graph), set[frozenset[str]]()
+    for node in dag.nodes:
+        parents = dag.ordered(dag.parents[node])
+        learned = [p for p in parents if (p, node) not in knowledge.fixed]
+        surplus = max(len(parents) - most, 0)
+        dropped |= {frozenset((p, node)) for p in learned[len(learned) - min(surplus, len(learned)) :]}
+    return dropped

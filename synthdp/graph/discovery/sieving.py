@@ -1,0 +1,104 @@
+"""PC that asks one question after another under a sieve: what Priv-PC and SVT-PC share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.algorithm import Releaser
+from synthdp.graph.discovery.ranked import MAX_ORDER, Links, Questions, graph_of
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.privacy.plan import Start
+from synthdp.privacy.private import Released
+from synthdp.privacy.search import SieveBudget, SieveReply, Strategy
+from synthdp.privacy.strata import RankQuery
+
+PURPOSE = "search"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A skeleton, and pairs for which questions were left when the passes were used up."""
+
+    links: Links
+    undecided: tuple[Pair, ...]
+
+
+def pc_search(
+    knowledge: Knowledge, questions: Questions, separated: Callable[[SieveReply], bool]
+) -> Generator[RankQuery, SieveReply | None, Outcome]:
+    """The original PC: by order, pair by pair, set by set, until one separates."""
+    links = Links(knowledge)
+    for order in range(MAX_ORDER + 1):
+        pairs = list(links.open)
+        for position, pair in enumerate(pairs):
+            for given in links.sets(pair, order):
+                if not questions.fills(given):
+                    continue
+                reply = yield questions.ask((*pair, given))
+                if reply is None:
+                    return Outcome(links, tuple(_unasked(links, questions, pairs[: position + 1], order, pairs[position:])))
+                if separated(reply):
+                    links.separate(pair, given)
+                    break
+    return Outcome(links, ())
+
+
+def _unasked(links: Links, questions: Questions, done: Iterable[Pair], order: int, rest: Iterable[Pair]) -> Iterable[Pair]:
+    """Linked pairs with a question left: the rest of this order, and those done that have sets of a higher order."""
+    rest = list(rest)
+    for pair in links.open:
+        higher = (given for k in range(order + 1, MAX_ORDER + 1) for given in links.sets(pair, k))
+        if pair in rest or any(questions.fills(given) for given in higher):
+            yield pair
+
+
+def outcome(strategy: Strategy, replies: Iterable[SieveReply]) -> Outcome:
+    """Run a strategy on a released transcript. Where that ends before the strategy does, the passes were used up."""
+    search = strategy()
+    try:
+        next(search)
+        for reply in replies:
+            search.send(reply)
+        while True:
+            search.send(None)
+    except StopIteration as stop:
+        found: Outcome = stop.value
+        return found
+
+
+def run_search(
+    releaser: Releaser, knowledge: Knowledge, strategy_of: Callable[[SieveBudget], Strategy], *, max_parents: int
+) -> Released[CausalGraph]:
+    """Release the transcript of a search and read the graph off it."""
+    planned = releaser.plan.find(f"graph: {PURPOSE}")
+    if planned is None or not isinstance(planned.mechanism, SieveBudget):
+        raise SynthdpError("the plan has no sieve for a graph search")
+    strategy = strategy_of(planned.mechanism)
+    replies = releaser.release(planned.mechanism.search(strategy), purpose=planned.purpose)
+
+    def read(transcript: tuple[SieveReply, ...]) -> CausalGraph:
+        found = outcome(strategy, transcript)
+        return graph_of(found.links, found.undecided, max_parents=max_parents)
+
+    return replies.map(read)
+
+
+def sieve_start(budget_of: Callable[[float, float, float | None], SieveBudget], *, passes: int, rate: float, examined: float) -> Start:
+    """A sieve of about Gaussian cost mu, of which the part `examined` of mu^2 goes to examining.
+
+    A pass of small pure cost e weighs like a Gaussian of mu = e, and sampling costs about its rate. Threshold and
+    query share a pass as 1 : 2^(2/3) (Lyu, Su and Li, arXiv:1603.01699v4, Section 4.2).
+    """
+
+    def start(mu: float) -> SieveBudget:
+        per_pass = mu * math.sqrt((1 - examined) / passes)
+        unsampled = math.log1p(math.expm1(per_pass) / rate)
+        threshold = unsampled / (1 + 2 ** (2 / 3))
+        examine = math.sqrt(passes / examined) / mu if examined else None
+        return budget_of(1 / threshold, 2 / (unsampled - threshold), examine)
+
+    return start
