@@ -50,7 +50,7 @@ class Job:
     ledger: Ledger
     folder: RunFolder
     out: Path
-    audit: AuditRecord | None
+    audit: AuditRecord | None = None
 
     @property
     def spent(self) -> Plan:
