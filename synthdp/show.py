@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from synthdp.bundle.audit_record import AuditRecord
+from synthdp.bundle.audit_text import audit_markdown
 from synthdp.release import Outcome
 from synthdp.reporter import Advance
 
@@ -109,3 +113,9 @@ def outcome_text(outcome: Outcome) -> str:
             *(f"warning: {w}" for w in outcome.warnings),
         ]
     )
+
+
+def audit_text(record: AuditRecord, path: Path) -> str:
+    """What an audit found, as text."""
+    who = "confidential: for the steward only" if record.rows == "real" else "public: the next release of this plan publishes it"
+    return _render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")

@@ -39,20 +39,23 @@ class Replay(Model):
 
 
 class Audit(Model):
-    """One statistical audit of a spend: the claim, what was shown, and what could have been shown at most.
+    """One statistical audit of a mechanism: the claim for a unit of `unit_rows` rows, what was shown, and what could have been.
 
     `epsilon_lower` holds with 95% confidence at `delta`; `epsilon_provable` is the largest bound that so many runs
-    can show; `power` the chance that half the noise would have been noticed, where it is known.
+    can show; `power` the chance of an alarm on a mechanism with the `fault` that the audit looks for. `epsilon` is None where
+    nothing is claimed at this delta. `refuted` needs an alarm in each of three independent audits.
     """
 
-    purpose: str
+    mechanism: str
     method: str
+    unit_rows: int = Field(ge=1)
     runs: int = Field(ge=1)
-    epsilon: float = Field(ge=0)
+    epsilon: float | None = Field(ge=0)
     delta: float = Field(ge=0, le=1)
     epsilon_lower: float = Field(ge=0)
     epsilon_provable: float = Field(ge=0)
-    power: float | None = Field(ge=0, le=1)
+    fault: str
+    power: float = Field(ge=0, le=1)
     refuted: bool
 
 
@@ -82,7 +85,7 @@ class AuditRecord(Model):
     def refuted(self) -> tuple[str, ...]:
         """What speaks against the claim, in words; empty where nothing does."""
         found = list(self.replay.findings) if self.replay else []
-        found += [f"{a.purpose}: {a.method} shows epsilon above what is claimed" for a in self.audits if a.refuted]
+        found += [f"{a.mechanism}: {a.method}: more is shown than is claimed" for a in self.audits if a.refuted]
         if self.membership and self.membership.refuted:
             found.append("membership attack: beats the ceiling of the claim beyond chance")
         return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay
+from synthdp.bundle.wording import up
 
 ROWS = {
     "none": "No row was used.",
@@ -37,16 +38,17 @@ def _replay(replay: Replay) -> str:
 
 def _statistical(audits: tuple[Audit, ...]) -> str:
     rows = [
-        f"| {a.purpose} | {a.method} | {a.runs} | {a.epsilon:.4g} at {a.delta:g} | {a.epsilon_lower:.3g} | {a.epsilon_provable:.3g} "
-        f"| {'-' if a.power is None else format(a.power, '.0%')} | {'**refuted**' if a.refuted else 'not refuted'} |"
+        f"| {a.mechanism} | {a.method} | {a.unit_rows} | {a.runs} | {'none' if a.epsilon is None else up(a.epsilon)} at {a.delta:g} "
+        f"| {a.epsilon_lower:.3g} | {a.epsilon_provable:.3g} | {a.fault}: {a.power:.0%} | {'**refuted**' if a.refuted else 'not refuted'} |"
         for a in audits
     ]
     return "\n".join(
         [
-            "*Statistical audits*, each with a strong adversary against one spend. The lower bound holds with 95% confidence; beside it the most "
-            "that an audit of so many runs could have shown. Power: the chance that it would have noticed half the noise.\n",
-            "| spend | method | runs | claimed epsilon, at delta | shown: at least | could show | power | claim |",
-            "|---|---|---|---|---|---|---|---|",
+            "*Statistical audits*, each with a strong adversary against one mechanism. The lower bound on epsilon holds with 95% confidence; beside "
+            "it the most that an audit of so many runs could have shown, and the chance that it would have noticed a fault. A claim counts as refuted "
+            "after three alarms in a row. Units of several rows are used where one row would be too well hidden for any audit to see a fault.\n",
+            "| mechanism | method | rows of the unit | runs | claimed epsilon | shown: at least | could show | would notice | claim |",
+            "|---|---|---|---|---|---|---|---|---|",
             *rows,
         ]
     )

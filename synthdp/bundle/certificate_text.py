@@ -13,6 +13,7 @@ from typing import Any
 
 from synthdp.bundle.audit_text import audit_markdown
 from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.wording import plain, up
 
 
 def render(certificate: Certificate) -> str:
@@ -283,15 +284,3 @@ def event_kinds(event: Mapping[str, Any]) -> set[str]:
     inner = event.get("of", [])
     parts = inner if isinstance(inner, list) else [inner]
     return {str(event.get("event"))}.union(*(event_kinds(e) for e in parts))
-
-
-def plain(text: str) -> str:
-    """A steward's words on one line, safe inside a Markdown table or sentence."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
-
-
-def up(value: float, *, digits: int = 4) -> str:
-    """A bound, rounded up so that it stays one."""
-    scaled = value * 10**digits
-    rounded = math.ceil(scaled - 1e-6) / 10**digits  # 0.3 must not become 0.3001 by its binary tail
-    return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")

@@ -15,7 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.certificate_text import describe_event, event_kinds, fitting, plain, up
+from synthdp.bundle.certificate_text import describe_event, event_kinds, fitting
+from synthdp.bundle.wording import plain, up
 from synthdp.spec.models import Publication, ReleaseSpec
 
 DEPLOYMENT = "privacy/deployment.yaml"

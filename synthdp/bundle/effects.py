@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from synthdp.bundle.certificate import Certificate, Group
-from synthdp.bundle.certificate_text import up
 from synthdp.bundle.svg import COOL, FAINT, HOT, INK, arrow_head, frame, label, line, safe, shortened
+from synthdp.bundle.wording import up
 
 WIDTH, PANEL_WIDTH, PANEL_HEIGHT, TOP = 900, 430, 300, 64
 BOX_HEIGHT = 28

@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Any
 
 from synthdp.bundle.certificate import Certificate, Charge, events_of
-from synthdp.bundle.certificate_text import up
 from synthdp.bundle.svg import COOL, FAINT, HOT, frame, label, line, shortened
+from synthdp.bundle.wording import up
 from synthdp.privacy import accounting
 from synthdp.spec.models import ReleaseSpec
 

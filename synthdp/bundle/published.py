@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.certificate_text import plain, up
+from synthdp.bundle.wording import plain, up
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, Signing, SqlSource
 

@@ -7,6 +7,7 @@ the rows over cells; all spreads share one Rényi bound, and this module turns i
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +68,7 @@ def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, np.minimum.accumulate(hull)))
 
 
-def _delta_bound(rho: float, epsilons: Floats) -> Floats:
+def _delta_bound(rho: float, epsilons: npt.NDArray[np.floating[Any]]) -> Floats:
     """The least bound over the orders, at each epsilon."""
     a = ORDERS[:, None]
     logs: Floats = (a - 1) * (a * rho - epsilons) - np.log(a) + (a - 1) * np.log1p(-1 / a)

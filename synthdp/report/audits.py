@@ -55,7 +55,7 @@ def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
         yield Table(f"Membership attack {where}", ("pairs of models", *values), ((str(attack["pairs"]), *values.values()),))
 
 
-def _row(audit: Mapping[str, Any]) -> tuple[str, ...]:
-    power = "not known" if audit["power"] is None else f"{audit['power']:.0%}"
-    shown = (number(audit["epsilon"]), f"{audit['delta']:g}", number(audit["epsilon_lower"]), number(audit["epsilon_provable"]))
-    return audit["purpose"], audit["method"], str(audit["runs"]), *shown, power, "refuted" if audit["refuted"] else "not refuted"
+def _row(a: Mapping[str, Any]) -> tuple[str, ...]:
+    claimed = "none" if a["epsilon"] is None else number(a["epsilon"])
+    shown = (claimed, f"{a['delta']:g}", number(a["epsilon_lower"]), number(a["epsilon_provable"]), f"{a['fault']}: {a['power']:.0%}")
+    return a["mechanism"], a["method"], str(a["unit_rows"]), str(a["runs"]), *shown, "refuted" if a["refuted"] else "not refuted"

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthdp.bundle.certificate import Certificate, _groups, certify
-from synthdp.bundle.certificate_text import describe_event, plain, render, up
+from synthdp.bundle.certificate_text import describe_event, render
+from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
 from synthdp.privacy import accounting
 

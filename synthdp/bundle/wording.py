@@ -1,0 +1,17 @@
+"""Words and numbers of the bundle's texts."""
+
+from __future__ import annotations
+
+import math
+
+
+def plain(text: str) -> str:
+    """A steward's words on one line, safe inside a Markdown table or sentence."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+def up(value: float, *, digits: int = 4) -> str:
+    """A bound, rounded up so that it stays one."""
+    scaled = value * 10**digits
+    rounded = math.ceil(scaled - 1e-6) / 10**digits  # 0.3 must not become 0.3001 by its binary tail
+    return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")
