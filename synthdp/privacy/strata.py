@@ -87,8 +87,8 @@ def level(test: RankTest, query: RankQuery, measured: Measured) -> int:
     """How clearly the answer is yes, in steps: at least 0 where it is. A row moves it by at most `level_moves(test)`.
 
     [Derived here.] sqrt(v + spare) moves by at most (move of v) / (2 sqrt(spare)), which `least_spare` keeps so small that
-    the bound moves by less than `BOUND_MOVES` steps, and its floor by no more than these. The smaller of two numbers moves by no more than the larger of their
-    moves; the weight's moves are multiplied up to the score's.
+    the bound moves by less than `BOUND_MOVES` steps, and its floor by no more than these. The smaller of two numbers
+    moves by no more than the larger of their moves; the weight's moves are multiplied up to the score's.
 
     Raises:
         ValueError: `spare` is smaller than that.

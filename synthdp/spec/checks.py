@@ -266,6 +266,7 @@ CHECKS = (
     _Check(("dataset.source",), _source),
     _Check(("privacy.ledger", "tracking.uri"), _addresses),
     _Check(("columns", "graph.groups"), graphchecks.groups),
+    _Check(("columns", "graph.mode", "graph.algorithm"), graphchecks.ordered_levels),
     _Check((*_NODES, "graph.edges"), graphchecks.edge_names),
     _Check((*_NODES, "graph.forbidden"), graphchecks.forbidden_names),
     _Check((*_NODES, "graph.tiers"), graphchecks.tier_names),

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.models import Edge, ReleaseSpec
+from synthdp.spec.models import Categorical, Edge, ReleaseSpec
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
 
 Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
 MAX_CYCLES = 20
+RANKED = ("priv_pc", "svt_pc", "em_pc")
 
 
 def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -154,6 +155,16 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if graph.mode == "learn" and causes > graph.max_parents:
             message = f"got {graph.max_parents}, but the given arrows already lead {causes} causes to {name!r}"
             yield CrossProblem(("graph", "max_parents"), message, f"set it to {causes} or more")
+
+
+def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Algorithms that rank values need columns with an order, or with two values."""
+    if spec.graph.mode != "learn" or spec.graph.algorithm not in RANKED:
+        return
+    for name, column in spec.columns.items():
+        if isinstance(column, Categorical) and len(column.categories) > 2:
+            message = f"{spec.graph.algorithm} ranks values, and no order is declared for the {len(column.categories)} categories of {name!r}"
+            yield CrossProblem(("graph", "algorithm"), message, "declare it ordinal, with categories from lowest to highest, or use measured_pc")
 
 
 @dataclass(frozen=True)

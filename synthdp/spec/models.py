@@ -359,6 +359,21 @@ Arrow = Annotated[str, Field(pattern=r"^.*\S.*->.*\S.*$", description="cause, ca
 Edges = tuple[Annotated[Edge, BeforeValidator(_arrow, json_schema_input_type=Edge | Arrow)], ...]
 
 
+UNSOUND = {
+    "priv_pc_published": "its sensitivity is false, its last pass is not charged and its total depends on the rows; use priv_pc",
+    "svt_pc_published": "its sensitivity is false and its last pass is not charged; use svt_pc",
+    "em_pc_published": "its separating sets are chosen without noise; use em_pc",
+    "pcd": "it answers without noise where its decision cannot flip, which no epsilon allows; use rcit_pc",
+}
+"""Published algorithms that claim privacy they do not give. Benchmarks run them; a release does not."""
+
+
+def _sound(value: Any) -> Any:
+    if isinstance(value, str) and value in UNSOUND:
+        raise ValueError(f"{value} is not private as published: {UNSOUND[value]}")
+    return value
+
+
 class Graph(Model):
     mode: Literal["none", "given", "validate", "learn"] = "given"
     edges: Edges = Field(default=(), description="given arrows; in mode learn they are required arrows")
@@ -366,7 +381,9 @@ class Graph(Model):
     tiers: tuple[Annotated[Names, Field(min_length=1)], ...] = Field(default=(), description="earliest first; no arrow goes back")
     groups: dict[Name, Annotated[Names, Field(min_length=2)]] = Field(default={}, description="columns that share one node of the graph")
     latent: tuple[Annotated[Names, Field(min_length=2)], ...] = Field(default=(), description="columns with an unseen common cause")
-    algorithm: Literal["measured_pc"] = Field(default="measured_pc", description="how mode learn searches")
+    algorithm: Annotated[Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)] = Field(
+        default="measured_pc", description="how mode learn searches"
+    )
     level: Annotated[Real, Field(gt=0, lt=1)] = Field(default=0.05, description="family-wise level of the tests")
     max_parents: Annotated[Whole, Field(ge=1, le=16)] = Field(default=6, description="most parents that mode learn gives a column")
     on_refuted: Literal["flag", "drop", "fail"] = Field(default="flag", description="mode validate: what to do with a refuted arrow")

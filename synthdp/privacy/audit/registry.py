@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import synthdp.privacy
+from synthdp.data.basis import MOST_LEVELS, Basis
 from synthdp.data.domain import Domain
 from synthdp.privacy.audit.findings import Replayed
 from synthdp.privacy.audit.neighbours import neighbours
 from synthdp.privacy.audit.replay import merged, replay
 from synthdp.privacy.dpsgd import PerExampleLoss, Training
 from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.hsic import IndependenceBit
 from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.mechanisms import AdaptiveMarginals, ChosenMarginals, Columns, Mechanism, NoisyMarginals
+from synthdp.privacy.moments import MomentMatrix
 from synthdp.privacy.plan import Plan
+from synthdp.privacy.ranks import STATISTICS, RankTest
+from synthdp.privacy.search import Sieve, SieveBudget, SieveReply
+from synthdp.privacy.selection import HowMany, Selection, SelectionBudget, Which
+from synthdp.privacy.strata import RankQuery, least_spare
 
 Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
 
@@ -90,7 +98,69 @@ def _trainings(domain: Domain) -> tuple[Training, ...]:
     return *trainings, *large, Training(usual, SmallModel(domain), _no_ticks, Path("checkpoint"))
 
 
+def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:
+    few = tuple(c.name for c in domain.columns if c.ranged or c.levels <= MOST_LEVELS)
+    bases = [Basis(domain, few), Basis(domain, few[:3], degree=3, interaction=2)] if few else []
+    return tuple(MomentMatrix(basis, basis.norm(deviations=d), noise) for basis in bases for d, noise in ((2.0, 0.8), (1e9, 5.0)))
+
+
+def _questions(domain: Domain) -> list[RankQuery]:
+    """Pairs of the first columns, alone and given a third, each once strictly and once so that it is easily true."""
+    asked: list[tuple[str, str, tuple[str, ...]]] = []
+    for x, y in combinations(domain.names[:4], 2):
+        asked += [(x, y, given) for given in ((), *[(z,) for z in domain.names if z not in (x, y)][:1])]
+    spare = max(least_spare(test, 2.0) for test in STATISTICS)
+    return [RankQuery(*query, 2.0, spare, slack, least_weight) for query in asked for slack, least_weight in ((0.0, 5.0), (300.0, 0.0))]
+
+
+def _asks_all(questions: Sequence[RankQuery]) -> Generator[RankQuery, SieveReply | None, None]:
+    """Ask one after another, leaving one out after each that was true."""
+    remaining = list(questions)
+    while remaining:
+        reply = yield remaining.pop(0)
+        if reply is None:
+            return
+        if reply.above:
+            remaining = remaining[1:]
+
+
+def _chooses(questions: Sequence[RankQuery]) -> Generator[HowMany | Which, int | None, None]:
+    """How many of all, then which, without those chosen already."""
+    many = yield HowMany(tuple((q,) for q in questions))
+    remaining = list(questions)
+    for _ in range(min(many or 0, len(remaining))):
+        which = yield Which(tuple(remaining))
+        if which is None:
+            return
+        del remaining[which]
+
+
+def _sieves(domain: Domain) -> tuple[Sieve, ...]:
+    settings: list[tuple[RankTest, int, float, float | None]] = [
+        ("kendall", 3, 1.0, 2.0),
+        ("spearman", 2, 0.5, None),
+        ("kendall", 12, 0.3, 0.7),
+        ("kendall", 4, 1.0, None),
+    ]
+    budgets = [SieveBudget(domain, test, passes, rate, 100.0, 3.0, 5.0, examine) for test, passes, rate, examine in settings]
+    return tuple(budget.search(partial(_asks_all, _questions(domain))) for budget in budgets)
+
+
+def _selections(domain: Domain) -> tuple[Selection, ...]:
+    budgets = SelectionBudget(domain, "kendall", 6, 100.0, 2.0), SelectionBudget(domain, "spearman", 1, 100.0, 30.0)
+    return tuple(budget.search(partial(_chooses, _questions(domain))) for budget in budgets)
+
+
+def _independence_bits(domain: Domain) -> tuple[Mechanism[Any], ...]:
+    pairs = combinations((c.name for c in domain.columns if c.ranged), 2)
+    return tuple(IndependenceBit(domain, a, b, noise, permutations=19) for (a, b), noise in zip(pairs, (0.6, 4.0), strict=False))
+
+
 EXAMPLES: dict[type, Examples] = {
+    IndependenceBit: _independence_bits,
+    MomentMatrix: _moments,
+    Selection: _selections,
+    Sieve: _sieves,
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
     Training: _trainings,
@@ -144,6 +214,10 @@ def _runnable(planned: Any, domain: Domain, module: Callable[[Domain], PerExampl
     match planned:
         case AdaptiveMarginals():
             return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])
+        case SieveBudget():
+            return (planned.search(partial(_asks_all, _questions(domain))),)
+        case SelectionBudget():
+            return (planned.search(partial(_chooses, _questions(domain))),)
         case DpSgd():
             return (Training(replace(planned, steps=STEPS), module(domain), _no_ticks, None),)
         case _:
