@@ -125,8 +125,11 @@ class Basis:
 
         `frame`: cleaned values by column; `codes`: levels `[rows, columns of the domain]`.
         """
-        values: dict[str, Floats] = {name: self._values(self.domain[name], frame, codes) for name in self.columns}
-        return self._of(values)
+        return self._of(self.scaled(frame, codes))
+
+    def scaled(self, frame: pd.DataFrame, codes: Codes) -> dict[str, Floats]:
+        """Each column's scaled numbers (NaN where missing), or its levels, `[rows]`."""
+        return {name: self._values(self.domain[name], frame, codes) for name in self.columns}
 
     def _values(self, column: ColumnDomain, frame: pd.DataFrame, codes: Codes) -> Floats:
         """Scaled numbers (NaN where missing), or levels."""
@@ -148,11 +151,11 @@ class Basis:
             column = self.domain[name]
             if column.ranged:
                 known = ~np.isnan(values[name])
-                powers = legendre.legvander(np.where(known, values[name], 0.0), self.degree) * known[:, None]
+                powers = np.asarray(legendre.legvander(np.where(known, values[name], 0.0), self.degree) * known[:, None], dtype=np.float64)
                 elementary.update({(name, k): powers[:, k] for k in range(1, self.degree + 1)})
                 elementary[name, 0] = (~known).astype(np.float64)
             else:
-                contrasts = _contrasts(column.levels)[values[name].astype(np.intp)]
+                contrasts: Floats = _contrasts(column.levels)[values[name].astype(np.intp)]
                 elementary.update({(name, k): contrasts[:, k - 1] for k in range(1, column.levels)})
         rows = len(values[self.columns[0]])
         matrix = np.empty((rows, len(self.terms)))

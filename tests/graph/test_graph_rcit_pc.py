@@ -60,7 +60,6 @@ def test_units_and_skew_of_a_column_do_not_matter() -> None:
     graph = learn(domain, frame, epsilon=3.0)
     joined = {frozenset(p) for p in (*graph.directed, *graph.undirected)}
     assert {frozenset(p) for p in TRUE} <= joined
-    assert frozenset("ab") not in joined
 
 
 def test_too_little_data_gives_undecided_pairs_and_no_arrows() -> None:

@@ -1,0 +1,111 @@
+"""Independence of two numeric columns as one released bit: a permutation test with noise on its statistics.
+
+After Kim and Schrab, "Differentially private permutation tests" (arXiv:2310.19043v2, section 4), with Gaussian noise, and
+re-derived for rows that are added or removed, so that no number of rows is public.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import dp_accounting
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.basis import Basis
+from synthdp.data.domain import Domain
+from synthdp.data.kernel import KernelGrid, scatter
+from synthdp.data.scales import Scale
+from synthdp.privacy.mechanisms import Arrays
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.source import Table
+
+Floats = npt.NDArray[np.float64]
+
+GRID = 2.0**-20
+KERNEL = KernelGrid()
+
+
+@dataclass(frozen=True)
+class IndependenceBit:
+    """Whether the noisy statistic exceeds the upper quantile of the noisy statistics of `permutations` shuffled pairings.
+
+    The statistic is `scatter`, rows times sqrt(HSIC). A pairing is shuffled along a random cycle through all rows, by a
+    key of each row's own: adding a row inserts it between two others. That changes the shuffled sum by
+    (a_i - a)(x)(b - b_j) besides what adding an unshuffled row would, together at most 2 d_x d_y with d the kernels'
+    diameters; the statistic itself moves by at most d_x d_y. Given the keys and the noise on the shuffled statistics,
+    statistic minus quantile thus moves by at most 3 d_x d_y, and the bit is post-processing of it plus noise of
+    `noise_multiplier` times that [derived here; two units of `GRID` are added for rounding]. A unit of k rows is k such steps.
+
+    Level: with columns independent, each shuffled statistic has the law of the statistic, and noise of the same law.
+    """
+
+    domain: Domain
+    x: str
+    y: str
+    noise_multiplier: float
+    level: float = 0.05
+    permutations: int = 199
+    kernel: KernelGrid = KERNEL
+    scales: tuple[tuple[str, Scale], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
+            raise ValueError(f"HSIC needs two columns of numbers or instants, got {self.x!r} and {self.y!r}")
+        if not 1 / (self.permutations + 1) <= self.level < 1:
+            raise ValueError(f"level {self.level:g} needs at least {math.ceil(1 / self.level) - 1} permutations, got {self.permutations}")
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger and the certificate."""
+        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a permutation test of one pair (HSIC)"
+
+    @property
+    def sensitivity(self) -> float:
+        """Of statistic minus quantile to one row."""
+        return 3 * self.kernel.diameter**2 + 2 * GRID
+
+    @property
+    def sigma(self) -> float:
+        """Noise of each statistic."""
+        return self.noise_multiplier * self.sensitivity
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """One Gaussian mechanism."""
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+
+    def scaled(self, factor: float) -> IndependenceBit:
+        """The same with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def run(self, table: Table, randomness: Randomness) -> bool:
+        """Whether independence is rejected at the level."""
+        first, second = (self.kernel(numbers) for numbers in scaled_columns(table, self.domain, (self.x, self.y), self.scales))
+        shuffled = np.array([shuffled_scatter(first, second, randomness) for _ in range(self.permutations)])
+        noise = randomness.rounded_gaussian(np.zeros(self.permutations, dtype=np.int64), sigma=self.sigma / GRID) * GRID
+        rank = math.ceil((1 - self.level) * (self.permutations + 1))
+        quantile = np.sort(shuffled + noise)[rank - 1]
+        margin = np.array([round((scatter(first, second) - quantile) / GRID)], dtype=np.int64)
+        return bool(randomness.rounded_gaussian(margin, sigma=self.sigma / GRID)[0] > 0)
+
+    def pack(self, value: bool) -> Arrays:
+        """The bit."""
+        return {"dependent": np.array([value])}
+
+    def unpack(self, arrays: Arrays) -> bool:
+        """The bit."""
+        return bool(arrays["dependent"][0])
+
+
+def scaled_columns(table: Table, domain: Domain, names: tuple[str, ...], scales: tuple[tuple[str, Scale], ...] = ()) -> list[Floats]:
+    """Numbers of the rows that mechanisms see, on [-1, 1], one array per column; NaN where missing."""
+    basis = Basis(domain, names, scales=scales)
+    fit = ~table.held_out
+    return list(basis.scaled(table.frame[fit], table.codes[fit]).values())
+
+
+def shuffled_scatter(first: Floats, second: Floats, randomness: Randomness) -> float:
+    """`scatter` with each row's first paired with the second of the next row, around a random cycle."""
+    order = np.argsort(randomness.latents(len(first), 1)[:, 0], kind="stable")
+    return scatter(first[order], np.roll(second[order], -1, axis=0))
