@@ -16,17 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import Codes
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
+from synthdp.privacy.counting import Columns, count_tables
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.source import Table
 
-Columns = tuple[str, ...]
 Arrays = dict[str, npt.NDArray[Any]]
 T_co = TypeVar("T_co", covariant=True)
-
-CHUNK_ROWS = 65_536  # counting works on blocks that stay in cache
-MAX_CELLS = 1 << 22  # most cells of one table: 32 MiB of counts
 
 
 class Mechanism(Protocol[T_co]):
@@ -195,21 +191,3 @@ def _unpack(arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigma: 
         if counts.shape != tuple(domain[c].levels for c in columns) or counts.dtype != np.float64 or not np.isfinite(counts).all():
             raise ValueError(f"not the counts of table {', '.join(columns)}")
     return tuple(NoisyTable(columns, arrays[f"{i:06d}"], sigma) for i, columns in enumerate(tables))
-
-
-def count_tables(codes: Codes, domain: Domain, tables: Sequence[Columns]) -> list[npt.NDArray[np.int64]]:
-    """Exact counts of each table, shape = levels of its columns, in one pass over `codes` `[rows, columns]`."""
-    shapes = [tuple(domain[c].levels for c in columns) for columns in tables]
-    for columns, shape in zip(tables, shapes, strict=True):
-        if math.prod(shape) > MAX_CELLS:
-            raise ValueError(f"table {', '.join(columns)} has {math.prod(shape)} cells; at most {MAX_CELLS} are allowed")
-    positions = [[domain.index(c) for c in columns] for columns in tables]
-    totals = [np.zeros(math.prod(shape), dtype=np.int64) for shape in shapes]
-    for start in range(0, len(codes), CHUNK_ROWS):
-        block = np.ascontiguousarray(codes[start : start + CHUNK_ROWS].T).astype(np.intp)
-        for total, position, shape in zip(totals, positions, shapes, strict=True):
-            cell = block[position[0]]
-            for axis, size in zip(position[1:], shape[1:], strict=True):
-                cell = cell * size + block[axis]
-            total += np.bincount(cell, minlength=len(total))
-    return [total.reshape(shape) for total, shape in zip(totals, shapes, strict=True)]

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy import accounting, mechanisms
+from synthdp.privacy import accounting, counting
+from synthdp.privacy.counting import count_tables
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, count_tables
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, adaptive_round, expected_fit_rows, make_plan
 from synthdp.privacy.source import Table
 from synthdp.spec import models as spec
 
 MakeDomain = Callable[..., Domain]
-TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("c", "c"))
+TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("c", "c"), ("a", "b"), ("a", "c"))
 
 
 def codes_of(domain: Domain, rows: int, seed: int = 0) -> Codes:
@@ -32,7 +33,7 @@ def codes_of(domain: Domain, rows: int, seed: int = 0) -> Codes:
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 50, 257])
 def test_counts_equal_a_loop(rows: int, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms, "CHUNK_ROWS", 64)  # several blocks
+    monkeypatch.setattr(counting, "CHUNK_ROWS", 64)  # several blocks
     domain = domain_of(3, 1, 5)
     codes = codes_of(domain, rows)
     for columns, counted in zip(TABLES, count_tables(codes, domain, TABLES), strict=True):
@@ -41,6 +42,14 @@ def test_counts_equal_a_loop(rows: int, domain_of: MakeDomain, monkeypatch: pyte
             expected[tuple(row[domain.index(c)] for c in columns)] += 1
         assert np.array_equal(counted, expected)
         assert counted.dtype == np.int64
+
+
+def test_blocks_of_any_size_and_type_count_alike(domain_of: MakeDomain) -> None:
+    domain = domain_of(3, 200, 5)
+    codes = codes_of(domain, 1_000)
+    blocks = (codes[i : i + 137].astype(np.uint8) for i in range(0, 1_000, 137))
+    for whole, streamed in zip(count_tables(codes, domain, TABLES), count_tables(blocks, domain, TABLES), strict=True):
+        assert np.array_equal(whole, streamed)
 
 
 def test_cells_of_the_widest_levels_do_not_overflow(domain_of: MakeDomain) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2, norm
+from scipy.special import chdtrc, chdtri, ndtri
 
 from synthdp.graph.tests.answer import Answer, Verdict
 
@@ -43,11 +43,11 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         nu = m.second**3 / m.third**2
         scale = np.sqrt(m.second / nu)
         excess = m.statistic - m.first
-        p = np.where(m.gain > 0, chi2.sf(nu + excess / scale, nu), 1.0)
-        critical = (chi2.isf(level, nu) - nu) * scale
+        p = np.where(m.gain > 0, chdtrc(nu, np.maximum(nu + excess / scale, 0.0)), 1.0)
+        critical = (chdtri(nu, level) - nu) * scale
         effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
-        upper = np.sqrt(_shift(excess, m.second, scale, norm.isf(level)) / m.gain)
-        detectable = np.sqrt(_shift(critical, m.second, scale, norm.isf(1 - POWER)) / m.gain)
+        upper = np.sqrt(_shift(excess, m.second, scale, -ndtri(level)) / m.gain)
+        detectable = np.sqrt(_shift(critical, m.second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
     effect, upper, detectable = np.where(silent, 0.0, effect), np.where(silent, np.inf, upper), np.where(silent, np.inf, detectable)
     claims = (upper <= margin) & (m.coverage >= COVERAGE)
