@@ -6,7 +6,7 @@ too. No scripts, fonts or other files are referred to; all text is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -22,7 +22,11 @@ HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
 
 _Point = tuple[float, float]
 _Slot = tuple[str, ...]
-"""A place in a layer: (node,), or (cause, effect, layer) for an arrow passing through."""
+"""A place in a layer: (node,), or (cause, effect, layer, kind) for a link passing through."""
+_Route = tuple[str, str, str]
+"""A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent` one."""
+LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
+LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,24 @@ STYLES: Mapping[str, Style] = {
     "undecided": Style("#7A7A7A", "2 4", 1.4, "not enough evidence"),
 }
 
+DIFFERENCE: Mapping[str, Style] = {
+    "given": Style("#333333", "", 1.6, "in both"),
+    "learned": Style("#00795A", "", 2.8, "added"),
+    "refuted": Style("#C23B00", "8 3 2 3", 2.4, "removed"),
+    "undecided": Style("#0072B2", "8 3", 1.8, "turned, as it is now"),
+}
+"""The looks of a picture of two graphs, by the provenance that `graph.diff` gives their links."""
+
 
 @dataclass(frozen=True)
 class _Box:
+    """A node's box, in a layer that reaches from `start` to `stop`."""
+
     x: float
     y: float
     width: float
+    start: float
+    stop: float
 
     @property
     def left(self) -> tuple[float, float]:
@@ -61,22 +77,22 @@ class _Box:
         return self.x + self.width, self.y + HEIGHT / 2
 
 
-def draw(graph: CausalGraph, *, title: str) -> str:
-    """The SVG text of a graph. Solid arrow heads for known directions, none for unknown ones."""
-    boxes, bends = _layout(graph)
+def draw(graph: CausalGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
+    """The SVG text of a graph; `styles` by provenance. Solid arrow heads for known directions, none for unknown ones."""
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
     edges = graph.edges if len(graph.open_pairs) <= len(graph.nodes) else tuple(e for e in graph.edges if e.structural)
-    used = [p for p in STYLES if any(e.provenance == p for e in edges)]
+    boxes, bends = _layout(graph, edges)
+    used = [p for p in styles if any(e.provenance == p for e in edges)]
     hidden = len(graph.edges) - len(edges)
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
     lowest_bend = max((y for points in bends.values() for _, y in points), default=0.0)
     bottom = max([b.y + HEIGHT for b in boxes.values()] + [lowest_bend + HEIGHT / 2]) + MARGIN
     height = bottom + 20 * (len(used) + bool(graph.latent) + bool(hidden)) + MARGIN
     body = [
-        *_latents(graph, boxes),
-        *(_link(e, boxes, bends) for e in edges),
+        *_latents(graph, boxes, bends),
+        *(_link(e, boxes, bends, styles[e.provenance]) for e in edges),
         *(_node(n, b) for n, b in boxes.items()),
-        *_legend(used, graph, bottom, hidden),
+        *_legend({p: styles[p] for p in used}, graph, bottom, hidden, named=styles is STYLES),
     ]
     return "\n".join(
         [
@@ -84,7 +100,7 @@ def draw(graph: CausalGraph, *, title: str) -> str:
             'role="img" aria-labelledby="graph-title graph-desc" font-family="sans-serif" font-size="13">',
             f'<title id="graph-title">{_text(title)}</title>',
             f'<desc id="graph-desc">{_text(_description(graph))}</desc>',
-            f"<defs>{''.join(_head(p) for p in used)}</defs>",
+            f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>",
             f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
             *body,
             "</svg>",
@@ -107,18 +123,19 @@ def _layers(graph: CausalGraph) -> dict[str, int]:
     return layer
 
 
-def _layout(graph: CausalGraph) -> tuple[dict[str, _Box], dict[Pair, list[_Point]]]:
-    """Boxes of the nodes, and for each arrow that skips layers the points it passes between other boxes.
+def _layout(graph: CausalGraph, edges: Sequence[GraphEdge]) -> tuple[dict[str, _Box], dict[_Route, list[_Point]]]:
+    """Boxes of the nodes, and for each link that skips layers the points it passes between other boxes.
 
-    Such an arrow takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a few sweeps
+    Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a few sweeps
     each way (Sugiyama's method).
     """
     level = _layers(graph)
     layers: list[list[_Slot]] = [[(n,) for n in graph.nodes if level[n] == i] for i in range(max(level.values(), default=-1) + 1)]
     before: dict[_Slot, list[_Slot]] = {}
     after: dict[_Slot, list[_Slot]] = {}
-    for a, b in graph.dag.edges:
-        chain: list[_Slot] = [(a,), *((a, b, str(i)) for i in range(level[a] + 1, level[b])), (b,)]
+    pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in graph.confounded]
+    for a, b, kind in [(a, b, kind) if level[a] < level[b] else (b, a, kind) for a, b, kind in pairs if level[a] != level[b]]:
+        chain: list[_Slot] = [(a,), *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])), (b,)]
         for i, slot in enumerate(chain[1:-1]):
             layers[level[a] + 1 + i].append(slot)
         for left, right in pairwise(chain):
@@ -127,16 +144,16 @@ def _layout(graph: CausalGraph) -> tuple[dict[str, _Box], dict[Pair, list[_Point
     row = _rows(layers, before, after)
     top = min(row.values(), default=0.0)
     boxes: dict[str, _Box] = {}
-    bends: dict[Pair, list[_Point]] = {}
+    bends: dict[_Route, list[_Point]] = {}
     x = MARGIN
     for slots in layers:
         widest = max(_width(s[0]) for s in slots if len(s) == 1)
         for slot in slots:
             y = MARGIN + (row[slot] - top) * ROW_GAP
             if len(slot) == 1:
-                boxes[slot[0]] = _Box(x + (widest - _width(slot[0])) / 2, y, _width(slot[0]))
+                boxes[slot[0]] = _Box(x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest)
             else:
-                bends.setdefault((slot[0], slot[1]), []).extend([(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)])
+                bends.setdefault((slot[0], slot[1], slot[3]), []).extend([(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)])
         x += widest + COLUMN_GAP
     return boxes, bends
 
@@ -156,21 +173,28 @@ def _width(name: str) -> float:
     return 18 + sum(9.6 if c.isupper() or not c.isascii() else 7.4 for c in name)
 
 
-def _link(edge: GraphEdge, boxes: Mapping[str, _Box], bends: Mapping[Pair, list[_Point]]) -> str:
-    style, a, b = STYLES[edge.provenance], boxes[edge.cause], boxes[edge.effect]
-    via = bends.get(edge.pair) or bends.get(edge.pair[::-1]) or []
-    if a.x > b.x and not edge.directed:
-        a, b = b, a
-    if b.x < a.x + a.width:  # side by side in a layer: only pairs that are no part of the graph
-        path = _curve([a.right, (max(a.right[0], b.right[0]) + 30, (a.y + b.y + HEIGHT) / 2), b.right])
-    else:
-        x, y = b.left
-        path = _curve([a.right, *via, (x - 4 if edge.directed else x, y)])
+def _link(edge: GraphEdge, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], style: Style) -> str:
+    path = _path(edge.pair, boxes, bends, kind="link", gap=4 if edge.directed else 0)
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
     head = f' marker-end="url(#head-{edge.provenance})"' if edge.directed else ""
     words = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}: {edge.provenance}"
     look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{head}'
     return f'<path class="{edge.provenance}" d="{path}" {look}><title>{_text(words)}</title></path>'
+
+
+def _path(pair: Pair, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], *, kind: str, gap: float, drop: float = 0.0) -> str:
+    """From the right of the left box to the left of the right one, which it misses by `gap`; around the right side within a layer.
+
+    Inside a layer it runs level, since wider boxes may stand above and below.
+    """
+    a, b = sorted(pair, key=lambda n: boxes[n].x + boxes[n].width / 2)
+    (x1, y1), (x2, y2) = boxes[a].right, boxes[b].left
+    if x2 < x1:  # side by side in a layer: no arrow, and never a structural link
+        side = max(boxes[a].right[0], boxes[b].right[0]) + 30
+        return _curve([(x1, y1 + drop), (side, (y1 + y2) / 2 + drop), (boxes[b].right[0], y2 + drop)])
+    via = bends.get((a, b, kind)) or bends.get((b, a, kind)) or []
+    leaves, enters = (boxes[a].stop, y1 + drop), (min(boxes[b].start, x2 - gap), y2 + drop)
+    return _curve([(x1, y1 + drop), leaves, *via, enters, (x2 - gap, y2 + drop)])
 
 
 def _curve(points: list[_Point]) -> str:
@@ -188,29 +212,33 @@ def _node(name: str, box: _Box) -> str:
     return f"<g>{rect}{label}</g>"
 
 
-def _latents(graph: CausalGraph, boxes: Mapping[str, _Box]) -> list[str]:
-    """Thin double-ended arcs between columns that share an unseen cause."""
+def _latents(graph: CausalGraph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]) -> list[str]:
+    """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one to the other."""
+    colour, dashes, width = LATENT
     lines = []
-    for names in graph.latent:
-        for a, b in pairwise(names):
-            (x1, y1), (x2, y2) = boxes[a].left, boxes[b].left
-            bend = min(x1, x2) - 30
-            path = f"M{x1:.1f},{y1:.1f} C{bend:.1f},{y1:.1f} {bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
-            lines.append(f'<path class="latent" d="{path}" fill="none" stroke="#8A5A9E" stroke-width="1.4" stroke-dasharray="1 3"/>')
+    for a, b in graph.confounded:
+        path = _path((a, b), boxes, bends, kind="latent", gap=0, drop=LATENT_DROP)
+        look = f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}" marker-start="url(#dot)" marker-end="url(#dot)"'
+        lines.append(f'<path class="latent" d="{path}" {look}><title>{_text(f"{a} and {b}: unseen common cause")}</title></path>')
     return lines
 
 
-def _head(provenance: str) -> str:
+def _dot() -> str:
+    circle = f'<circle cx="4" cy="4" r="3.2" fill="{LATENT[0]}"/>'
+    return f'<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse">{circle}</marker>'
+
+
+def _head(provenance: str, style: Style) -> str:
     return (
         f'<marker id="head-{provenance}" viewBox="0 0 10 10" refX="6" refY="5" markerWidth="11" markerHeight="11" markerUnits="userSpaceOnUse" '
-        f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{STYLES[provenance].colour}"/></marker>'
+        f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{style.colour}"/></marker>'
     )
 
 
-def _legend(used: list[str], graph: CausalGraph, top: float, hidden: int) -> list[str]:
-    rows = [(STYLES[p].colour, STYLES[p].dashes, STYLES[p].width, f"{p}: {STYLES[p].meaning}") for p in used]
+def _legend(used: Mapping[str, Style], graph: CausalGraph, top: float, hidden: int, *, named: bool) -> list[str]:
+    rows = [(s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning) for p, s in used.items()]
     if graph.latent:
-        rows.append(("#8A5A9E", "1 3", 1.4, "latent: unseen common cause"))
+        rows.append((*LATENT, "latent: unseen common cause"))
     if hidden:
         rows.append(("none", "", 0.0, f"{hidden} more pairs without enough evidence are not drawn"))
     lines = []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate import FORMAT, Certificate
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
@@ -165,7 +165,7 @@ class TestPrivacyClaims:
 
     def test_unknown_format(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(format=99))
-        assert "format must be 3" in problems(bundle)
+        assert f"format must be {FORMAT}" in problems(bundle)
 
     def test_extra_fact(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(iso_certified=True))

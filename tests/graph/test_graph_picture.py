@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from itertools import combinations
 from xml.etree import ElementTree
 
+import networkx as nx
+import numpy as np
+import pytest
+
+from synthdp.graph.bif import BayesianNetwork
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
 from synthdp.graph.picture import STYLES
 
@@ -64,6 +71,34 @@ def test_many_open_pairs_are_counted_and_small_graphs_draw() -> None:
     assert CausalGraph(names, pairs[:6]).to_svg().count('class="undecided"') == 6
     for graph in (CausalGraph(("a",)), CausalGraph(())):
         ElementTree.fromstring(graph.to_svg())
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    """Points along a path of cubic curves."""
+    corners = [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
+    found, at = [], corners[0]
+    for one, two, end in zip(corners[1::3], corners[2::3], corners[3::3], strict=True):
+        for t in np.linspace(0, 1, 40):
+            weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
+            found.append(tuple(sum(w * p[k] for w, p in zip(weights, (at, one, two, end), strict=True)) for k in (0, 1)))
+        at = end
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", ["cancer", "asia", "child", "alarm"])
+def test_no_line_runs_through_a_box(name: str, network: Callable[[str], BayesianNetwork]) -> None:
+    """Of 5, 8, 20 and 37 columns, with unseen causes and pairs that got no answer."""
+    graph = network(name).graph()
+    free = [p for p in combinations(graph.nodes, 2) if not graph.dag.has_edge(*p) and not graph.dag.has_edge(*p[::-1])]
+    layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
+    open_pairs = tuple(GraphEdge(a, b, directed=False, provenance="undecided") for a, b in free[:: len(free) // 4] if layer[a] != layer[b])
+    drawn = CausalGraph(graph.nodes, (*graph.edges, *open_pairs), latent=tuple(free[1 :: len(free) // 3]))
+    root = ElementTree.fromstring(drawn.to_svg())
+    boxes = [tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height")) for g in root.iter(f"{SVG}g") for r in g.iter(f"{SVG}rect")]
+    lines = [points(p.get("d", "")) for p in root.iter(f"{SVG}path") if p.get("class")]
+    assert len(lines) == len(drawn.edges) + len(drawn.confounded)
+    hit = [(x, y) for line in lines for x, y in line for left, top, w, h in boxes if left + 1 < x < left + w - 1 and top + 1 < y < top + h - 1]
+    assert hit == []
 
 
 def test_every_arrow_stays_inside_the_picture() -> None:

@@ -28,7 +28,7 @@ def read_json(text: str, *, file: str) -> CausalGraph:
     try:
         return CausalGraph.from_json(json.loads(text))
     except json.JSONDecodeError as error:
-        raise mistake(file, error.lineno, f"this is not JSON: {error.msg}") from None
+        raise mistake(file, error.lineno, f"this is not JSON: {error.msg}", hint="expected a bundle's graph.json") from None
     except (SynthdpError, RecursionError) as error:
         raise mistake(file, None, str(error)) from None
 

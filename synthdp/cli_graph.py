@@ -1,0 +1,128 @@
+"""`synthdp graph`: look at causal graphs, carry them between programs, compare them, and learn or validate one by itself.
+
+Only `learn` and `validate` read rows; they reserve and charge the graph's share of the spec's budget. Exit codes are those of `synthdp`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+graph_app = typer.Typer(help="Show, convert, compare, learn and validate causal graphs.", no_args_is_help=True, rich_markup_mode=None)
+
+Format = Literal["yaml", "dot", "dagitty", "bif", "gml", "svg", "json"]
+Source = Annotated[Path, typer.Argument(help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml, .bif).")]
+Spec = Annotated[Path, typer.Argument(help="The spec (YAML); its graph.mode must be the command's.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET/graph].")]
+Force = Annotated[bool, typer.Option("--force", help="Drop an interrupted run and pay for a new one.")]
+
+
+@graph_app.command()
+def show(
+    source: Source,
+    form: Annotated[Format | None, typer.Option("--format", help="Convert to this format [default: text for people].")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write [default: stdout].")] = None,
+) -> None:
+    """Show a graph, or convert it; free of charge, reads no rows."""
+    from synthdp.graph.formats import WRITERS, GraphFileError, read_graph
+    from synthdp.show_graph import graph_text
+
+    if form == "bif":
+        text = _bif(source)
+    else:
+        graph = read_graph(source)
+        text = graph_text(graph) if form is None else WRITERS[form](graph)
+    if out is None and form is None:
+        _print(text)
+        return
+    if out is None:
+        _print(text) if sys.stdout.isatty() else typer.echo(text, nl=False)  # a program gets every character as it is
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise GraphFileError(f"cannot write {out}: {error.strerror}", hint="choose another file with --out") from None
+    typer.echo(f"wrote {out}", err=True)
+
+
+def _bif(source: Path) -> str:
+    """BIF holds levels and tables: a network's own, or a spec's levels with uniform tables."""
+    from synthdp.data.domain import Domain
+    from synthdp.graph.bif import parse_bif, uniform_network, write_bif
+    from synthdp.graph.formats import GraphFileError, read_graph, read_text
+    from synthdp.spec.load import load_spec
+
+    if source.suffix.lower() == ".bif":
+        return write_bif(parse_bif(read_text(source), file=str(source)))
+    spec = source / "spec.yaml" if source.is_dir() else source
+    if spec.suffix.lower() not in (".yaml", ".yml") or not spec.is_file() or "\nsynthdp:" not in f"\n{read_text(spec)}":
+        raise GraphFileError(
+            f"{source}: BIF lists the levels of each column, which this file does not hold", hint="convert a spec, a bundle or a .bif file"
+        )
+    typer.echo("synthdp: BIF holds a table for each column; here they are uniform: only the structure and the levels count", err=True)
+    return write_bif(uniform_network(read_graph(source), Domain.from_spec(load_spec(spec).columns)))
+
+
+@graph_app.command()
+def diff(
+    before: Source,
+    after: Source,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw both graphs in one picture, into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of arcs."""
+    from synthdp.graph.diff import difference
+    from synthdp.graph.formats import GraphFileError, read_graph
+    from synthdp.graph.picture import DIFFERENCE, draw
+    from synthdp.show_graph import difference_text
+
+    found = difference(read_graph(before), read_graph(after))
+    if svg is not None:
+        try:
+            svg.write_text(draw(found.picture(), title=f"{before.name} and {after.name}", styles=DIFFERENCE), encoding="utf-8")
+        except OSError as error:
+            raise GraphFileError(f"cannot write {svg}: {error.strerror}", hint="choose another file with --svg") from None
+    _print(json.dumps(found.to_json(), indent=1) if as_json else difference_text(found))
+
+
+@graph_app.command()
+def learn(spec: Spec, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+    """Learn the spec's graph alone; spends the graph's share of its budget. Give the command again to go on with an interrupted run."""
+    _run(spec, "learn", out=out, force=force, as_json=as_json)
+
+
+@graph_app.command()
+def validate(spec: Spec, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+    """Hold the spec's graph against noisy tables; spends the graph's share of its budget. Give it again to go on with an interrupted run."""
+    _run(spec, "validate", out=out, force=force, as_json=as_json)
+
+
+def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool) -> None:
+    from synthdp.errors import GateError
+    from synthdp.graph_run import run_graph
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay
+    from synthdp.show_graph import outcome_text
+
+    with ProgressDisplay() as display:
+        outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))
+    _print(json.dumps(_facts(outcome), indent=1) if as_json else outcome_text(outcome))
+    if outcome.refused:
+        raise GateError(outcome.refused.message, hint=f"the budget is spent; see {outcome.job.out / 'graph.json'}")
+
+
+def _facts(outcome: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = outcome.to_json()
+    return facts | {"folder": str(outcome.job.out), "refused": outcome.refused is not None}
+
+
+def _print(text: str) -> None:
+    """Data to stdout; control characters in names are spelt out."""
+    from synthdp.errors import printable
+
+    typer.echo(printable(text.rstrip("\n")))

@@ -1,0 +1,99 @@
+"""How one graph differs from another: links added, removed and turned, and the distances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.metrics import arc_f1, hamming_distance
+
+
+@dataclass(frozen=True)
+class GraphDifference:
+    """From `before` to `after`. A turned link joins the same columns another way; `columns` are those of one side alone."""
+
+    before: CausalGraph
+    after: CausalGraph
+    added: tuple[GraphEdge, ...]
+    removed: tuple[GraphEdge, ...]
+    turned: tuple[tuple[GraphEdge, GraphEdge], ...]
+    common: int
+    columns: Mapping[str, tuple[str, ...]]
+
+    @property
+    def distance(self) -> int:
+        """Structural Hamming distance: one for each pair of columns whose link differs."""
+        return hamming_distance(self.before, self.after)
+
+    @property
+    def f1(self) -> float:
+        """F1 of arcs, an undirected link being two."""
+        return arc_f1(self.after, self.before)
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same columns and links; where links come from may differ."""
+        return not (self.added or self.removed or self.turned or any(self.columns.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object."""
+        return {
+            "same": self.same,
+            "added": [_link(e) for e in self.added],
+            "removed": [_link(e) for e in self.removed],
+            "turned": [{"before": _link(a), "after": _link(b)} for a, b in self.turned],
+            "common": self.common,
+            "columns": {side: list(names) for side, names in self.columns.items()},
+            "hamming_distance": self.distance,
+            "arc_f1": self.f1,
+        }
+
+    def picture(self) -> CausalGraph:
+        """Both graphs in one: what is common (given), added (learned), removed (refuted), turned as it is now (undecided).
+
+        Where both cannot stand together without a cycle, removed links are drawn without a direction.
+        """
+        turned = {frozenset(after.pair) for _, after in self.turned}
+        added = {frozenset(e.pair) for e in self.added}
+        now = [
+            replace(e, provenance="undecided" if p in turned else "learned" if p in added else "given")
+            for e in self.after.edges
+            if e.structural
+            for p in [frozenset(e.pair)]
+        ]
+        gone = [replace(e, provenance="refuted") for e in self.removed]
+        nodes = tuple(dict.fromkeys((*self.after.nodes, *self.before.nodes)))
+        try:
+            return CausalGraph(nodes, (*now, *gone))
+        except SynthdpError:
+            return CausalGraph(nodes, (*now, *(replace(e, directed=False) for e in gone)))
+
+
+def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
+    """Compare two graphs by the names of their columns."""
+    old, new = ({frozenset(e.pair): e for e in g.edges if e.structural} for g in (before, after))
+    shared = [p for p in old if p in new]
+    turned = tuple((old[p], new[p]) for p in shared if _way(old[p]) != _way(new[p]))
+    return GraphDifference(
+        before,
+        after,
+        added=tuple(e for p, e in new.items() if p not in old),
+        removed=tuple(e for p, e in old.items() if p not in new),
+        turned=turned,
+        common=len(shared) - len(turned),
+        columns={
+            "before": tuple(n for n in before.nodes if n not in after.nodes),
+            "after": tuple(n for n in after.nodes if n not in before.nodes),
+        },
+    )
+
+
+def _way(edge: GraphEdge) -> tuple[str, str] | None:
+    return edge.pair if edge.directed else None
+
+
+def _link(edge: GraphEdge) -> dict[str, Any]:
+    return {"from": edge.cause, "to": edge.effect, "directed": edge.directed, "provenance": edge.provenance}

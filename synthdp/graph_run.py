@@ -1,0 +1,179 @@
+"""The graph stage alone: `synthdp graph learn` and `synthdp graph validate`, with a reservation and charges of their own.
+
+A run reserves and spends the graph's share of the spec's budget, epsilon and delta times `privacy.shares.graph`, and
+nothing else; no model is trained, no row held out. A release of the same spec pays for its graph again: what was learned here is
+free to use in it, as arrows of a spec in mode given. An interrupted run goes on when its command is given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from synthdp import run_folder
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, VerifyError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats import WRITERS
+from synthdp.graph.stage import GraphResult, find_graph, rounds
+from synthdp.graph.validation import GraphRefuted, ValidationReport
+from synthdp.privacy.plan import Plan, expected_fit_rows, make_search_plan
+from synthdp.release import Job, cap_of, open_ledger, open_session
+from synthdp.reporter import Reporter
+from synthdp.run_folder import FOLDER, STATE, RunFolder
+from synthdp.spec import models as spec
+from synthdp.spec.load import parse_spec
+
+Mode = Literal["learn", "validate"]
+MARK = "graph-run"  # in a run's folder: it is no release, and `synthdp resume` is not for it
+
+
+@dataclass(frozen=True)
+class GraphOutcome:
+    """What a run found. `refused`: the spec says that a refuted graph fails, and it is refuted."""
+
+    job: Job
+    graph: CausalGraph
+    validation: ValidationReport | None
+    refused: GraphRefuted | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph, what was found of it, and what it cost; all of it public once the run is paid for."""
+        release, ledger = self.job.release, self.job.ledger
+        charges = [e for e in ledger.run_entries(self.job.folder.run) if e.kind == "charge"]
+        cost = {
+            "run": self.job.folder.run,
+            "dataset": release.dataset.id,
+            "mode": release.graph.mode,
+            "epsilon_allowed": release.privacy.epsilon,
+            "epsilon_planned": self.job.plan.epsilon_spent,
+            "epsilon_spent": self.job.spent.epsilon_spent if charges else 0.0,
+            "delta": release.privacy.delta,
+            "adjacency": release.privacy.adjacency,
+            "unit": release.dataset.privacy_unit.meaning,
+            "ledger_entries": [e.hash for e in charges],
+        }
+        found = {"validation": self.validation.to_json()} if self.validation else {}
+        return self.graph.to_json() | found | {"privacy": cost}
+
+
+def share_of(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+    """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out for judging."""
+    privacy, part = release.privacy, release.privacy.shares.graph
+    return release.model_copy(
+        update={
+            "privacy": privacy.model_copy(update={"epsilon": privacy.epsilon * part, "delta": privacy.delta * part}),
+            "evaluation": release.evaluation.model_copy(update={"enabled": False}),
+        }
+    )
+
+
+def graph_plan(release: spec.ReleaseSpec, domain: Domain) -> Plan:
+    """The plan of a graph run; `release` as `share_of` made it."""
+    privacy, unit = release.privacy, release.dataset.privacy_unit
+    return make_search_plan(
+        rounds(release.graph, domain, rows=expected_fit_rows(release)),
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        adjacency=privacy.adjacency,
+        rows_per_unit=unit.max_rows if isinstance(unit, spec.IdUnit) else 1,
+    )
+
+
+def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> GraphOutcome:
+    """Learn or validate the spec's graph into `out` (default: `releases/<dataset id>/graph`), or go on with the run that lies there.
+
+    Raises:
+        SpecError: the spec has mistakes, or another graph mode.
+        OutputError: `out` holds another run, or cannot be written.
+        BudgetError, DataError: as in a release.
+    """
+    reporter = reporter or Reporter()
+    with reporter.stage("plan"):
+        text = spec_path.read_text(encoding="utf-8-sig") if spec_path.is_file() else ""
+        loaded = _checked(text, spec_path, mode)
+        out = out or Path("releases") / loaded.dataset.id / "graph"
+        release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
+        plan, ledger = graph_plan(release, domain), open_ledger(release, spec_path)
+        held = _interrupted(out, text, force=force)
+        if held is None:
+            ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+    folder = held or _start(out, spec_path, text, force=force)
+    job = Job(release, domain, plan, ledger, folder, out)
+    try:
+        return _run(job, reporter)
+    finally:
+        # Without a reservation nothing was paid, so there is nothing to go on with.
+        with suppress(BudgetError, VerifyError):
+            if not ledger.run_entries(folder.run):
+                folder.remove()
+
+
+def _checked(text: str, path: Path, mode: Mode) -> spec.ReleaseSpec:
+    from synthdp.spec.load import load_spec
+
+    loaded = parse_spec(text, path=str(path)) if text else load_spec(path)
+    if loaded.graph.mode != mode:
+        hint = f"say graph.mode: {mode}, and give privacy.shares.graph a part of the budget"
+        raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}", hint)])
+    return loaded
+
+
+def _interrupted(out: Path, text: str, *, force: bool) -> RunFolder | None:
+    """The graph run in `out` that was paid for and not finished."""
+    path = out / FOLDER
+    if force or not (path / STATE).exists():
+        return None
+    if not (path / MARK).exists():
+        raise OutputError(f"{out} holds an interrupted release", hint=f"continue it with `synthdp resume {out}`, or choose another folder with --out")
+    held = run_folder.reopen(out)
+    if held.spec_text != text:
+        raise OutputError(
+            f"{out} holds an interrupted graph run of another spec",
+            hint="bring that spec back to go on, or give --force to drop the run and pay again",
+        )
+    return held
+
+
+def _start(out: Path, spec_path: Path, text: str, *, force: bool) -> RunFolder:
+    folder = run_folder.start(out, spec_path, text, force=force)
+    (folder.path / MARK).touch()
+    return folder
+
+
+def _run(job: Job, reporter: Reporter) -> GraphOutcome:
+    session = open_session(job, reporter)
+    refused: GraphRefuted | None = None
+    with reporter.stage("measure the graph"):
+        try:
+            result = find_graph(session, job.release.graph, job.domain)
+        except GraphRefuted as refusal:
+            refused, result = refusal, GraphResult(refusal.report.apply("flag"), None, None)
+    found = refused.report if refused else result.validation
+    job.ledger.settle(job.release.dataset.id, job.folder.run)
+    outcome = GraphOutcome(job, result.graph, found, refused)
+    _write(job.out, outcome)
+    job.folder.remove()
+    return outcome
+
+
+def _write(out: Path, outcome: GraphOutcome) -> None:
+    """`graph.json`, its picture, and the arrows as a spec's `graph` section."""
+    from synthdp.bundle.write import as_json
+
+    title = outcome.job.release.dataset.title or outcome.job.release.dataset.id
+    files: Mapping[str, str] = {
+        "graph.json": as_json(outcome.to_json()),
+        "graph.svg": outcome.graph.to_svg(title=f"Causal graph of {title}"),
+        "graph.yaml": WRITERS["yaml"](outcome.graph),
+    }
+    try:
+        for name, text in files.items():
+            (out / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {out}: {error.strerror}", hint="make room or allow writing, and give the command again: it is paid for"
+        ) from None
