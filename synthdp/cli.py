@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from synthdp.cli_graph import graph_app
 from synthdp.errors import SynthdpError, printable
 
 app = typer.Typer(
@@ -25,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(graph_app, name="graph")
 
 INTERRUPTED = 130
 
