@@ -1,0 +1,81 @@
+"""Ways to break the kernel, each a few words of its source, and where the suites must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+UNBROKEN = "as it is"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """One broken kernel.
+
+    In `file` each first text of `edits` becomes the second. `caught` are parts of the names of tests that must fail; `place`
+    is a regular expression that every failing test's name must match; `says` must be found in what a failure says.
+    """
+
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    caught: tuple[str, ...]
+    place: str
+    says: str
+
+    def apply(self, root: Path) -> None:
+        """Break the copy at `root`."""
+        path = root / self.file
+        text = path.read_text(encoding="utf-8")
+        for old, new in self.edits:
+            if text.count(old) != 1:
+                raise SystemExit(f"{self.file} holds {old!r} {text.count(old)} times, not once: mend {Path(__file__).name}")
+            text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+
+
+NOISE, DPSGD, SESSION = (f"synthdp/privacy/{name}.py" for name in ("noise", "dpsgd", "session"))
+CHARGE = "        entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism.name, event=event)\n"
+RETURN = "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"
+
+KERNELS = {
+    "half the noise on planned tables": Broken(
+        NOISE,
+        (("_gaussian_measurement(_checked(sigma))", "_gaussian_measurement(_checked(sigma / 2))"),),
+        caught=("test_noise_has_its_scale_and_no_other[Discrete(sigma=25.0)]", "test_noise_does_not_depend_on_the_counts[discrete]"),
+        place=r"[Dd]iscrete",
+        says=r"(?i)discrete",
+    ),
+    "half the noise on chosen tables": Broken(
+        NOISE,
+        (("np.rint(_checked(sigma) * self.noise", "np.rint(_checked(sigma / 2) * self.noise"),),
+        caught=("test_noise_has_its_scale_and_no_other[Rounded(sigma=25.0)]", "test_noise_does_not_depend_on_the_counts[rounded]"),
+        place=r"[Rr]ounded",
+        says=r"(?i)rounded",
+    ),
+    "half the noise on gradients": Broken(
+        NOISE,
+        (("(_checked(sigma) / _checked(spacing))", "(_checked(sigma / 2) / _checked(spacing))"),),
+        caught=("test_noise_has_its_scale_and_no_other[Lattice(sigma=30.0",),
+        place=r"[Ll]attice",
+        says=r"(?i)lattice",
+    ),
+    "batches by the number of rows": Broken(
+        DPSGD,
+        (
+            (
+                "poisson_batch(len(codes), rate=self.settings.rate)",
+                "poisson_batch(len(codes), rate=min(1.0, self.settings.expected_batch / max(len(codes), 1)))",
+            ),
+        ),
+        caught=("tests.audit",),
+        place=r"tests\.audit|test_clipping",
+        says=r"DP-SGD.*rate",
+    ),
+    "rows seen before the charge is in the ledger": Broken(
+        SESSION,
+        ((CHARGE, ""), (RETURN, CHARGE + RETURN)),
+        caught=("test_charge_is_durable_before_the_rows_are_seen", "test_ledger_that_refuses_keeps_the_rows_shut", "test_killed_again"),
+        place=r"test_session|test_fire_kill",
+        says="charge",
+    ),
+}
