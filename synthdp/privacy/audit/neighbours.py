@@ -124,12 +124,15 @@ def _rows(domain: Domain, rng: np.random.Generator, rows: int) -> Codes:
 
 
 def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]:
-    """The first row, twins, opposites, thresholds of a rare category, and one lone extreme in each column."""
+    """The first row, twins, opposites, thresholds of a rare category, and lone extremes of each column."""
     low, high = _lowest(domain), _highest(domain)
     yield "empty table and a row at the top", low[:0], high
     yield "empty table and a row at the bottom", low[:0], low
     yield "one row and its twin", low, low
-    yield "one row and its opposite", low, high
+    yield "a row at the bottom and its opposite", low, high
+    yield "a row at the top and its opposite", high, low
+    for rows in (1, 2, 3, 5):
+        yield f"{rows} rows and one more", _rows(domain, rng, rows), _rows(domain, rng, 1)
     yield "all at the bottom and one more", np.repeat(low, FULL, axis=0), low
     yield "all at the bottom and the opposite", np.repeat(low, FULL, axis=0), high
     yield "all at the top and the opposite", np.repeat(high, FULL, axis=0), low
@@ -140,18 +143,20 @@ def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]
         rare[:have, widest] = high[0, widest]
         yield f"rare category, {have} rows and one more", rare, high
     for i, column in enumerate(domain.columns):
-        for extreme in {0, column.levels - 1, column.levels - 1 - column.missing}:
-            others = _rows(domain, rng, FULL)
-            others[:, i] = 0 if extreme else column.levels - 1
-            alone = _rows(domain, rng, 1)
+        # Spikes stand before bins, so the first bin is the lower end of a range.
+        for extreme in sorted({0, len(column.spikes), column.levels - 1, column.levels - 1 - column.missing} & set(range(column.levels))):
+            alone, elsewhere = _rows(domain, rng, 1), [level for level in range(column.levels) if level != extreme]
             alone[:, i] = extreme
-            yield f"lone {column.labels[extreme]} of {column.name}", others, alone
+            for kind, levels in {"all others alike": elsewhere[:1], "others everywhere else": elsewhere}.items():
+                others = _rows(domain, rng, FULL)
+                others[:, i] = rng.choice(levels or [extreme], FULL)
+                yield f"lone {column.labels[extreme]} of {column.name}, {kind}", others, alone
 
 
 def _row_counts(domain: Domain, rng: np.random.Generator, batch: int) -> Iterator[Case]:
     """Numbers of rows where whole batches end."""
     for rows in sorted({max(0, n) for n in (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)}):
-        yield f"{rows} rows and one more", _rows(domain, rng, rows), _rows(domain, rng, 1)
+        yield f"{rows} rows where batches end and one more", _rows(domain, rng, rows), _rows(domain, rng, 1)
 
 
 def _many_rows(domain: Domain, rng: np.random.Generator, batch: int, max_rows: int) -> Iterator[Case]:
@@ -169,9 +174,9 @@ def _many_rows(domain: Domain, rng: np.random.Generator, batch: int, max_rows: i
 
 
 def _random(domain: Domain, rng: np.random.Generator, batch: int, max_rows: int, pairs: int) -> Iterator[PlacedCase]:
-    """Tables of any size up to three batches with some columns constant; units of any size, anywhere."""
+    """Tables of any size up to three batches, small ones as likely as large ones, with some columns constant; units of any size, anywhere."""
     for number in range(pairs):
-        shared, unit = _rows(domain, rng, int(rng.integers(0, 3 * batch + 1))), _rows(domain, rng, int(rng.integers(1, max_rows + 1)))
+        shared, unit = _rows(domain, rng, int((3 * batch + 1) ** rng.random()) - 1), _rows(domain, rng, int(rng.integers(1, max_rows + 1)))
         constant = rng.random(len(domain)) < rng.random()
         shared[:, constant] = 0
         if rng.random() < 0.5:

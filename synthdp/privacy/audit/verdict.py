@@ -184,7 +184,7 @@ def _sampled(walk: _Walk, moves: Sequence[float], chances: Sequence[float], nois
     if pair is None:
         walk.refuse("Gaussian noise on the sum over the batch")
     walk.at += 1
-    walk.spend(_in_noise(pair), sum(moves[r] for r in rows) / noise, "of the noise", since=walk.at - 1)
+    walk.spend(_in_noise(pair), sum(moves[min(r, len(moves) - 1)] for r in rows) / noise, "of the noise", since=walk.at - 1)
 
 
 def _batch(walk: _Walk, chances: Sequence[float]) -> tuple[int, int]:

@@ -1,0 +1,28 @@
+"""Kernels broken on purpose, for audits to find: each differs from the real streams or settings in one way."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.privacy.noise import Floats, Integers, Streams
+
+
+class HalfNoise(Streams):
+    """Half the noise that was asked for."""
+
+    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        return super().discrete_gaussian(counts, sigma=sigma / 2)
+
+    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        return super().rounded_gaussian(counts, sigma=sigma / 2)
+
+    def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
+        return super().lattice_gaussian(values, sigma=sigma / 2, spacing=spacing)
+
+
+class FixedBatches(Streams):
+    """Batches of fixed size, drawn without replacement, where Poisson batches are charged."""
+
+    def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
+        return np.sort(self.sampling.permutation(rows)[: int(rows * rate)])

@@ -1,0 +1,199 @@
+"""Worst-case audits of the real mechanisms: the true kernel passes, kernels broken on purpose do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy import layers
+from synthdp.privacy.audit import directions, worst_case
+from synthdp.privacy.audit.f_curve import AuditResult, Claim, Scores
+from synthdp.privacy.audit.worst_case import BatchGame, Game, GradientGame, TableGame, audit_game, audit_plan, games_of, power, unaudited
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import Plan, Spend, make_plan
+from synthdp.spec.load import load_spec
+
+from .broken import FixedBatches, HalfNoise
+
+SPECS = Path(__file__).parents[2] / "specs"
+DOMAIN = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
+TRAINING = DpSgd(
+    rate=0.3, steps=10, expected_batch=30.0, clip=0.5, noise_multiplier=1.5, learning_rate=0.01, ema=0.9, checkpoint_every=5
+)  # fmt: skip
+TABLES = NoisyMarginals(DOMAIN, (("a",), ("b",)), 2.0)
+PAIRS = AdaptiveMarginals(DOMAIN, 1.4).choose([("a", "b"), ("c",), ("b", "d")])
+MECHANISMS = {"tables": TABLES, "chosen tables": PAIRS, "gradients": TRAINING}
+
+
+def game_of(name: str, *, rows: int = 1, adjacency: worst_case.Adjacency = "add_remove") -> Game:
+    mechanism = MECHANISMS[name]
+    return GradientGame(mechanism, rows, adjacency) if isinstance(mechanism, DpSgd) else TableGame.of(mechanism, rows, adjacency)
+
+
+def audit(game: Game, *, runs: int, fresh: Callable[[], Streams] = Streams.fresh, adjacency: worst_case.Adjacency = "add_remove") -> AuditResult:
+    return audit_game(game, delta=1e-5, adjacency=adjacency, runs=runs, fresh=fresh)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: worst_case.Adjacency) -> None:
+    game = game_of(name, adjacency=adjacency)
+    for world in (0, 1):
+        real, model = game.play(world, 1000, Streams.fresh, lambda more: None), game.simulate(world, 20_000, noise_factor=1.0)
+        spread = model.std() / np.sqrt(1000)
+        assert abs(real.mean() - model.mean()) < 6 * spread
+        assert 0.85 < real.std() / model.std() < 1.15
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: worst_case.Adjacency) -> None:
+    game = game_of(name, adjacency=adjacency)
+    true, half = (audit(game, runs=2000, fresh=fresh, adjacency=adjacency) for fresh in (Streams.fresh, HalfNoise.fresh))
+    assert not true.alarm
+    assert true.epsilon_lower <= true.epsilon_claimed
+    assert half.alarm
+    assert half.detects_fault > 0.9
+
+
+@pytest.mark.parametrize("name", ["tables", "gradients"])
+def test_units_of_several_rows(name: str) -> None:
+    result = audit(game_of(name, rows=3), runs=2000)
+    assert not result.alarm
+    assert result.unit_rows == 3
+    assert audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).alarm
+
+
+def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
+    assert not audit(BatchGame(TRAINING), runs=1000).alarm
+    broken = audit(BatchGame(TRAINING), runs=4000, fresh=FixedBatches.fresh)
+    assert broken.alarm
+    assert broken.fault == "batches of fixed size"
+
+
+def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    norms = layers.NodeLinear.norms
+    monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
+    assert audit(game_of("gradients"), runs=2000).alarm
+
+
+def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reaches the optimizer is audited, not what the seam of the noise returned."""
+    from synthdp.privacy import dpsgd
+
+    add_noise = dpsgd._LatticeOptimizer.add_noise
+
+    def forgetful(self: dpsgd._LatticeOptimizer) -> None:
+        exact = [p.summed_grad.clone() for p in self.params]
+        add_noise(self)
+        for p, value in zip(self.params, exact, strict=True):
+            p.grad = value
+
+    monkeypatch.setattr(dpsgd._LatticeOptimizer, "add_noise", forgetful)
+    assert audit(game_of("gradients"), runs=2000).alarm
+
+
+def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
+    faint = TableGame.of(dataclasses.replace(TABLES, sigma=100.0), 1, "add_remove")
+    result = audit(faint, runs=2000)
+    assert result.unit_rows > 1
+    assert result.detects_fault > 0.9
+    alone = Claim.of([faint.event()], delta=1e-5, adjacency="add_remove")
+    assert power(faint, alone, runs=2000, repeats=50) < 0.5
+
+
+def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
+    settings = dataclasses.replace(TRAINING, rate=1.0, steps=3, noise_multiplier=1e-3)
+    codes = np.array([directions.row_of(0), directions.row_of(2, sign=-1), directions.row_of(2, sign=-1), directions.ORDINARY], dtype=np.uint16)[
+        :, None
+    ]
+    seen: list[Scores] = []
+    directions.train(settings, codes, directions.DirectionLoss(4, clip=settings.clip), Streams.fresh(), seen.append)
+    assert len(seen) == 3
+    for sums in seen:
+        np.testing.assert_allclose(sums, [1, 0, -2, 0], atol=0.01)
+
+
+def test_likelihood_ratio_of_a_sampled_step() -> None:
+    x = np.array([-1.0, 0.3, 2.0])
+    q, s = TRAINING.rate, TRAINING.noise_multiplier
+    one = np.log(1 - q + q * np.exp((2 * x - 1) / (2 * s**2)))
+    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=1), one)
+    np.testing.assert_allclose(directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1), one)
+    two = np.log((1 - q) ** 2 + 2 * q * (1 - q) * np.exp((2 * x - 1) / (2 * s**2)) + q**2 * np.exp((4 * x - 4) / (2 * s**2)))
+    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=2), two)
+
+
+def test_too_many_directions_are_refused() -> None:
+    with pytest.raises(ValueError, match="directions"):
+        directions.DirectionLoss(40_000, clip=1.0)
+
+
+def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
+    plan = Plan(5.0, 1e-5, "add_remove", 1, (Spend("measure", TABLES), Spend("graph: a", PAIRS.budget), Spend("train", TRAINING)))
+    ticks: list[tuple[int, int]] = []
+    results = audit_plan(plan, DOMAIN, runs=1000, progress=lambda done, total: ticks.append((done, total)))
+    assert [r.mechanism for r in results] == [TABLES.name, PAIRS.name, TRAINING.name, TRAINING.name]
+    assert all(r.passed and r.runs == 1000 for r in results)
+    assert ticks[-1] == (4000, 4000)
+    assert [done for done, _ in ticks] == sorted(done for done, _ in ticks)
+    assert unaudited(plan, DOMAIN) == ()
+
+
+def test_a_mechanism_without_a_game_is_named() -> None:
+    class Strange:
+        name = "strange"
+
+    plan = Plan(5.0, 1e-5, "add_remove", 1, (Spend("measure", TABLES), Spend("odd", Strange())))  # type: ignore[arg-type]
+    assert unaudited(plan, DOMAIN) == ("strange",)
+
+
+def adult_games() -> list[Game]:
+    spec = load_spec(SPECS / "adult.yaml")
+    domain = Domain.from_spec(spec.columns)
+    plan = make_plan(spec, domain)
+    return [game for spend in plan.spends for game in games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")]
+
+
+@pytest.mark.slow
+def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(figure: Callable[..., None]) -> None:
+    """Real runs of the planned mechanisms, each with the fault its game looks for, and as they are."""
+    faults = {worst_case.HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
+    found = {fault: 0 for fault in faults}
+    audits = {fault: 0 for fault in faults}
+    alarms = true = below = 0
+    for game in adult_games():
+        for _ in range(10):
+            found[game.fault] += audit(game, runs=5000, fresh=faults[game.fault]).alarm
+            audits[game.fault] += 1
+            honest = audit(game, runs=5000)
+            alarms, true, below = alarms + honest.alarm, true + 1, below + (honest.epsilon_lower <= honest.epsilon_claimed)
+    assert found[worst_case.HALF_NOISE] >= 0.8 * audits[worst_case.HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
+    assert found["batches of fixed size"] >= 9
+    assert alarms <= 5
+    figure("audits: noise/2 detected at 5000 runs", found[worst_case.HALF_NOISE], audits[worst_case.HALF_NOISE])
+    figure("audits: batches of fixed size detected at 5000 runs", found["batches of fixed size"], audits["batches of fixed size"])
+    figure("audits of the true kernel without an alarm", true - alarms, true)
+    figure("audits whose lower bound is at most the claim", below, true)
+
+
+@pytest.mark.slow
+def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(figure: Callable[..., None]) -> None:
+    spec = load_spec(SPECS / "adult.yaml")
+    domain = Domain.from_spec(spec.columns)
+    powers = []
+    for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
+        plan = make_plan(spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})}), domain)
+        for spend in plan.spends:
+            (game, *_) = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
+            sized, claim, _ = worst_case._powerful(game, delta=1e-5, adjacency="add_remove", runs=5000)
+            powers.append(power(sized, claim, runs=5000, repeats=400))
+    assert min(powers) >= 0.93  # 95% less what 400 repeats may miss
+    figure("mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs", sum(p >= 0.95 for p in powers), len(powers))
