@@ -138,17 +138,19 @@ def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
     graph = content.graph
-    if (
-        content.validation is None
-        and isinstance(graph, CausalGraph)
-        and content.spec.graph.mode in ("none", "given")
-        and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
-    ):
+    if content.validation is None and isinstance(graph, CausalGraph) and _from_spec_alone(graph, content.spec):
         return receipts
     paid = _released("graph", graph, CausalGraph).receipts
     if content.validation is not None:
         paid |= _released("validation", content.validation, ValidationReport).receipts
     return receipts | dict.fromkeys(("graph.json", "graph.svg"), paid)
+
+
+def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
+    """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair and nothing was measured."""
+    if spec.graph.mode == "learn":
+        return graph == CausalGraph.from_spec(spec.graph, tuple(spec.columns))
+    return spec.graph.mode in ("none", "given") and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
 
 
 def _released(name: str, value: object, inner: type | None) -> Released[Any]:

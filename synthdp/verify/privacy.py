@@ -12,6 +12,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfCompose
 from synthdp.bundle.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
 from synthdp.bundle.published import public_spec
 from synthdp.bundle.write import FILES
+from synthdp.graph.causal import CausalGraph
 from synthdp.privacy import accounting
 from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
@@ -185,7 +186,7 @@ def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
     """Each file out of rows names charges that paid for it."""
     needed = {"synthetic.csv", "marginals.json", "model.json", "model.safetensors"}
-    if spec.graph.mode in ("validate", "learn"):
+    if spec.graph.mode == "validate" or (spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)):
         needed |= {"graph.json", "graph.svg"}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}
@@ -197,6 +198,11 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
             yield f"privacy/certificate.json: {file!r} is not a file of a bundle"
         if receipts - charges:
             yield f"privacy/certificate.json: {file} has a receipt that is no charge of the ledger"
+
+
+def _nothing_learnt(reader: Reader, spec: ReleaseSpec) -> bool:
+    """Whether the graph is what the spec says without any row."""
+    return CausalGraph.from_json(reader.json("graph.json")) == CausalGraph.from_spec(spec.graph, tuple(spec.columns))
 
 
 def _same(stated: Any, true: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -213,6 +214,12 @@ def test_mistakes_in_yaml_are_told_as_in_specs(text: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(GraphFileError, match="cannot be read"):
         read_graph(tmp_path / "nowhere.dot")
+    os.mkfifo(tmp_path / "pipe.dot")  # would wait for a writer
+    with pytest.raises(GraphFileError, match="not a plain file"):
+        read_graph(tmp_path / "pipe.dot")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(GraphFileError, match="nested too deeply"):
+        read_graph(tmp_path / "deep.json")
     (tmp_path / "latin.dot").write_bytes(b"digraph {\n \xe4 }")
     with pytest.raises(GraphFileError, match=r"latin\.dot:2: is not UTF-8"):
         read_graph(tmp_path / "latin.dot")

@@ -249,6 +249,19 @@ def test_a_validation_that_was_edited_is_noticed(validated: Path, tmp_path: Path
     assert any(says in p for p in inspect_bundle(bundle).problems)
 
 
+def test_a_search_with_nothing_left_to_learn_spends_nothing_on_the_graph(tiny: Any) -> None:
+    """The spec decides every pair; the plan holds the graph's share, and no bundle is refused for want of a receipt."""
+    names = ["sex", "grade", "smoker", "visits", "weight", "joined"]
+    both_ways = [f"{a} -> {b}" for a in names for b in names if a != b and {a, b} != {"sex", "smoker"}]
+    tiny.write(
+        graph={"mode": "learn", "edges": ["sex -> smoker"], "forbidden": both_ways},
+        privacy={"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
+    ).release()
+    assert [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"] == ["measure", "train"]
+    certificate = json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())
+    assert certificate["epsilon"] < certificate["epsilon_planned"] and verify_bundle(tiny.bundle).ok
+
+
 def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(tiny: Any, synthdp: Any) -> None:
     """Too many cells for one table: the search plans four rounds, and finds nothing to condition on at this budget."""
     tiny.write(

@@ -120,7 +120,9 @@ def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> Ca
     from the last columns go, for no strength of a link was ever released.
     """
     knowledge, unclear = links.knowledge, dict.fromkeys(undecided)
-    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=[p for p in links.open if p not in unclear])
+    sure = [p for p in links.open if p not in unclear]
+    # A pair without an answer may be linked, and one without a test has no separating set: neither shows a triple to be open.
+    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=sure, shielded=(*knowledge.untested, *unclear))
     orient_known(graph, knowledge)
     orient_colliders(graph, [t for t in unshielded(graph) if _collides(links, *t)], knowledge)
     meek(graph, knowledge)

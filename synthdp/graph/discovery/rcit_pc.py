@@ -59,7 +59,8 @@ def rcit_pc(moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_pa
 
     skeleton = pc_skeleton(test, knowledge, max_order=MAX_ORDER, separates=explains)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
-    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]])))
+    links = sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]]))
+    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested)
     orient_known(graph, knowledge)
     orient_colliders(graph, _colliders(graph, skeleton, tests, level), knowledge)
     meek(graph, knowledge)

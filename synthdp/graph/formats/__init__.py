@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from synthdp import untrusted
 from synthdp.errors import SynthdpError
 from synthdp.graph.bif import parse_bif
 from synthdp.graph.causal import CausalGraph
@@ -16,8 +17,6 @@ from synthdp.graph.formats.gml import read_gml, write_gml
 
 __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
 
-MAX_BYTES = 16_000_000
-
 
 def read_json(text: str, *, file: str) -> CausalGraph:
     """A bundle's `graph.json`.
@@ -26,10 +25,10 @@ def read_json(text: str, *, file: str) -> CausalGraph:
         GraphFileError: with file and line.
     """
     try:
-        return CausalGraph.from_json(json.loads(text))
+        return CausalGraph.from_json(untrusted.parse_json(text))
     except json.JSONDecodeError as error:
         raise mistake(file, error.lineno, f"this is not JSON: {error.msg}", hint="expected a bundle's graph.json") from None
-    except (SynthdpError, RecursionError) as error:
+    except (SynthdpError, ValueError) as error:
         raise mistake(file, None, str(error)) from None
 
 
@@ -92,16 +91,14 @@ def read_text(path: Path) -> str:
     """A graph file's text.
 
     Raises:
-        GraphFileError: it cannot be read, is too large, or not UTF-8.
+        GraphFileError: it cannot be read, is no plain file, too large, or not UTF-8.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        return untrusted.read_text(path)
     except OSError as error:
         raise mistake(str(path), None, f"cannot be read: {error.strerror}", hint="check the path") from None
-    if len(data) > MAX_BYTES:
-        raise mistake(str(path), None, f"is larger than {MAX_BYTES:,} bytes", hint="is this a graph?")
-    try:
-        return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise mistake(str(path), data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text", hint="save it as UTF-8") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise mistake(str(path), line, "is not UTF-8 text", hint="save it as UTF-8") from None
+    except ValueError as error:
+        raise mistake(str(path), None, str(error), hint="give a plain file that holds one graph") from None
