@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -164,6 +164,33 @@ def verify(
             f"{bundle}: valid; epsilon {report.epsilon:.4f} at delta {report.delta:g} ({', '.join(report.checks)})\n{bundle}: {report.origin}"
         ),
     )
+
+
+@app.command()
+def audit(
+    spec: SpecArgument,
+    replay: Annotated[bool, typer.Option("--replay", help="Only record and replay: deterministic, reads no rows.")] = False,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Use the spec's simulated twin instead of the real rows: the result is public.")
+    ] = False,
+    runs: Annotated[int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)] = 5000,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Try to refute what a spec's mechanisms claim; spends no budget. On real rows the result is for the steward alone."""
+    from synthdp.audit import audit as run_audit
+    from synthdp.errors import OutputError, VerifyError
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay, audit_text
+
+    if replay and simulated:
+        raise OutputError("--replay needs no rows, real or simulated", hint="give one of --replay and --simulated")
+    rows: Literal["none", "simulated", "real"] = "none" if replay else "simulated" if simulated else "real"
+    with ProgressDisplay() as display:
+        record, path = run_audit(spec, rows=rows, out=out, runs=runs, reporter=Reporter(display))
+    show(record.model_dump() | {"record": str(path)}, as_json=as_json, text=lambda: audit_text(record, path))
+    if record.refuted:
+        raise VerifyError("the claim is refuted: " + "; ".join(record.refuted), hint="do not release; report this as a defect")
 
 
 @app.command()

@@ -44,9 +44,10 @@ def _statistical(audits: tuple[Audit, ...]) -> str:
     ]
     return "\n".join(
         [
-            "*Statistical audits*, each with a strong adversary against one mechanism. The lower bound on epsilon holds with 95% confidence; beside "
-            "it the most that an audit of so many runs could have shown, and the chance that it would have noticed a fault. A claim counts as refuted "
-            "after three alarms in a row. Units of several rows are used where one row would be too well hidden for any audit to see a fault.\n",
+            "*Statistical audits*, each with a strong adversary against one mechanism. The lower bound on epsilon holds with 95% confidence. "
+            "Beside it stand the most that an audit of so many runs could have shown, and the chance that it would have noticed a fault. "
+            "A claim counts as refuted after three alarms in a row. Where one row would be too well hidden for any audit to see a fault, "
+            "the unit has several.\n",
             "| mechanism | method | rows of the unit | runs | claimed epsilon | shown: at least | could show | would notice | claim |",
             "|---|---|---|---|---|---|---|---|---|",
             *rows,

@@ -1,0 +1,113 @@
+"""`synthdp audit` end to end: what it finds, where it goes, and what a release makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp import audit
+from synthdp.audit import confirmed
+from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
+from synthdp.errors import OutputError, VerifyError
+from synthdp.privacy.audit.f_curve import AuditResult
+from synthdp.release import release
+from synthdp.verify import verify_bundle
+
+
+def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
+    audited = tiny.write()
+    audit.audit(tiny.spec, rows="simulated", out=tiny.out, runs=400, pairs=2)
+    release(tiny.spec, out=tiny.out)
+    text = (audited.bundle / "privacy" / "certificate.md").read_text(encoding="utf-8")
+    assert "Record and replay" in text and "canaries in the gradient" in text and "Nothing found speaks against the claim." in text
+    stated = json.loads((audited.bundle / "privacy" / "certificate.json").read_text())["audit"]
+    assert stated["rows"] == "simulated" and len(stated["audits"]) >= 3 and stated["replay"]["findings"] == []
+    assert verify_bundle(audited.bundle).ok
+    page = (audited.out / "internal" / "internal.html").read_text(encoding="utf-8")
+    assert "Statistical audits on simulated rows" in page and "found nothing that speaks against the claim" in page
+
+
+def test_no_budget_is_spent_and_no_row_read_without_rows(tiny: Any, synthdp: Callable[..., Any]) -> None:
+    tiny.write()
+    (tiny.folder / "table.csv").unlink()
+    printed = synthdp("audit", tiny.spec, "--replay", "--out", tiny.out, "--json")
+    assert printed.code == 0
+    facts = json.loads(printed.out)
+    assert facts["rows"] == "none" and facts["audits"] == [] and facts["replay"]["pairs"] > 50
+    assert not (tiny.folder / ".synthdp").exists()
+
+
+def test_an_audit_on_real_rows_stays_inside(tiny: Any) -> None:
+    tiny.write()
+    record, path = audit.audit(tiny.spec, rows="real", out=tiny.out, runs=400, pairs=1)
+    assert path == tiny.out / CONFIDENTIAL_FILE and record.rows == "real" and not (tiny.out / PUBLIC_FILE).exists()
+    release(tiny.spec, out=tiny.out)
+    assert json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["audit"] is None
+    assert "Statistical audits on real rows" in (tiny.out / "internal" / "internal.html").read_text(encoding="utf-8")
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes), encoding="utf-8")
+
+
+def audit_file(tiny: Any) -> Path:
+    tiny.write()
+    audit.audit(tiny.spec, rows="none", out=tiny.out, pairs=0)
+    path: Path = tiny.out / PUBLIC_FILE
+    return path
+
+
+def test_an_audit_of_another_plan_is_refused_before_anything_is_spent(tiny: Any) -> None:
+    audit_file(tiny)
+    tiny.write(privacy={"epsilon": 0.9})
+    with pytest.raises(OutputError, match="other spends"):
+        release(tiny.spec, out=tiny.out)
+    assert tiny.kinds() == []
+
+
+def test_a_refuted_claim_is_not_released(tiny: Any) -> None:
+    path = audit_file(tiny)
+    replay = json.loads(path.read_text())["replay"]
+    edit(path, replay=replay | {"findings": ["NoisyMarginals: moved"]})
+    with pytest.raises(VerifyError, match="refutes the claim: NoisyMarginals: moved"):
+        release(tiny.spec, out=tiny.out)
+    assert tiny.kinds() == []
+
+
+@pytest.mark.parametrize("text", ["{}", "not json", "\udcff"])
+def test_a_damaged_record_is_refused(tiny: Any, text: str) -> None:
+    audit_file(tiny).write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(OutputError, match="not an audit record"):
+        release(tiny.spec, out=tiny.out)
+
+
+def test_a_record_on_real_rows_is_no_public_one(tiny: Any) -> None:
+    edit(audit_file(tiny), rows="real")
+    with pytest.raises(OutputError):
+        release(tiny.spec, out=tiny.out)
+
+
+def result(alarm: bool) -> AuditResult:
+    return AuditResult("m", "x", 1, 100, 1.0, 1e-5, 0.1, 3.0, "half the noise", 0.9, alarm, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("alarms", "refuted"), [([[False]], False), ([[True], [False]], False), ([[True], [True], [False]], False), ([[True]] * 3, True)]
+)
+def test_one_alarm_is_not_a_refutation(alarms: list[list[bool]], refuted: bool) -> None:
+    rounds = iter(alarms)
+    (fact,) = confirmed(lambda: [result(a) for a in next(rounds)])
+    assert fact.refuted is refuted
+    assert list(rounds) == []
+
+
+def test_only_the_spends_that_were_audited_are_covered(tiny: Any) -> None:
+    record = AuditRecord.model_validate_json(audit_file(tiny).read_text())
+    charges = [(s.purpose, s.event) for s in record.spends]
+    assert record.covers(charges) and record.covers(charges[:1])
+    assert not record.covers([("measure", {"event": "nothing"})])
+    assert not record.covers([*charges, ("another", charges[0][1])])
