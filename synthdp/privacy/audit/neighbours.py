@@ -92,7 +92,7 @@ def neighbours(domain: Domain, *, batch: int, max_rows: int = 1, adjacency: Adja
     second pair adds the unit and the others remove it; under `replace_one` it takes the place of its opposite.
     """
     rng = np.random.Generator(np.random.Philox(key=1))
-    cases = _placed([*_values_at_edges(domain, rng), *_row_counts(domain, rng, batch), *_many_rows(domain, rng, batch, max_rows)])
+    cases = _placed([*_many_rows(domain, rng, batch, max_rows), *_values_at_edges(domain, rng), *_row_counts(domain, rng, batch)])
     for number, (name, shared, unit, place) in enumerate([*cases, *_random(domain, rng, batch, max_rows, random_pairs)]):
         if adjacency == "replace_one":
             yield Pair(f"{name}, replaced", shared, _highest(domain) - unit, unit, place)

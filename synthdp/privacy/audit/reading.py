@@ -8,7 +8,7 @@ only what is its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class RawPair:
 
 
 def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
-    """Nasty values in all columns of a row and in one; good rows among nasty ones; units of more rows than allowed."""
+    """Nasty values in all columns of a row and in one; declared ones, also among nasty ones; units of more rows than allowed."""
     good = _declared(domain, OTHERS)
     nasty = [dict.fromkeys(domain.names, value) for value in NASTY]
     for number, row in enumerate(nasty):
@@ -60,6 +60,8 @@ def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
     for name in domain.names:
         for value in (None, "x", "1e308"):
             yield _pair(f"{value!r} in {name}", dataset, domain, good, [{**good[0], name: value}], OTHERS)
+    for number, row in enumerate(good):
+        yield _pair(f"declared values, row {number} once more", dataset, domain, good, [row], number)
     yield _pair("a good row among nasty ones", dataset, domain, nasty, good[:1], len(nasty) // 2)
     yield _pair("a nasty row among nasty ones", dataset, domain, nasty, nasty[:1], len(nasty))
     yield _pair("an empty table and a row", dataset, domain, [], good[:1], 0)
@@ -86,8 +88,11 @@ def _pair(name: str, dataset: spec.Dataset, domain: Domain, shared: Rows, unit: 
     return RawPair(name, frames[0], frames[1], place)
 
 
-def replay_reading(dataset: spec.Dataset, domain: Domain, *, read: Reader = fit_table) -> Replayed:
-    """Read every raw pair and see whether neighbours stayed neighbours. `dataset` is the spec's; none of its rows is read."""
+def replay_reading(dataset: spec.Dataset, domain: Domain, *, pairs: Iterable[RawPair] | None = None, read: Reader = fit_table) -> Replayed:
+    """Read raw pairs (all by default) and see whether neighbours stayed neighbours.
+
+    `dataset` is the spec's; none of its rows is read.
+    """
     clamping = dataset.model_copy(update={"out_of_domain": "clamp", "rows": spec.Rows(kind="approximate", value=OTHERS)})
     unit = dataset.privacy_unit
     most = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
@@ -95,14 +100,14 @@ def replay_reading(dataset: spec.Dataset, domain: Domain, *, read: Reader = fit_
     def table(raw: pd.DataFrame) -> Table:
         return read(raw, clamping, domain, holdout=0.0, rng=fresh_generator())
 
-    findings, pairs, share = [], 0, 0.0
-    for pair in raw_neighbours(dataset, domain):
+    findings, count, share = [], 0, 0.0
+    for pair in raw_neighbours(dataset, domain) if pairs is None else pairs:
         without, alone, both = (table(raw) for raw in (pair.shared, pair.unit, pair.second))
         added = _rows(both) - _rows(without)
-        pairs, share = pairs + 1, max(share, added.total() / most)
+        count, share = count + 1, max(share, added.total() / most)
         for found, allowed in _problems(without, alone, both, most, whole=len(pair.unit) <= most):
             findings.append(Finding("the reader", pair.name, "reading", "the table inside the seal", found, allowed))
-    return Replayed(("the reader",), pairs, share, tuple(findings))
+    return Replayed(("the reader",), count, share, tuple(findings))
 
 
 def _problems(without: Table, alone: Table, both: Table, most: int, *, whole: bool) -> Iterator[tuple[str, str]]:
