@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +172,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=100_000)
     options = parser.parse_args()
     rows = []
-    for row in (*tables(options.cells, options.runs), *trainings(options.steps, options.runs)):
+    for row in chain(tables(options.cells, options.runs), trainings(options.steps, options.runs)):
         print(row, file=sys.stderr, flush=True)
         rows.append(row)
     found = pd.DataFrame(rows)
