@@ -12,8 +12,8 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
-from synthdp.graph.discovery.measuring import MAX_CELLS, MAX_TABLES, measure_round
-from synthdp.graph.validation import ValidationReport, required_tables, validate
+from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
+from synthdp.graph.validation import MAX_TABLES, ValidationReport, required_tables, validate
 from synthdp.privacy.plan import Start, adaptive_round
 from synthdp.privacy.private import Released
 from synthdp.spec import models as spec

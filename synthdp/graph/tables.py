@@ -87,14 +87,18 @@ class NoisyTables:
         """Mantel-Haenszel test of every query, batched by shape, from three tables: both ends, and each end with the given columns.
 
         `undecided` where one of them is missing. They are three different tables, so that their noises are independent.
+        Queries that give nothing are answered by chi-square, which is the same test then.
         """
+        plain = [i for i, (_, _, given) in enumerate(queries) if not given]
         by_shape: dict[tuple[tuple[int, ...], ...], list[tuple[int, tuple[View, View, View]]]] = {}
-        for i, (a, b, given) in enumerate(queries):
+        for i, (a, b, given) in ((i, q) for i, q in enumerate(queries) if q[2]):
             both, first, second = self.margin((a, b)), self.margin((*given, a), without=b), self.margin((*given, b), without=a)
             if both is not None and first is not None and second is not None:
                 views = both, _by_stratum(first), _by_stratum(second)
                 by_shape.setdefault(tuple(v[0].shape for v in views), []).append((i, views))
         answers = [SILENT] * len(queries)
+        for i, answer in zip(plain, self.answer([queries[i] for i in plain], level=level, margin=margin), strict=True):
+            answers[i] = answer
         for batch in _batches(by_shape):
             (pair, s0), (left, s1), (right, s2) = ((np.stack([v[k][0] for _, v in batch]), np.array([v[k][1] for _, v in batch])) for k in range(3))
             tables = Tables(pair, left, right, (s0, s1, s2))

@@ -11,11 +11,14 @@ then only reads released tables, which makes its answers, and a failed gate, pub
 
 and undecided otherwise. All findings of dependence hold together at the family-wise level, and so do all
 findings that an effect is negligible (Bonferroni over all claims).
+
+Independences are tested for average partial association: dependence that turns from stratum to stratum, so that
+it cancels, does not refute one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, get_args
@@ -31,6 +34,8 @@ from synthdp.privacy.mechanisms import NoisyTable
 Status = Literal["supported", "refuted", "undecided"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
+MAX_TABLES = 10_000
+"""Most tables of a validation: every pair of 100 columns and what separates them."""
 NEGLIGIBLE = 0.01
 """Effect (Cohen's w) below which a dependence counts as none: an arrow may be weak, and rightly there."""
 
@@ -45,9 +50,12 @@ class Implication:
     kind: Literal["arrow", "independence"]
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Everything the test looks at."""
-        return self.x, self.y, *self.given
+    def tables(self) -> tuple[frozenset[str], ...]:
+        """What its test needs: an arrow the whole family, an independence each pair of ends and each end with what is given."""
+        if self.kind == "arrow":
+            return (frozenset((self.x, self.y, *self.given)),)
+        ends = (frozenset((self.x, self.y)),)
+        return (*ends, frozenset((self.x, *self.given)), frozenset((self.y, *self.given))) if self.given else ends
 
     def __str__(self) -> str:
         claim = f"{self.x} -> {self.y}" if self.kind == "arrow" else f"{self.x} independent of {self.y}"
@@ -120,12 +128,13 @@ class ValidationReport:
 
 
 def implications(graph: CausalGraph, domain: Domain, *, max_cells: int) -> tuple[Implication, ...]:
-    """Every claim whose table fits into `max_cells`: arrows first, then absent pairs, nearest pairs first.
+    """Every claim whose tables have at most `max_cells` each: arrows first, then absent pairs, nearest pairs first.
 
-    An absent pair is tested given the parents of the later column, or a minimal separating set if that has
-    fewer cells or the first does not fit. Pairs inside a group or with a latent common cause claim nothing.
+    An absent pair is tested given a set that needs few and small tables. Pairs inside a group or with a latent
+    common cause claim nothing.
     """
-    return tuple(claim for claim in (*_arrows(graph), *_independences(graph, domain)) if cells(domain, claim.columns) <= max_cells)
+    claims = (*_arrows(graph), *_independences(graph, domain))
+    return tuple(claim for claim in claims if all(cells(domain, columns) <= max_cells for columns in claim.tables))
 
 
 def _arrows(graph: CausalGraph) -> Iterator[Implication]:
@@ -142,13 +151,17 @@ def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:
     found = [
         (not near[a] & near[b], Implication(a, b, given, "independence"))
         for a, b in combinations(graph.order(), 2)
-        if frozenset((a, b)) not in silent and (given := _smallest_set(graph, domain, a, b)) is not None
+        if frozenset((a, b)) not in silent and (given := _separator(graph, domain, a, b, near[a] | near[b])) is not None
     ]
     return [claim for _, claim in sorted(found, key=lambda f: f[0])]
 
 
-def _smallest_set(graph: CausalGraph, domain: Domain, a: str, b: str) -> tuple[str, ...] | None:
-    """A separating set of two columns, `a` before `b`, with few cells."""
+def _separator(graph: CausalGraph, domain: Domain, a: str, b: str, near: set[str]) -> tuple[str, ...] | None:
+    """A separating set of two columns, `a` before `b`: none or one of their neighbours where that does, else one with few cells."""
+    single = sorted(((n,) for n in near - {a, b}), key=lambda given: (cells(domain, given), given))
+    small = next((s for s in ((), *single) if graph.d_separated(a, b, s)), None)
+    if small is not None:
+        return small
     sets = [s for s in (graph.parents(b), graph.separator(a, b)) if s is not None]
     valid = [s for s in sets if a not in s and graph.d_separated(a, b, s)]
     return min(valid, key=lambda given: cells(domain, given), default=None)
@@ -159,18 +172,14 @@ def _silent_pairs(graph: CausalGraph) -> set[frozenset[str]]:
 
 
 def required_tables(graph: CausalGraph, domain: Domain, *, max_cells: int, max_tables: int) -> tuple[tuple[str, ...], ...]:
-    """Tables that test the claims, at most `max_tables`, none inside another; columns in the domain's order.
+    """Tables that test the claims, at most `max_tables`; columns in the domain's order. A claim that needs more is left out.
 
     Fixed and public: computed from the graph and the domain before any row is read.
     """
-    wanted = [frozenset(claim.columns) for claim in implications(graph, domain, max_cells=max_cells)]
     kept: dict[frozenset[str], None] = {}
-    for columns in wanted:
-        if any(columns <= other for other in kept):
-            continue
-        fresh = {k: None for k in kept if not k <= columns} | {columns: None}
-        if len(fresh) <= max_tables:
-            kept = fresh
+    for claim in implications(graph, domain, max_cells=max_cells):
+        more = kept | dict.fromkeys(claim.tables)
+        kept = more if len(more) <= max_tables else kept
     return tuple(tuple(n for n in domain.names if n in columns) for columns in kept)
 
 
@@ -179,11 +188,20 @@ def validate(
 ) -> ValidationReport:
     """Judge every claim of `graph` that `tables` can speak on; `max_cells` as for `required_tables`."""
     held = NoisyTables(tables)
-    claims = [c for c in implications(graph, domain, max_cells=max_cells) if held.best(c.columns) is not None]
+    measured = {frozenset(table.columns) for table in held.tables}
+    claims = [c for c in implications(graph, domain, max_cells=max_cells) if measured.issuperset(c.tables)]
+    each = level / max(len(claims), 1)
+    answers = dict(_answers(held, [c for c in claims if c.kind == "arrow"], level=each, margin=negligible))
+    answers |= dict(_answers(held, [c for c in claims if c.kind == "independence"], level=each, margin=negligible))
+    return ValidationReport(graph, level, negligible, tuple(Finding(c, _status(c, answers[c]), answers[c]) for c in claims))
+
+
+def _answers(held: NoisyTables, claims: Sequence[Implication], *, level: float, margin: float) -> Iterable[tuple[Implication, Answer]]:
+    """Arrows are tested on whole tables, for only these show every dependence that an arrow may stand for; independences
+    by the sharper test of average partial association, since any dependence refutes them."""
     queries: list[Query] = [(c.x, c.y, c.given) for c in claims]
-    answers = held.answer(queries, level=level / max(len(claims), 1), margin=negligible)
-    findings = tuple(Finding(c, _status(c, a), a) for c, a in zip(claims, answers, strict=True))
-    return ValidationReport(graph, level, negligible, findings)
+    test = held.average_partial if claims and claims[0].kind == "independence" else held.answer
+    return zip(claims, test(queries, level=level, margin=margin), strict=True)
 
 
 def _status(claim: Implication, answer: Answer) -> Status:

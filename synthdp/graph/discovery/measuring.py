@@ -16,7 +16,6 @@ from synthdp.privacy.private import Released
 from synthdp.spec import models as spec
 
 MAX_CELLS = 4096
-MAX_TABLES = 500
 
 
 def measure_round(releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]) -> Released[tuple[NoisyTable, ...]]:
