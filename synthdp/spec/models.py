@@ -268,6 +268,8 @@ def _check_range(column: _Ranged) -> _Ranged:
     lower, upper = column.lower, column.upper
     if not lower < upper:
         raise _wrong(("lower", f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is categorical, with one category"))
+    if isinstance(column, Number) and upper - lower > 1e300:  # type: ignore[operator]
+        raise _wrong(("upper", "the range is wider than 1e300, beyond what bins can be computed on; rescale the column"))
     problems = [*_spike_problems(column), *_edge_problems(column)]
     if problems:
         raise _wrong(*problems)
@@ -328,8 +330,9 @@ class Cap(Model):
 
 
 class Privacy(Model):
-    epsilon: Annotated[Real, Field(gt=0, le=100)] = Field(description="total for everything in the run")
-    delta: Annotated[Real, Field(gt=0, lt=1)] = Field(description="total for everything in the run; below 1 / rows")
+    # Below these the accountant's grid and tails no longer tell one budget from another.
+    epsilon: Annotated[Real, Field(ge=0.01, le=100)] = Field(description="total for everything in the run")
+    delta: Annotated[Real, Field(ge=1e-12, lt=1)] = Field(description="total for everything in the run; below 1 / rows")
     adjacency: Literal["add_remove", "replace_one"] = Field(default="add_remove", description="what neighbouring tables are")
     shares: Shares = Shares()
     cap: Cap | None = None
