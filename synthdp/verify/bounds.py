@@ -13,7 +13,7 @@ from typing import Any
 from synthdp.bundle.certificate import Group
 
 MOST_ENTRIES, MOST_PARTS, MOST_STEPS = 1000, 200, 10_000_000
-MOST_SIGMA = 1e6  # of discrete noise, whose whole distribution is written out
+MOST_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
 MOST_ROWS = 64  # of a unit: as in the spec
 MOST_GROUPS, LARGEST_GROUP = 10, 100
 # Nats of expected loss, from above: a spec allows an epsilon of 100. The mixture's grid is ten times as wide.
@@ -66,7 +66,7 @@ def _loss(event: Mapping[str, Any], rows: int) -> float:
             return squared * _positive(noise) ** -2 / 2 * MOST_LOSS / MOST_MIXTURE_LOSS
         case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": own}:
             _positive(rate, 1)
-            return _whole(own, MOST_ROWS) * _whole(moved, MOST_ROWS) * (1 / _positive(threshold) + 2 / _positive(query))
+            return _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) * (1 / _positive(threshold) + 2 / _positive(query))
         case {"event": "noisy_max", "scale": scale, "sensitivity": moved, "rows": own}:
             return 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) / _positive(scale)
     raise ValueError(f"unknown event {str(event)[:60]!r}")
