@@ -18,6 +18,22 @@ from rich.table import Table
 
 OTHERS = "Others"
 EXPECTED: dict[str, tuple[str, ...]] = {
+    "Replay on neighbours": ("planted bugs caught by the replay",),
+    "Audits": (
+        "audits of the true kernel without an alarm",
+        "audits whose lower bound is at most the claim",
+        "audits: noise/2 detected at 5000 runs",
+        "audits: batches of fixed size detected at 5000 runs",
+        "mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs",
+        "simulated audits of a true claim without an alarm",
+        "simulated audits whose lower bound is at most the truth",
+    ),
+    "Canaries": (
+        "canaries: one-run audits of true noise whose lower bound is at most the claim",
+        "canaries: one-run audits that detect noise/2, 5000 canaries",
+        "canaries: simulated audits of true noise without an alarm",
+        "canaries: simulated audits whose lower bound is at most the claim",
+    ),
     "Ledger under fire": (
         "kill -9 during a release: points (distinct of all)",
         "kill -9 during a release: spends lost",
