@@ -22,6 +22,7 @@ from torch.nn import functional as F
 import synthdp.privacy
 from synthdp.data.basis import MOST_LEVELS, Basis
 from synthdp.data.domain import Domain
+from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, ChosenOrientations, OrientationBudget
 from synthdp.privacy.audit.findings import Replayed
 from synthdp.privacy.audit.neighbours import neighbours
 from synthdp.privacy.audit.replay import merged, replay
@@ -156,7 +157,18 @@ def _independence_bits(domain: Domain) -> tuple[Mechanism[Any], ...]:
     return tuple(IndependenceBit(domain, a, b, noise, permutations=19) for (a, b), noise in zip(pairs, (0.6, 4.0), strict=False))
 
 
+def _orientations(domain: Domain) -> tuple[ChosenOrientations, ...]:
+    pairs = list(combinations((c.name for c in domain.columns if c.ranged), 2))[:2]
+    return (OrientationBudget(domain, 0.9, SCORES).choose(pairs), OrientationBudget(domain, 5.0).choose(pairs[:1])) if pairs else ()
+
+
+def _additive_noise_scores(domain: Domain) -> tuple[AdditiveNoiseScores, ...]:
+    return tuple(model for chosen in _orientations(domain) for model in chosen.models)
+
+
 EXAMPLES: dict[type, Examples] = {
+    AdditiveNoiseScores: _additive_noise_scores,
+    ChosenOrientations: _orientations,
     IndependenceBit: _independence_bits,
     MomentMatrix: _moments,
     Selection: _selections,

@@ -1,0 +1,250 @@
+"""Scores of an additive noise model in both directions, released together (private ANM, Kusner et al. 2016).
+
+Each row goes to a training or a test half by a coin of its own. The training half gives noisy tables of x with the
+sums of y, and of y with the sums of x, from which both regressions follow; the test half gives noisy dependence
+scores of each cause and the residual of its effect.
+
+Where this departs from the paper. Its regressions are kernel ridge regressions without noise, whose every change moves
+all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)) that costs HSIC more than it holds
+at any lambda that still fits, and leaves ranks and IQR without a bound at all. Regressions that are released need no
+training-set privacy of the scores, for any score. And its IQR by propose-test-release may refuse; noisy
+tables do not. Noise is Gaussian, so that it composes with the rest of a release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import dp_accounting
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.basis import Basis
+from synthdp.data.domain import Domain
+from synthdp.data.kernel import KernelGrid
+from synthdp.data.scales import Scale
+from synthdp.privacy.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
+from synthdp.privacy.mechanisms import Arrays
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.source import Table
+
+Floats = npt.NDArray[np.float64]
+Score = Literal["spearman", "kendall", "hsic", "iqr"]
+SCORES: tuple[Score, ...] = get_args(Score)
+
+GRID = 2.0**-20
+ROUNDING = 1e-4  # of a standardised score: far more than rounding to `GRID` can move all entries together
+BINS = 32  # of a regression
+TABLE_GRID = 2.0**-10
+TABLE_SENSITIVITY = 2.0  # of the training tables to one row: its two counts, and its two values of at most one
+SMOOTHNESS, SMOOTHNESS_OF_NOISE = 10.0, 4.0  # rows that a bend of one unit weighs, and how that grows with the noise
+KERNEL = KernelGrid(0.1)  # narrow: dependence shows more, and the sensitivity is the same
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyScores:
+    """Released scores, each times the number of test rows, cause x first: `[2]`; for IQR tables of x, r_y, y, r_x `[4, bins]`.
+
+    `sigma`: noise of each entry. Smaller scores mean less dependence.
+    """
+
+    scores: dict[Score, Floats]
+    sigma: dict[Score, float]
+
+
+@dataclass(frozen=True)
+class OrientationBudget:
+    """Additive noise models of pairs that are chosen later, in the light of earlier releases, at a price fixed when the plan is made.
+
+    k pairs get `noise_multiplier * sqrt(k)` each: k Gaussian mechanisms that compose to the planned one whatever k is (as for
+    `AdaptiveMarginals`).
+    """
+
+    domain: Domain
+    noise_multiplier: float
+    scores: tuple[Score, ...] = ("hsic",)
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger and the certificate."""
+        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise models of pairs chosen from earlier releases"
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """One Gaussian mechanism."""
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+
+    def scaled(self, factor: float) -> OrientationBudget:
+        """The same with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def choose(self, pairs: Sequence[tuple[str, str]]) -> ChosenOrientations:
+        """The mechanism for `pairs`, which must be chosen from public or released facts alone."""
+        noise = self.noise_multiplier * math.sqrt(len(pairs))
+        return ChosenOrientations(self, tuple(AdditiveNoiseScores(self.domain, a, b, noise, self.scores) for a, b in pairs))
+
+
+@dataclass(frozen=True)
+class ChosenOrientations:
+    """`OrientationBudget` with its pairs chosen; the same event, so the planned spend pays for it."""
+
+    budget: OrientationBudget
+    models: tuple[AdditiveNoiseScores, ...]
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger: the choice changes nothing that is charged."""
+        return self.budget.name
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """The event of the budget."""
+        return self.budget.event(rows_per_unit)
+
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyScores, ...]:
+        """One model after the other, each with its own split."""
+        return tuple(model.run(table, randomness) for model in self.models)
+
+    def pack(self, value: tuple[NoisyScores, ...]) -> Arrays:
+        """Scores by pair and name."""
+        return {f"{i:06d}.{name}": array for i, one in enumerate(value) for name, array in one.scores.items()}
+
+    def unpack(self, arrays: Arrays) -> tuple[NoisyScores, ...]:
+        """Scores by pair and name."""
+        return tuple(model.unpack({s: arrays[f"{i:06d}.{s}"] for s in model.scores}) for i, model in enumerate(self.models))
+
+
+@dataclass(frozen=True)
+class AdditiveNoiseScores:
+    """Regress both ways on one half, score the residuals on the other.
+
+    Privacy [derived here]: a row is in one half, whatever the others are. In the training half it moves one count
+    and one sum of each table by at most one, together at most 2 in L2. In the test half the regressions are fixed,
+    and it moves every entry of a score by at most that score's sensitivity; standardised by it, m scores move by at
+    most sqrt(m) together. Both draws have noise of `noise_multiplier` times those bounds, so either way one row moves one
+    draw by 1 / `noise_multiplier`; j rows of a unit in one half and k - j in the other move both by
+    sqrt(j^2 + (k - j)^2) <= k together.
+    """
+
+    domain: Domain
+    x: str
+    y: str
+    noise_multiplier: float
+    scores: tuple[Score, ...] = ("hsic",)
+    kernel: KernelGrid = KERNEL
+    scales: tuple[tuple[str, Scale], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
+            raise ValueError(f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}")
+        if not self.scores or set(self.scores) - set(SCORES) or len(set(self.scores)) < len(self.scores):
+            raise ValueError(f"scores must be some of {', '.join(SCORES)}, each once, got {self.scores}")
+
+    @property
+    def name(self) -> str:
+        """Name for the ledger and the certificate."""
+        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on an additive noise model of one pair ({', '.join(self.scores)})"
+
+    @property
+    def table_sigma(self) -> float:
+        """Noise of each entry of the training tables."""
+        return self.noise_multiplier * TABLE_SENSITIVITY
+
+    def unit(self, score: Score) -> float:
+        """How far one row moves all entries of a score, in L2."""
+        return {
+            "spearman": math.sqrt(2) * SPEARMAN_SENSITIVITY,
+            "kendall": math.sqrt(2) * KENDALL_SENSITIVITY,
+            "hsic": math.sqrt(2) * self.kernel.diameter**2,
+            "iqr": 2.0,
+        }[score]
+
+    @property
+    def sigma(self) -> float:
+        """Noise of each standardised entry."""
+        return self.noise_multiplier * (math.sqrt(len(self.scores)) + ROUNDING)
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """One Gaussian mechanism."""
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+
+    def scaled(self, factor: float) -> AdditiveNoiseScores:
+        """The same with `factor` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    def run(self, table: Table, randomness: Randomness) -> NoisyScores:
+        """Split, regress, score."""
+        fit = ~table.held_out
+        training, test = fit.copy(), fit.copy()
+        training[fit] = randomness.latents(int(fit.sum()), 1)[:, 0] > 0
+        test &= ~training
+        basis = Basis(self.domain, (self.x, self.y), scales=self.scales)
+        (x, y), (test_x, test_y) = (_known(basis, table, half, self.x, self.y) for half in (training, test))
+        tables = _rows_and_sums(x, y), _rows_and_sums(y, x)
+        noisy_tables = randomness.rounded_gaussian(np.stack(tables), sigma=self.table_sigma / TABLE_GRID) * TABLE_GRID
+        forward, backward = (regression(*both, noise=self.table_sigma) for both in noisy_tables)
+        x, y = test_x, test_y
+        residuals = residual(forward, x, y), residual(backward, y, x)
+        exact = np.concatenate([self._score(score, (x, y), residuals).ravel() / self.unit(score) for score in self.scores])
+        noisy = np.asarray(randomness.rounded_gaussian(np.rint(exact / GRID).astype(np.int64), sigma=self.sigma / GRID) * GRID, dtype=np.float64)
+        return self._unpacked(noisy)
+
+    def _score(self, score: Score, causes: tuple[Floats, Floats], residuals: tuple[Floats, Floats]) -> Floats:
+        pairs = list(zip(causes, residuals, strict=True))
+        match score:
+            case "spearman":
+                return np.array([abs(spearman(a, r)) for a, r in pairs])
+            case "kendall":
+                return np.array([abs(kendall(a, r)) for a, r in pairs])
+            case "hsic":
+                return np.array([hsic(a, r, self.kernel) for a, r in pairs])
+            case "iqr":
+                return np.stack([spread_table(values) for pair in pairs for values in pair])
+
+    def _unpacked(self, noisy: Floats) -> NoisyScores:
+        sizes = [self._score(score, (np.zeros(0),) * 2, (np.zeros(0),) * 2).shape for score in self.scores]
+        ends = np.cumsum([math.prod(size) for size in sizes])[:-1]
+        parts = [part.reshape(size) for part, size in zip(np.split(noisy, ends), sizes, strict=True)]
+        return NoisyScores(
+            {score: part * self.unit(score) for score, part in zip(self.scores, parts, strict=True)},
+            {score: self.sigma * self.unit(score) for score in self.scores},
+        )
+
+    def pack(self, value: NoisyScores) -> Arrays:
+        """Scores by name."""
+        return {name: array for name, array in value.scores.items()}
+
+    def unpack(self, arrays: Arrays) -> NoisyScores:
+        """Scores by name."""
+        return NoisyScores({s: arrays[s] for s in self.scores}, {s: self.sigma * self.unit(s) for s in self.scores})
+
+
+def _known(basis: Basis, table: Table, half: npt.NDArray[np.bool_], x: str, y: str) -> tuple[Floats, Floats]:
+    """Both columns' scaled numbers of the rows of one half in which neither is missing."""
+    both = basis.scaled(table.frame[half], table.codes[half])
+    known = ~np.isnan(both[x]) & ~np.isnan(both[y])
+    return both[x][known], both[y][known]
+
+
+def _rows_and_sums(causes: Floats, effects: Floats) -> npt.NDArray[np.int64]:
+    """Rows, and sums of effects, by bin of the cause, `[2, BINS]` in units of `TABLE_GRID`: whole numbers, so sums are exact."""
+    bins = np.minimum(((causes + 1) / 2 * BINS).astype(np.intp), BINS - 1)
+    whole = np.rint(effects / TABLE_GRID)
+    tables = [np.bincount(bins, minlength=BINS) / TABLE_GRID, np.bincount(bins, weights=whole, minlength=BINS)]
+    return np.stack(tables).astype(np.int64)
+
+
+def regression(rows: Floats, sums: Floats, *, noise: float) -> Floats:
+    """Mean effect at the middle of each bin of the cause, `[BINS]`, from noisy tables: weighted least squares with a penalty
+    on second differences (Whittaker 1923), the heavier the noisier the tables are."""
+    bends = np.diff(np.eye(BINS), 2, axis=0)
+    penalty = SMOOTHNESS + SMOOTHNESS_OF_NOISE * noise
+    fitted = np.linalg.solve(np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(BINS), sums)
+    return np.asarray(np.clip(fitted, -1.0, 1.0), dtype=np.float64)
+
+
+def residual(fitted: Floats, causes: Floats, effects: Floats) -> Floats:
+    """Half of what the regression leaves, so that it lies in [-1, 1], `[rows]`."""
+    middles = (np.arange(BINS) + 0.5) / BINS * 2 - 1
+    return np.asarray((effects - np.interp(causes, middles, fitted)) / 2, dtype=np.float64)

@@ -1,0 +1,119 @@
+"""Private additive noise models: the right direction where the model holds, probabilities that mean what they say, refusals."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import encode
+from synthdp.errors import SynthdpError
+from synthdp.graph.orientation import PURPOSE, Orientation, orient, orientation_spends, read_scores
+from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, NoisyScores, OrientationBudget, Score
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import make_search_plan
+from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.source import Table
+
+
+def domain_of(*names: str) -> Domain:
+    edges = tuple(np.linspace(-2, 2, 9)[:-1])
+    return Domain(tuple(ColumnDomain(n, "number", tuple("abcdefgh"), False, edges=edges, stop=2.0, lower=-2.0, upper=2.0) for n in names))
+
+
+DOMAIN = domain_of("x", "y")
+
+
+def cubic(rows: int, rng: np.random.Generator) -> pd.DataFrame:
+    """x causes y by an additive noise model."""
+    x = rng.uniform(-1.2, 1.2, rows)
+    return pd.DataFrame({"x": x, "y": np.clip(x**3 + rng.uniform(-0.3, 0.3, rows), -2, 2)})
+
+
+def oriented(
+    frame: pd.DataFrame, pairs: list[tuple[str, str]], *, epsilon: float, scores: tuple[Score, ...] = ("hsic",)
+) -> tuple[tuple[Orientation, ...], ...]:
+    domain = domain_of(*frame.columns)
+    plan = make_search_plan(orientation_spends(domain, pairs[0], scores=scores), epsilon=epsilon, delta=1e-5)
+    releaser = Rehearsal(encode(domain, frame)[0], domain, plan, frame=frame)
+    return orient(releaser, pairs).value
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_cause_is_found_whichever_column_it_is(turned: bool) -> None:
+    frame = cubic(20_000, np.random.default_rng(0))
+    if turned:
+        frame = frame.rename(columns={"x": "y", "y": "x"})
+    [[found]] = oriented(frame, [("x", "y")], epsilon=1.0)
+    assert (found.cause, found.effect) == (("y", "x") if turned else ("x", "y"))
+    assert found.probability > 0.99
+
+
+def test_four_scores_and_several_pairs_share_the_planned_price() -> None:
+    rng = np.random.default_rng(1)
+    frame = cubic(40_000, rng).assign(z=rng.uniform(-1, 1, 40_000))
+    one, two = oriented(frame, [("x", "y"), ("x", "z")], epsilon=4.0, scores=SCORES)
+    assert [o.score for o in one] == [o.score for o in two] == list(SCORES)
+    by_score = {o.score: o for o in one}
+    assert by_score["hsic"].cause == "x"
+    assert by_score["hsic"].probability > 0.9
+
+
+def test_little_data_is_a_guess_and_says_so() -> None:
+    rng = np.random.default_rng(2)
+    found = [oriented(cubic(200, rng), [("x", "y")], epsilon=0.1)[0][0] for _ in range(5)]
+    assert np.median([o.probability for o in found]) < 0.95
+    assert all(0.5 <= o.probability <= 1 for o in found)
+
+
+@pytest.mark.parametrize("name", ["spearman", "kendall", "hsic"])
+def test_probabilities_are_calibrated(name: Score) -> None:
+    """Differences drawn flat, noise of the stated size: among readings of probability about p, a share of p is right."""
+    rng = np.random.default_rng(3)
+    readings: list[tuple[float, bool]] = []
+    for true in rng.uniform(-40, 40, 6_000):
+        noisy = np.array([0.0, true]) + rng.normal(0, 5.0, 2)
+        [found] = read_scores(NoisyScores({name: noisy}, {name: 5.0}), ("x", "y"))
+        readings.append((found.probability, (found.cause == "x") == (true > 0)))
+    for low, high in pairwise([0.5, 0.7, 0.9, 1.0]):
+        told, right = np.array([r for r in readings if low <= r[0] < high]).T
+        assert right.mean() == pytest.approx(told.mean(), abs=0.06)
+
+
+def test_spreads_of_pure_noise_are_a_guess() -> None:
+    rng = np.random.default_rng(4)
+    found = [read_scores(NoisyScores({"iqr": rng.normal(0, 50.0, (4, 128))}, {"iqr": 50.0}), ("x", "y"))[0].probability for _ in range(20)]
+    assert np.mean(found) < 0.9
+
+
+@pytest.mark.parametrize(("column", "message"), [("c", "'c' is categorical"), ("x", "'x' is given twice")])
+def test_other_columns_are_refused(column: str, message: str) -> None:
+    domain = Domain((*DOMAIN.columns, ColumnDomain("c", "categorical", ("u", "v"), False)))
+    with pytest.raises(SynthdpError, match=message):
+        orientation_spends(domain, ("x", column))
+
+
+def test_a_plan_without_the_spend_is_refused() -> None:
+    frame = cubic(10, np.random.default_rng(5))
+    plan = make_search_plan({"margins": orientation_spends(DOMAIN, ("x", "y"))["orient"]}, epsilon=1.0, delta=1e-5)
+    with pytest.raises(SynthdpError, match=PURPOSE):
+        orient(Rehearsal(encode(DOMAIN, frame)[0], DOMAIN, plan, frame=frame), [("x", "y")])
+
+
+def test_a_mechanism_of_unknown_or_repeated_scores_is_refused() -> None:
+    for scores in ((), ("hsic", "hsic"), ("variance",)):
+        with pytest.raises(ValueError, match="scores must be some of"):
+            AdditiveNoiseScores(DOMAIN, "x", "y", 1.0, scores=scores)  # type: ignore[arg-type]
+
+
+def test_the_journal_gives_back_what_was_released() -> None:
+    frame = cubic(300, np.random.default_rng(6))
+    chosen = OrientationBudget(DOMAIN, 1.0, SCORES).choose([("x", "y"), ("y", "x")])
+    released = chosen.run(Table(encode(DOMAIN, frame)[0], frame, np.zeros(300, dtype=bool), {}), Streams.fresh())
+    again = chosen.unpack(chosen.pack(released))
+    for first, second in zip(released, again, strict=True):
+        assert first.sigma == second.sigma
+        assert all(np.array_equal(first.scores[s], second.scores[s]) for s in SCORES)
