@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
-from synthdp.privacy.counting import Columns, count_tables
+from synthdp.privacy.counting import Columns as Columns
+from synthdp.privacy.counting import count_tables
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.source import Table
 

@@ -11,10 +11,10 @@ neighbours: adding or replacing one unit changes at most `max_rows` of the rows 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,15 @@ import pandas as pd
 
 from synthdp.data import builtin
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
-from synthdp.data.encoding import Codes, decode_column, encode, to_numbers
+from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode, to_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
-from synthdp.privacy.table_files import read_csv_file, read_parquet_files
+from synthdp.privacy.streaming import BATCH_ROWS, encode_batches
+from synthdp.privacy.table_files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.spec import models as spec
+
+T = TypeVar("T")
 
 # Tables that ship with synthdp.
 BUILTIN = {"synthetic": builtin.frame}
@@ -48,7 +51,7 @@ class Table:
     @property
     def fit_codes(self) -> Codes:
         """Levels of the rows that mechanisms see."""
-        return self.codes[~self.held_out]
+        return self.codes[~self.held_out] if self.held_out.any() else self.codes
 
 
 def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams) -> Private[Table]:
@@ -57,7 +60,11 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
     Raises:
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
-    table = fit_table(_read(dataset, domain, folder), dataset, domain, holdout=holdout, rng=streams.holdout)
+    source = dataset.source
+    if isinstance(source, spec.ParquetSource) and source.levels_only:
+        table = _guarded(source, lambda: _levels_only(dataset, domain, folder / source.path, holdout=holdout, rng=streams.holdout))
+    else:
+        table = fit_table(_read(dataset, domain, folder), dataset, domain, holdout=holdout, rng=streams.holdout)
     return Private(table, key=_KERNEL_KEY)
 
 
@@ -82,6 +89,28 @@ def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdo
         failed = type(error).__name__
     if failed:
         raise DataError(f"values that cannot be read as the declared types ({failed})", hint="check the columns' types")
+    misfits = _check_misfits(encoded, dataset)
+    _check_declared_rows(len(raw), dataset)
+    return Table(codes, frame, _coins(len(raw), units, holdout, rng), misfits)
+
+
+def _levels_only(dataset: spec.Dataset, domain: Domain, path: Path, *, holdout: float, rng: np.random.Generator) -> Table:
+    """A Parquet table as levels alone, read batch by batch."""
+    if isinstance(dataset.privacy_unit, spec.IdUnit):
+        raise DataError("a table read as levels only has a row as its unit", hint="leave out source.levels_only, or declare privacy_unit: row")
+    rows, batches = parquet_batches(
+        path,
+        check=lambda names: _check_columns(names, domain, None),
+        check_rows=lambda rows: _check_size(rows, dataset),
+        batch_rows=BATCH_ROWS,
+    )
+    codes, encoded = encode_batches(domain, batches, rows=rows)
+    misfits = _check_misfits(encoded, dataset)
+    _check_declared_rows(rows, dataset)
+    return Table(codes, pd.DataFrame(index=pd.RangeIndex(rows)), _coins(rows, None, holdout, rng), misfits)
+
+
+def _check_misfits(encoded: Mapping[str, EncodedColumn], dataset: spec.Dataset) -> dict[str, dict[str, int]]:
     misfits = {
         name: {"wrong type": e.wrong_type, "outside the domain": e.outside, "unexpected missing": e.unexpected_missing} for name, e in encoded.items()
     }
@@ -91,12 +120,15 @@ def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdo
             f"values outside the declared domain in column{'s' if len(bad) > 1 else ''} {', '.join(map(repr, bad))}",
             hint="correct the domain or the data, or accept clamping with `dataset.out_of_domain: clamp`",
         )
-    if dataset.rows.kind == "public" and len(raw) != dataset.rows.value and id_column is None:
+    return misfits
+
+
+def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:
+    if dataset.rows.kind == "public" and rows != dataset.rows.value and _id_column(dataset) is None:
         raise DataError(
             f"dataset.rows declares {dataset.rows.value} rows as public knowledge, and the table has another number",
             hint="correct dataset.rows, or declare `kind: approximate`",
         )
-    return Table(codes, frame, _coins(len(raw), units, holdout, rng), misfits)
 
 
 def most_rows(dataset: spec.Dataset) -> int:
@@ -112,10 +144,15 @@ def _read(dataset: spec.Dataset, domain: Domain, folder: Path) -> pd.DataFrame:
         spec.SqlSource: _read_sql,
         spec.BuiltinSource: lambda s: BUILTIN[s.name](),
     }
+    return _guarded(source, lambda: readers[type(source)](source))
+
+
+def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
+    """What `read` gives; its errors without anything that might quote a row."""
     what = getattr(source, "path", None) or getattr(source, "name", None) or source.kind
     problem: DataError
     try:
-        return readers[type(source)](source)
+        return read()
     except FileNotFoundError:
         problem = DataError(f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder")
     except PermissionError:
@@ -150,11 +187,10 @@ def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) 
         raise DataError("the table has none of the declared columns", hint="the first line of a CSV names its columns; check it, and the delimiter")
     if wanted - found:
         problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}")
-    if found - wanted:
-        # Where a declared name is missing, the "header" may well be a row: then say nothing of it.
-        strange = [i for i, name in enumerate(names, start=1) if name not in wanted]
-        shown = [f"number {i}" for i in strange] if wanted - found else [repr(names[i - 1]) for i in strange]
-        problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} {_few(shown)}")
+    strange = [str(i) for i, name in enumerate(names, start=1) if name not in wanted]
+    if strange:
+        # By position: what stands for a name may be a value, where the header is missing or runs into the first row.
+        problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}")
     if problems:
         raise DataError(f"the table does not fit the spec: {'; '.join(problems)}", hint="declare every column, or drop it from the source")
 

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -94,6 +94,37 @@ def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) 
     Raises:
         DataError: the files are not what they should be; other errors are the library's, and may quote a row.
     """
+    dataset, _, _ = _open_parquet(path, check, check_rows)
+    table = dataset.read(use_threads=False)
+    for column in table.columns:
+        _check_cells(column)
+    frame: pd.DataFrame = table.to_pandas()
+    return frame.astype({name: object for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)})
+
+
+def parquet_batches(path: Path, *, check: CheckNames, check_rows: CheckRows, batch_rows: int) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """The same table, its number of rows and batches of at most `batch_rows` of them, one in memory at a time.
+
+    Raises:
+        DataError: as above, some of it only while the batches are read.
+    """
+    import pyarrow.parquet as pq
+
+    dataset, rows, texts = _open_parquet(path, check, check_rows)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for fragment in dataset.fragments:
+            with _open(Path(fragment.path)) as file:
+                for batch in pq.ParquetFile(file, read_dictionary=texts, pre_buffer=False).iter_batches(batch_rows, use_threads=False):
+                    for column in batch.columns:
+                        _check_cells(pa.chunked_array([column]))
+                    yield batch
+
+    return rows, batches()
+
+
+def _open_parquet(path: Path, check: CheckNames, check_rows: CheckRows) -> tuple[Any, int, list[str]]:
+    """The files as one dataset, checked but for their values; its rows, and the columns of text."""
     import pyarrow.fs
     import pyarrow.parquet as pq
 
@@ -107,15 +138,12 @@ def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) 
     dataset = pq.ParquetDataset(str(path), filesystem=local, read_dictionary=texts)
     check(dataset.schema.names)
     metadata = [fragment.metadata for fragment in dataset.fragments]
-    check_rows(sum(m.num_rows for m in metadata))
+    rows = sum(m.num_rows for m in metadata)
+    check_rows(rows)
     unpacked = sum(m.row_group(i).total_byte_size for m in metadata for i in range(m.num_row_groups))
     if unpacked > UNPACKED + RATIO * sum(f.stat().st_size for f in files if f.is_file()):
         raise DataError(f"the file unpacks to more than {RATIO} times its size", hint="this is no table that was written in good faith")
-    table = dataset.read(use_threads=False)
-    for column in table.columns:
-        _check_cells(column)
-    frame: pd.DataFrame = table.to_pandas()
-    return frame.astype({name: object for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)})
+    return dataset, rows, texts
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -239,6 +239,20 @@ def _source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem((*where, "delimiter"), f"{delimiter!r} cannot part the fields of a CSV file", 'use ",", ";", "|" or "\\t"')
 
 
+def _levels_only(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """A table read as levels keeps no values, and no unit but a row can be followed through its batches."""
+    if not getattr(spec.dataset.source, "levels_only", False):
+        return
+    message = "levels_only keeps no values"
+    if spec.evaluation.enabled:
+        yield CrossProblem(("evaluation", "enabled"), f"{message}, and judging reads them", "set evaluation.enabled: false, or leave out levels_only")
+    if spec.graph.mode == "learn" and spec.graph.algorithm == "rcit_pc":
+        yield CrossProblem(("graph", "algorithm"), f"{message}, and rcit_pc reads them", "use measured_pc, or leave out levels_only")
+    if isinstance(spec.dataset.privacy_unit, IdUnit):
+        hint = "leave out levels_only, or let every row be a unit"
+        yield CrossProblem(("dataset", "privacy_unit"), "levels_only reads rows in batches, and the rows of a unit may lie in many", hint)
+
+
 def _addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for where, text in ((("privacy", "ledger"), spec.privacy.ledger), (("tracking", "uri"), spec.tracking.uri)):
         if text is not None and (not text or CONTROL.search(text)):
@@ -264,6 +278,7 @@ CHECKS = (
     _Check(("columns",), _whole_bounds),
     _Check(("dataset.source", "columns"), _missing_texts),
     _Check(("dataset.source",), _source),
+    _Check(("dataset.source", "dataset.privacy_unit", "evaluation.enabled", "graph.mode", "graph.algorithm"), _levels_only),
     _Check(("privacy.ledger", "tracking.uri"), _addresses),
     _Check(("columns", "graph.groups"), graphchecks.groups),
     _Check(("columns", "graph.mode", "graph.algorithm"), graphchecks.ordered_levels),

@@ -113,6 +113,7 @@ class ParquetSource(Model):
 
     kind: Literal["parquet"]
     path: str
+    levels_only: Flag = Field(default=False, description="for tables larger than memory: keep a byte or two per value, and judge nothing")
 
 
 class SqlSource(Model):

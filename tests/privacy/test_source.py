@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import DataError
+from synthdp.privacy import source
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import Table, read_private
@@ -127,7 +128,7 @@ def test_each_row_is_encoded_by_itself(rows: list[tuple[str, ...]]) -> None:
     ("text", "message"),
     [
         ("sex,ill,age,pay\nf,true,3,1\n", "missing column 'day'"),
-        ("sex,ill,age,pay,day,name\nf,true,3,1,2020-01-01,x\n", "undeclared column 'name'"),
+        ("sex,ill,age,pay,day,name\nf,true,3,1,2020-01-01,x\n", "undeclared column in place 6"),
         ("sex,ill,age,age,pay,day\nf,true,3,3,1,2020-01-01\n", "at positions 3, 4"),
         ("", "none of the declared columns"),
         (HEADER + "f,true,3,1\n", "cannot read 't.csv' as csv"),
@@ -246,6 +247,57 @@ def test_parquet_gives_the_same_levels(read: Read, tmp_path: Path) -> None:
     frame.astype({"sex": "category"}).to_parquet(tmp_path / "t.parquet")
     table = read("", source=spec.ParquetSource(kind="parquet", path="t.parquet"))
     assert np.array_equal(table.codes, read(HEADER + GOOD).codes)
+
+
+def hard_frame(rows: int) -> pd.DataFrame:
+    """Every kind of column, with missing values and, on request, misfits."""
+    rng = np.random.default_rng(rows)
+    return pd.DataFrame(
+        {
+            "sex": rng.choice(["f", "m"], rows),
+            "ill": rng.choice(np.array([True, False, None], dtype=object), rows),
+            "age": rng.integers(0, 100, rows),
+            "pay": np.where(rng.random(rows) < 0.2, np.nan, rng.uniform(-5, 5, rows)),
+            "day": pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 366, rows), "D")).where(rng.random(rows) < 0.9),
+        }
+    )
+
+
+LEVELS_ONLY = spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=True)
+
+
+@pytest.mark.parametrize("bad", [{}, {"sex": "x"}, {"sex": None}, {"age": 200}, {"pay": 7.0}])
+def test_levels_only_gives_the_same_levels_and_misfits_batch_by_batch(
+    bad: dict[str, Any], read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "BATCH_ROWS", 64)
+    frame = hard_frame(1_000)
+    for name, value in bad.items():
+        frame.loc[[3, 500, 501], name] = value
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=300)
+    whole = read("", source=spec.ParquetSource(kind="parquet", path="t.parquet"), out_of_domain="clamp")
+    streamed = read("", source=LEVELS_ONLY, out_of_domain="clamp")
+    assert np.array_equal(whole.codes, streamed.codes) and streamed.codes.dtype == np.uint8
+    assert whole.misfits == streamed.misfits and len(streamed.held_out) == 1_000
+    if bad:
+        with pytest.raises(DataError, match="outside the declared domain in column '"):
+            read("", source=LEVELS_ONLY, out_of_domain="refuse")
+
+
+def test_levels_only_reads_folders_refuses_ids_and_quotes_nothing(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    for i in range(3):
+        hard_frame(50).to_parquet(tmp_path / "many" / f"{i}.parquet")
+    folder = spec.ParquetSource(kind="parquet", path="many", levels_only=True)
+    assert read("", source=folder).codes.shape == (150, 5)
+    with pytest.raises(DataError, match="has a row as its unit"):
+        read("", source=LEVELS_ONLY, unit=by_id(2))
+    with pytest.raises(DataError, match="another number"):
+        read("", source=folder, rows=spec.Rows(kind="public", value=149))
+    (tmp_path / "t.parquet").write_text(CANARY)
+    with pytest.raises(DataError, match="as parquet") as caught:
+        read("", source=LEVELS_ONLY)
+    assert CANARY not in str(caught.value)
 
 
 def test_sql_url_comes_from_the_environment(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,61 @@
+"""Levels of a Parquet table that is larger than memory, read batch by batch.
+
+What stays in memory is one byte per value (two where a column has more than 256 levels) and one batch of rows; cleaned
+values are not kept, so that nothing can be judged on such a table. Every row is a unit of its own: bounding the rows of
+a unit needs all of its rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import Codes, EncodedColumn, encode_column
+
+BATCH_ROWS = 65_536
+KINDS = ("wrong_type", "outside", "unexpected_missing")
+
+
+def encode_batches(domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: int) -> tuple[Codes, dict[str, EncodedColumn]]:
+    """Levels `[rows, columns]` of all batches, and each column's misfits (confidential; without its levels).
+
+    Raises:
+        ValueError: the batches hold another number of rows.
+    """
+    codes = np.empty((rows, len(domain)), dtype=np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16)
+    misfits = {name: np.zeros(len(KINDS), dtype=np.int64) for name in domain.names}
+    done = 0
+    for batch in batches:
+        for i, column in enumerate(domain.columns):
+            encoded = _encode(column, batch.column(column.name))
+            codes[done : done + batch.num_rows, i] = encoded.codes
+            misfits[column.name] += [getattr(encoded, kind) for kind in KINDS]
+        done += batch.num_rows
+    if done != rows:
+        raise ValueError("another number of rows than the files say")
+    nothing = np.zeros(0, dtype=np.uint16)
+    # Of one byte each where that does: whoever computes on levels widens them first, as for two bytes.
+    return cast("Codes", codes), {name: EncodedColumn(nothing, *map(int, found)) for name, found in misfits.items()}
+
+
+def _encode(column: ColumnDomain, values: pa.Array) -> EncodedColumn:
+    """As `encode_column`. Categories that all fit are encoded once each rather than row by row."""
+    if column.ranged:
+        return encode_column(column, _series(values))
+    held: Any = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    once = encode_column(column, _series(held.dictionary))
+    if once.misfits or held.dictionary.null_count or (values.null_count and column.missing_level is None):
+        return encode_column(column, _series(held.dictionary_decode()))
+    position = held.indices.fill_null(len(once.codes)).to_numpy(zero_copy_only=False)
+    level_of = np.append(once.codes, column.missing_level or 0).astype(np.uint16)
+    return EncodedColumn(level_of[position], 0, 0, 0)
+
+
+def _series(values: pa.Array) -> pd.Series[Any]:
+    series: pd.Series[Any] = values.to_pandas()
+    return series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
