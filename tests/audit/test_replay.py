@@ -1,0 +1,243 @@
+"""Record and replay of what is right: no alarm on any mechanism of the kernel, and a replay that would have seen one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pytest
+import torch
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent, unit_sampled_gaussian
+from synthdp.privacy.audit.neighbours import Pair, neighbours
+from synthdp.privacy.audit.recording import Call, CoinCall, NoiseCall
+from synthdp.privacy.audit.registry import BATCH, EXAMPLES, mechanism_classes, replay_plan, unregistered
+from synthdp.privacy.audit.replay import replay
+from synthdp.privacy.audit.verdict import judge
+from synthdp.privacy.dpsgd import PerExampleLoss, Training
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
+from synthdp.privacy.plan import Plan, Spend
+
+PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
+STRIDE = 4  # of the pairs that each configuration is replayed on; its neighbours in the list take the others
+SETTINGS = DpSgd(rate=0.5, steps=3, expected_batch=BATCH, clip=0.7, noise_multiplier=1.1, learning_rate=0.01, ema=0.9, checkpoint_every=2)
+
+Configuration = tuple[Any, Domain, int, Adjacency]  # a mechanism, its domain, rows of a unit, adjacency
+
+
+def narrow() -> Domain:
+    return Domain((ColumnDomain("x", "categorical", ("p", "q"), False), ColumnDomain("y", "ordinal", ("1", "2", "3", "missing"), True)))
+
+
+def vae(domain: Domain) -> CausalVae:
+    """The product's own model, each column with the one before it as its parent."""
+    parents = tuple((i - 1,) if i else () for i in range(len(domain)))
+    return CausalVae(Architecture(domain.sizes, parents, (tuple(range(len(domain))), (0,)), 4), generator=torch.Generator().manual_seed(0))
+
+
+def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
+    """Units of several rows that are replaced have no accounting in DP-SGD."""
+    return not (isinstance(mechanism, Training) and rows > 1 and adjacency == "replace_one")
+
+
+def configurations(domain: Domain) -> Iterator[Configuration]:
+    for own in (domain, narrow()):
+        examples = [m for kind in EXAMPLES.values() for m in kind(own)]
+        for mechanism in [*examples, Training(SETTINGS, vae(own), lambda done, total: None, None)]:
+            for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one")):
+                if accounted(mechanism, rows, adjacency):
+                    yield mechanism, own, rows, adjacency
+
+
+def pairs_of(configuration: Configuration, **more: int) -> Iterator[Pair]:
+    _, domain, rows, adjacency = configuration
+    return neighbours(domain, batch=round(BATCH), max_rows=rows, adjacency=adjacency, **more)
+
+
+def run(configuration: Configuration, pairs: Any) -> Any:
+    mechanism, domain, rows, adjacency = configuration
+    return replay(mechanism, pairs, domain=domain, rows_per_unit=rows, adjacency=adjacency)
+
+
+def test_every_mechanism_of_the_kernel_is_registered(figure: Callable[..., None]) -> None:
+    assert unregistered() == set()
+    assert EXAMPLES.keys() == mechanism_classes()
+    figure("mechanisms replayed", len(EXAMPLES), len(mechanism_classes()))
+
+
+def test_a_mechanism_without_an_example_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(EXAMPLES, NoisyMarginals)
+    assert unregistered() == {NoisyMarginals}
+
+
+def test_what_is_right_raises_no_alarm_on_some_pairs(domain: Domain) -> None:
+    """Every configuration, on a few pairs of its own."""
+    for number, configuration in enumerate(configurations(domain)):
+        done = run(configuration, islice(pairs_of(configuration), number % 30, None, 60))
+        assert done.pairs and done.findings == ()
+
+
+@pytest.mark.parametrize("kind", [NoisyMarginals, ChosenMarginals, Training])
+def test_some_pair_comes_close_to_the_allowance(kind: type, domain: Domain) -> None:
+    """A replay in which nothing moved would pass anything."""
+    mechanism = EXAMPLES[kind](domain)[0]
+    assert run((mechanism, domain, 1, "add_remove"), islice(pairs_of((mechanism, domain, 1, "add_remove")), 12)).largest_share > 0.99
+
+
+@pytest.mark.slow
+def test_what_is_right_raises_no_alarm(domain: Domain, figure: Callable[..., None]) -> None:
+    quiet, every, pairs = 0, 0, 0
+    for number, configuration in enumerate(configurations(domain)):
+        done = run(configuration, islice(pairs_of(configuration, random_pairs=10), number % STRIDE, None, STRIDE))
+        every, quiet, pairs = every + 1, quiet + done.passed, pairs + done.pairs
+    assert quiet == every and every >= CONFIGURATIONS_REQUIRED and pairs >= PAIRS_REQUIRED
+    figure("correct configurations without an alarm", quiet, every)
+    figure("neighbour pairs replayed", pairs, PAIRS_REQUIRED)
+
+
+# --- a plan ----------------------------------------------------------------------------------------------------------
+
+
+def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> Plan:
+    tables = tuple((name,) for name in domain.names)
+    spends = (
+        Spend("measure", NoisyMarginals(domain, tables, 2.0)),
+        Spend("graph: pairs", AdaptiveMarginals(domain, 3.0)),
+        Spend("train", replace(SETTINGS, steps=1000)),
+    )
+    return Plan(1.0, 1e-5, adjacency, rows, spends)
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "rows"), [("add_remove", 2), *(pytest.param(a, 1, marks=pytest.mark.slow) for a in ("add_remove", "replace_one"))]
+)
+def test_a_plan_is_replayed_with_its_own_settings(domain: Domain, adjacency: Adjacency, rows: int) -> None:
+    small, ticks = narrow(), list[tuple[int, int]]()
+    done = replay_plan(plan(small, adjacency, rows), small, module=vae, progress=lambda *tick: ticks.append(tick))
+    assert done.passed and 0.99 < done.largest_share <= 1 + 1e-9
+    assert done.pairs > 100 and ticks[-1] == (len(done.mechanisms), len(done.mechanisms))
+    assert any("sigma 2," in name for name in done.mechanisms) and any(name.startswith("DP-SGD") for name in done.mechanisms)
+    assert done.to_json() == {"mechanisms": len(done.mechanisms), "pairs": done.pairs, "largest_share": done.largest_share, "findings": []}
+
+
+class Leaky(PerExampleLoss):
+    """Losses standardised in their batch: not a function of the example alone."""
+
+    def __init__(self, model: CausalVae) -> None:
+        super().__init__()
+        self.model, self.latent = model, model.latent
+
+    def forward(self, codes: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        losses: torch.Tensor = self.model(codes, noise)
+        return losses * (losses - losses.mean()).detach()
+
+
+def test_a_plan_with_a_leaky_module_does_not_pass() -> None:
+    small = narrow()
+    done = replay_plan(plan(small), small, module=lambda domain: Leaky(vae(domain)))
+    assert not done.passed
+    assert {f.differs for f in done.findings} == {"moved"} and all(f.mechanism.startswith("DP-SGD") for f in done.findings)
+
+
+# --- the verdict -------------------------------------------------------------------------------------------------------
+
+
+def noise(kind: Any, values: Any, sigma: float) -> NoiseCall:
+    exact = np.asarray(values, dtype=np.float64)
+    return NoiseCall(kind, exact, sigma, 2.0**-10 if kind == "lattice" else 1.0, exact)
+
+
+def verdict(event: Any, pairs: list[tuple[Call, Call]], adjacency: Adjacency = "add_remove") -> tuple[list[str], float]:
+    first, second = zip(*pairs, strict=True) if pairs else ((), ())
+    found = judge(event, first, second, unit_rows=1, adjacency=adjacency)
+    return [p.differs for p in found.problems], found.largest_share
+
+
+def test_gaussians_in_a_row_are_judged_together() -> None:
+    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) in units of the noise, however the draws share them."""
+    event = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(2.0), dp_accounting.GaussianDpEvent(2.0)])
+    one = (noise("rounded", [0, 0], 10.0), noise("rounded", [3, 4], 10.0))
+    assert verdict(event, [one, one]) == ([], pytest.approx(1.0))
+    assert verdict(event, [one, one, one])[0] == ["moved"]
+    assert verdict(event, [one, one, one], "replace_one")[0] == []
+    assert verdict(event, []) == ([], 0.0)
+
+
+def test_discrete_noise_must_be_of_the_very_sigma_and_sensitivity() -> None:
+    event = dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(3.0, 2), 2)
+    right = (noise("discrete", [0, 0], 3.0), noise("discrete", [1, 1], 3.0))
+    assert verdict(event, [right, right]) == ([], 1.0)
+    assert verdict(event, [right])[0] == ["charged"]
+    assert verdict(event, [right, right, right])[0] == ["charged"]
+    assert verdict(event, [right, (noise("rounded", [0, 0], 3.0), noise("rounded", [1, 1], 3.0))])[0] == ["charged"]
+    assert verdict(event, [right, (noise("discrete", [0], np.nextafter(3, 4)), noise("discrete", [0], 3.0))])[0] == ["charged"]
+    # Three counts in cells of their own are further than two, though their L2 norm is not.
+    spread = (noise("discrete", [0, 0, 0], 3.0), noise("discrete", [1, 1, 1], 3.0))
+    assert verdict(event, [right, spread])[0] == ["moved"]
+    assert verdict(event, [right, spread], "replace_one")[0] == []
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_sampled_step_may_move_by_what_is_in_the_batch(rows: int) -> None:
+    event = unit_sampled_gaussian(noise_multiplier=2.0, rate=0.25, rows=rows, steps=1)
+
+    def step(of_unit: int, moved: float, rate: float = 0.25) -> list[tuple[Call, Call]]:
+        coins = (CoinCall(10, rate, 4, 0), CoinCall(11, rate, 5, of_unit))
+        return [coins, (noise("lattice", [0.0], 1.0), noise("lattice", [moved], 1.0))]
+
+    assert verdict(event, step(rows, rows * 0.5)) == ([], 1.0)
+    assert verdict(event, step(rows, rows * 0.5 + 0.01))[0] == ["moved"]
+    assert verdict(event, step(0, 0.0))[0] == []
+    assert verdict(event, step(0, 0.001))[0] == ["moved"]
+    assert verdict(event, step(1, 0.5, rate=0.2500001))[0] == ["charged"]
+    assert verdict(event, step(1, 0.5)[:1])[0] == ["charged"]
+    assert verdict(event, step(1, 0.5) * 2)[0] == ["charged"]
+
+
+def test_an_unknown_event_pays_for_nothing() -> None:
+    assert verdict(dp_accounting.NonPrivateDpEvent(), [])[0] == ["charged"]
+
+
+# --- the plug-in -------------------------------------------------------------------------------------------------------
+
+THIRD_PARTY = """
+from dataclasses import dataclass
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy.mechanisms import NoisyMarginals
+
+DOMAIN = Domain((ColumnDomain("x", "categorical", ("p", "q", "r"), False),))
+
+@dataclass(frozen=True)
+class Wrong(NoisyMarginals):
+    def run(self, table, randomness):
+        return NoisyMarginals(self.domain, self.tables, self.sigma / 2).run(table, randomness)
+
+def test_right(replay):
+    assert replay(NoisyMarginals(DOMAIN, (("x",),), 2.0), domain=DOMAIN).largest_share == 1
+
+def test_wrong(replay):
+    replay(Wrong(DOMAIN, (("x",),), 2.0), domain=DOMAIN)
+
+def test_nothing(replay):
+    replay(NoisyMarginals(DOMAIN, (("x",),), 2.0), domain=DOMAIN, pairs=[])
+"""
+
+
+def test_the_fixture_works_in_a_project_of_third_parties(tmp_path: Path) -> None:
+    (tmp_path / "test_third_party.py").write_text(THIRD_PARTY)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", "/dev/null", str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout and "2 failed" in done.stdout, done.stdout
+    assert "discrete Gaussian, sigma 2, on 1 tables: charged" in done.stdout and "no pair of neighbours" in done.stdout
