@@ -19,9 +19,11 @@ from typing import Any, Literal
 
 import attrs
 import dp_accounting
+import numpy as np
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
+from scipy.special import gammaln
 
 from synthdp.errors import BudgetError
 from synthdp.privacy.concentrated import concentrated_pld, discrete_gaussian_rho
@@ -35,6 +37,8 @@ FINE, COARSE = 1e-4, 1e-3
 # get the generic group bound.
 MOST_GROUP_ROWS = 20
 LARGEST_EPSILON = 600.0
+# Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine grid takes minutes.
+MOST_FINE = 25.0
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
@@ -79,11 +83,25 @@ def compose(events: Iterable[dp_accounting.DpEvent], adjacency: Adjacency) -> pl
         BudgetError: an event has no sound PLD under this adjacency.
     """
     listed = list(events)
-    width = COARSE if any(_has_mixture(e) for e in listed) else FINE
+    width = COARSE if any(_has_mixture(e) for e in listed) or sum(map(_squared_loss, listed)) > MOST_FINE else FINE
     total = pld.identity(value_discretization_interval=width)
     for event in listed:
         total = total.compose(_pld(event, adjacency, width))
     return total
+
+
+def _squared_loss(event: dp_accounting.DpEvent) -> float:
+    """About the squared mu of a Gaussian mechanism as costly; 0 for events that are sampled or on tables."""
+    match event:
+        case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
+            return float(count * _squared_loss(inner))
+        case dp_accounting.ComposedDpEvent(events=parts):
+            return sum(map(_squared_loss, parts))
+        case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
+            return float(noise**-2)
+        case SparseVectorDpEvent() | NoisyMaxDpEvent():
+            return min(event.epsilon, LARGEST_EPSILON) ** 2
+    return 0.0
 
 
 def _has_mixture(event: dp_accounting.DpEvent) -> bool:
@@ -99,15 +117,11 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
             if isinstance(inner, DiscreteGaussianDpEvent) and inner.sensitivity > 1:
                 return _spread_counts(inner, count, adjacency, width)  # Rényi bounds add up; one conversion loses less than many
-            return _pld(inner, adjacency, width).self_compose(count)
+            return _repeated(inner, count, adjacency, width)
         case dp_accounting.ComposedDpEvent(events=parts):
             return reduce(lambda total, part: total.compose(_pld(part, adjacency, width)), parts, pld.identity(value_discretization_interval=width))
         case SparseVectorDpEvent() | NoisyMaxDpEvent():
-            pure = event.epsilon if adjacency == "add_remove" else 2 * event.epsilon
-            # Where exp(epsilon) is no double, no protection is claimed; the library wants a delta below one for that.
-            none = DifferentialPrivacyParameters(LARGEST_EPSILON, 1 - 1e-12)
-            parameters = DifferentialPrivacyParameters(pure, 0) if pure < LARGEST_EPSILON else none
-            return pld.from_privacy_parameters(parameters, value_discretization_interval=width)
+            return _randomised_responses(event.epsilon if adjacency == "add_remove" else 2 * event.epsilon, 1, width)
         case DiscreteGaussianDpEvent(sensitivity=sensitivity) if sensitivity > 1:
             return _spread_counts(event, 1, adjacency, width)
         case DiscreteGaussianDpEvent(sigma=sigma):
@@ -123,6 +137,34 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
         case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if adjacency == "add_remove":
             return pld.from_mixture_gaussian_mechanism(noise, moves, chances, value_discretization_interval=width)
     raise BudgetError(f"no sound accounting for {type(event).__name__} under adjacency {adjacency}", hint="use adjacency add_remove")
+
+
+def _repeated(event: dp_accounting.DpEvent, count: int, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+    """`count` times the same event; in closed form where there is one, so that nothing is rounded `count` times."""
+    match event:
+        case dp_accounting.ComposedDpEvent(events=parts):
+            each = tuple(dp_accounting.SelfComposedDpEvent(part, count) for part in parts)
+            return _pld(dp_accounting.ComposedDpEvent(each), adjacency, width)
+        case SparseVectorDpEvent() | NoisyMaxDpEvent():
+            return _randomised_responses(event.epsilon if adjacency == "add_remove" else 2 * event.epsilon, count, width)
+        case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
+            return _pld(dp_accounting.GaussianDpEvent(noise / math.sqrt(count)), adjacency, width)
+    return _pld(event, adjacency, width).self_compose(count)
+
+
+def _randomised_responses(pure: float, count: int, width: float) -> pld.PrivacyLossDistribution:
+    """`count` answers, each true with odds exp(`pure`): the number of true ones is binomial, and i of them lose (2 i - count) pure.
+
+    Losses that no epsilon reaches count as endless, and gains beyond them as no larger.
+    """
+    if pure > LARGEST_EPSILON:
+        none = DifferentialPrivacyParameters(LARGEST_EPSILON, 1 - 1e-12)  # the library wants a delta below one
+        return pld.from_privacy_parameters(none, value_discretization_interval=width)
+    i = np.arange(count + 1)
+    loss = np.maximum((2 * i - count) * pure, -LARGEST_EPSILON)
+    upper = gammaln(count + 1) - gammaln(i + 1) - gammaln(count - i + 1) + i * pure - count * np.logaddexp(0, pure)
+    lower = {k: float(v) for k, v in enumerate(upper - loss) if loss[k] <= LARGEST_EPSILON}
+    return pld.from_two_probability_mass_functions(lower, dict(enumerate(upper.tolist())), value_discretization_interval=width)
 
 
 def _spread_counts(event: DiscreteGaussianDpEvent, count: int, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:

@@ -171,8 +171,9 @@ def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
         case {"event": "all", "of": list(parts)}:
             widened = [_widened(part, size) for part in parts]
             return None if None in widened else ComposedDpEvent(tuple(widened))
-        case {"event": "repeated", "count": int(count), "of": {"event": "gaussian" | "sparse_vector" | "noisy_max"} as inner}:
-            return SelfComposedDpEvent(_widened(inner, size), count)
+        case {"event": "repeated", "count": int(count), "of": {"event": "gaussian" | "sparse_vector" | "noisy_max" | "all"} as inner}:
+            once = _widened(inner, size)
+            return None if once is None else SelfComposedDpEvent(once, count)
         case {"event": "repeated", "count": int(count), "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)}}:
             return SelfComposedDpEvent(accounting.DiscreteGaussianDpEvent(float(sigma), rows * size), count)
         case {"event": "repeated", "count": int(steps), "of": {"event": "poisson_sampled", "rate": rate, "of": {"noise_multiplier": noise}}}:
