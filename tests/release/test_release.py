@@ -342,7 +342,7 @@ def _fraction(frame: pd.DataFrame) -> pd.DataFrame:
     ("spoil", "says"),
     [
         (_drop, "missing column 'grade'"),
-        (_extra, "undeclared column 'secret'"),
+        (_extra, "undeclared column in place "),
         (_wrong_type, "column 'weight'"),
         (_outside, "column 'visits'"),
         (_category, "column 'sex'"),
