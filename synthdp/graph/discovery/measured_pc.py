@@ -62,11 +62,11 @@ ODDS = 20.0
 class MeasurePlan:
     """Public constants of a run.
 
-    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below
-    which a pair counts as absent; `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round;
-    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set; `candidates`:
-    columns to condition on that are tried per pair, by size of the set (all of them where the whole table is
-    measured); `max_parents`: of a column in the result.
+    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts as absent;
+    `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round; `joint_cells`: up to here the
+    whole table is measured at once; `order`: largest conditioning set in rounds, `joint_order` in the whole table,
+    where larger sets leave strata too small for their noise; `candidates`: columns to condition on that are tried
+    per pair, by size of the set (all of them in the whole table); `max_parents`: of a column in the result.
     """
 
     level: float = 0.05
@@ -75,6 +75,7 @@ class MeasurePlan:
     max_pairs: int = 20_000
     max_tables: int = 2000
     joint_cells: int = 4096
+    joint_order: int = 2
     order: int = 3
     candidates: Mapping[int, int] = field(default_factory=lambda: {1: 24, 2: 8, 3: 5})
     max_parents: int = 6
@@ -99,7 +100,7 @@ def measured_pc(measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: 
             hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave columns out",
         )
     search = _Search(measure, plan, domain, knowledge)
-    skeleton = pc_skeleton(search.test, knowledge, max_order=plan.order, separators=search.candidate_sets, separates=separates)
+    skeleton = pc_skeleton(search.test, knowledge, max_order=search.order, separators=search.candidate_sets, separates=separates)
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
     graph = Pdag(domain.names, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested)
     orient_known(graph, knowledge)
@@ -130,6 +131,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.joint = self.plan.joint(self.domain)
+        self.order = self.plan.joint_order if self.joint else self.plan.order
         if self.joint and self.knowledge.undecided_pairs():
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
@@ -202,7 +204,7 @@ class _Search:
             yield (*pair, (middle,))
             return
         around = [graph.around(end) for end in pair]
-        for order in range(self.plan.order + 1):
+        for order in range(self.order + 1):
             for given in combinations(self._sorted((around[0] | around[1]) - set(pair)), order):
                 if set(given) <= around[0] or set(given) <= around[1]:
                     yield (*pair, given)
