@@ -102,6 +102,29 @@ def validate(spec: Spec, out: Out = None, force: Force = False, as_json: Json = 
     _run(spec, "validate", out=out, force=force, as_json=as_json)
 
 
+@graph_app.command()
+def orient(
+    spec: Annotated[Path, typer.Argument(help="The spec (YAML), with a graph's share of the budget.")],
+    one: Annotated[str, typer.Argument(help="A numeric column.")],
+    other: Annotated[str, typer.Argument(help="Another.")],
+    score: Annotated[Literal["hsic", "spearman", "kendall", "iqr"], typer.Option(help="How dependence of residuals is scored.")] = "hsic",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run while it lasts [default: releases/DATASET/orient].")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's share of the spec's budget."""
+    from synthdp.graph_run import run_orientation
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay
+
+    with ProgressDisplay() as display:
+        job, found = run_orientation(spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display))
+    cost = {"epsilon_spent": job.spent.epsilon_spent, "delta": job.plan.delta, "run": job.folder.run}
+    words = f"{found.cause} -> {found.effect}: the scores without noise say the same with probability {found.probability:.3f} ({found.score})"
+    spent = f"epsilon {job.spent.epsilon_spent:.4f} spent at delta {job.plan.delta:g}, run {job.folder.run}"
+    _print(json.dumps(found.to_json() | cost, indent=1) if as_json else f"{words}\n{spent}")
+
+
 def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool) -> None:
     from synthdp.errors import GateError
     from synthdp.graph_run import run_graph

@@ -7,20 +7,23 @@ free to use in it, as arrows of a spec in mode given. An interrupted run goes on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from synthdp import run_folder
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, VerifyError
+from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, SynthdpError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats import WRITERS
+from synthdp.graph.knowledge import Pair
+from synthdp.graph.orientation import Orientation, orient, orientation_spends
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
-from synthdp.privacy.plan import Plan, expected_fit_rows, make_search_plan
+from synthdp.privacy.anm import Score
+from synthdp.privacy.plan import Plan, Start, expected_fit_rows, make_search_plan
 from synthdp.release import Job, cap_of, open_ledger, open_session
 from synthdp.reporter import Reporter
 from synthdp.run_folder import FOLDER, STATE, RunFolder
@@ -73,9 +76,13 @@ def share_of(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
 
 def graph_plan(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     """The plan of a graph run; `release` as `share_of` made it."""
+    return _search_plan(release, rounds(release.graph, domain, rows=expected_fit_rows(release)))
+
+
+def _search_plan(release: spec.ReleaseSpec, spends: Mapping[str, Start]) -> Plan:
     privacy, unit = release.privacy, release.dataset.privacy_unit
     return make_search_plan(
-        rounds(release.graph, domain, rows=expected_fit_rows(release)),
+        spends,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         adjacency=privacy.adjacency,
@@ -97,32 +104,74 @@ def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bo
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
-        plan, ledger = graph_plan(release, domain), open_ledger(release, spec_path)
-        held = _interrupted(out, text, force=force)
-        if held is None:
-            ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
-    folder = held or _start(out, spec_path, text, force=force)
-    job = Job(release, domain, plan, ledger, folder, out)
-    try:
+        job = _job(spec_path, text, release, domain, graph_plan(release, domain), out, command=mode, force=force)
+    with _dropped_if_unpaid(job):
         return _run(job, reporter)
+
+
+def run_orientation(
+    spec_path: Path, pair: Pair, *, score: Score = "hsic", out: Path | None = None, force: bool = False, reporter: Reporter | None = None
+) -> tuple[Job, Orientation]:
+    """Say which of two numeric columns is the cause, for the graph's share of the spec's budget (in any graph mode that has one).
+
+    Raises:
+        SpecError: the spec has mistakes, or no share for the graph.
+        SynthdpError: a column is not numeric.
+    """
+    reporter = reporter or Reporter()
+    with reporter.stage("plan"):
+        text = spec_path.read_text(encoding="utf-8-sig") if spec_path.is_file() else ""
+        loaded = _checked(text, spec_path, None)
+        out = out or Path("releases") / loaded.dataset.id / "orient"
+        release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
+        unknown = [name for name in pair if name not in domain.names]
+        if unknown:
+            raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
+        plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
+        job = _job(spec_path, text, release, domain, plan, out, command=f"orient {list(pair)} {score}", force=force)
+    with _dropped_if_unpaid(job):
+        session = open_session(job, reporter)
+        with reporter.stage("orient"):
+            found = orient(session, [pair]).value[0][0]
+        job.ledger.settle(release.dataset.id, job.folder.run)
+        job.folder.remove()
+        return job, found
+
+
+def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, plan: Plan, out: Path, *, command: str, force: bool) -> Job:
+    """A new run in `out`, or the interrupted one of the same spec and command."""
+    ledger = open_ledger(release, spec_path)
+    held = _interrupted(out, text, command, force=force)
+    if held is None:
+        ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+    return Job(release, domain, plan, ledger, held or _start(out, spec_path, text, command, force=force), out)
+
+
+@contextmanager
+def _dropped_if_unpaid(job: Job) -> Iterator[None]:
+    """Without a reservation nothing was paid, so there is nothing to go on with."""
+    try:
+        yield
     finally:
-        # Without a reservation nothing was paid, so there is nothing to go on with.
         with suppress(BudgetError, VerifyError):
-            if not ledger.run_entries(folder.run):
-                folder.remove()
+            if not job.ledger.run_entries(job.folder.run):
+                job.folder.remove()
 
 
-def _checked(text: str, path: Path, mode: Mode) -> spec.ReleaseSpec:
+def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:
     from synthdp.spec.load import load_spec
 
     loaded = parse_spec(text, path=str(path)) if text else load_spec(path)
-    if loaded.graph.mode != mode:
+    if mode is None and loaded.privacy.shares.graph == 0:
+        hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
+        raise SpecError([SpecProblem(str(path), 1, 1, "privacy.shares.graph", "got 0; `synthdp graph orient` spends the graph's share", hint)])
+    if mode is not None and loaded.graph.mode != mode:
         hint = f"say graph.mode: {mode}, and give privacy.shares.graph a part of the budget"
         raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}", hint)])
     return loaded
 
 
-def _interrupted(out: Path, text: str, *, force: bool) -> RunFolder | None:
+def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolder | None:
     """The graph run in `out` that was paid for and not finished."""
     path = out / FOLDER
     if force or not (path / STATE).exists():
@@ -138,9 +187,9 @@ def _interrupted(out: Path, text: str, *, force: bool) -> RunFolder | None:
     return held
 
 
-def _start(out: Path, spec_path: Path, text: str, *, force: bool) -> RunFolder:
+def _start(out: Path, spec_path: Path, text: str, command: str, *, force: bool) -> RunFolder:
     folder = run_folder.start(out, spec_path, text, force=force)
-    (folder.path / MARK).touch()
+    (folder.path / MARK).write_text(command, encoding="utf-8")
     return folder
 
 

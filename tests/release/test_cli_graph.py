@@ -175,6 +175,15 @@ def test_an_interrupted_run_goes_on_under_its_reservation(
     assert done.code == 0 and tiny.kinds() == before and (graph_out / "graph.json").is_file() and not (graph_out / ".run").exists()
 
 
+def test_orient_spends_the_graphs_share_on_one_pair(tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path) -> None:
+    tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
+    assert synthdp("graph", "orient", tiny.spec, "sex", "weight", "--out", graph_out).code != 0 and tiny.kinds() == []
+    done = synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out, "--json")
+    told = json.loads(done.out)
+    assert done.code == 0 and {told["cause"], told["effect"]} == {"visits", "weight"} and 0.5 <= told["probability"] <= 1
+    assert tiny.kinds() == ["cap", "reserve", "charge", "settle"] and 9 < told["epsilon_spent"] <= 10 and not (graph_out / ".run").exists()
+
+
 @pytest.mark.slow
 def test_resume_refuses_a_graph_run(tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a release it would spend more than it reserved."""
