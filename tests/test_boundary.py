@@ -20,7 +20,7 @@ KERNEL = "synthdp/privacy/"
 
 # Confidential figures are opened here and nowhere else: the internal report and MLflow record (steward), the
 # figures of gates that were opted into by name (judging), and the definition itself.
-FOR_STEWARD = {"synthdp/steward.py", "synthdp/judging.py", "synthdp/privacy/private.py"}
+FOR_STEWARD = {"synthdp/audit.py", "synthdp/steward.py", "synthdp/judging.py", "synthdp/privacy/private.py"}
 # Besides the kernel's reader: the header-only reader of `synthdp init`, and the verifier, which reads the
 # synthetic table that a bundle publishes.
 TABLE_READERS = {"synthdp/privacy/source.py", "synthdp/privacy/table_files.py", "synthdp/spec/header.py", "synthdp/verify/content.py"}
@@ -109,7 +109,7 @@ def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         return
     readers = ("read_csv", "read_parquet", "read_sql", "read_sql_query", "read_table", "read_excel", "read_feather", "read_json")
     readers += ("genfromtxt", "loadtxt", "ParquetFile", "ParquetDataset", "open_csv", "read_csv_file", "read_parquet_files", "read_private")
-    allowed = {"read_private"} if name == "synthdp/release.py" else set()
+    allowed = {"read_private"} if name in ("synthdp/audit.py", "synthdp/release.py") else set()
     yield from ((line, word) for line, word, _ in called(tree) if word in readers and word not in allowed)
 
 
