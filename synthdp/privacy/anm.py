@@ -40,7 +40,7 @@ ROUNDING = 1e-4  # of a standardised score: far more than rounding to `GRID` can
 BINS = 32  # of a regression
 TABLE_GRID = 2.0**-10
 TABLE_SENSITIVITY = 2.0  # of the training tables to one row: its two counts, and its two values of at most one
-SMOOTHNESS, SMOOTHNESS_OF_NOISE = 10.0, 4.0  # rows that a bend of one unit weighs, and how that grows with the noise
+SMOOTHNESS, SMOOTHNESS_OF_NOISE = 3.0, 4.0  # rows that a bend of one unit weighs, and how that grows with the noise
 KERNEL = KernelGrid(0.1)  # narrow: dependence shows more, and the sensitivity is the same
 
 

@@ -1,0 +1,207 @@
+"""Published claims on numeric data that are false or loose, each by the tables that show it, and the corrected bounds under search.
+
+Neighbours here are as in the papers: one row replaced, the number of rows public. PCD: Zhang et al., "Differentially Private
+Nonlinear Causal Discovery from Numerical Data" (AAAI 2023). ANM: Kusner et al., "Private Causal Inference" (AISTATS 2016).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise, permutations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import kendalltau, rankdata
+
+from benchmarks.pcd_published import pcd_deletes, published_sensitivity, ridge_residuals
+from synthdp.data.kernel import KernelGrid, scatter
+
+Floats = npt.NDArray[np.float64]
+
+
+# --- PCD, Algorithm 1 ---------------------------------------------------------------------------------------
+
+
+def _chance_of_deletion(flipped: int, *, rows: int = 200, runs: int = 1000) -> float:
+    """P[delete] at epsilon 1 for x = +-1 and y = x with some labels flipped, over the algorithm's Laplace noise."""
+    x = np.tile([-1.0, 1.0], rows // 2)
+    y = np.concatenate([-x[:flipped], x[flipped:]])
+    orders = [np.random.default_rng(0).permutation(rows), *(np.random.default_rng(i).permutation(rows) for i in range(1, 100))]
+    width = 0.5
+    # The centred Gaussian kernel of a two-valued column is ((1 - k) / 2) times the products of its centred signs.
+    factor = ((1 - math.exp(-4 / (2 * width**2))) / 2) ** 2 / (rows - 1) ** 2
+    score, *shuffled = (factor * ((x - x.mean()) @ (v - v.mean())) ** 2 for v in (y, *(y[order] for order in orders)))
+    bound = published_sensitivity(rows, 1.0, (width, width), given=False)
+    rng = np.random.default_rng(1)
+    return float(np.mean([pcd_deletes(score, np.array(shuffled), bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(runs)]))
+
+
+def test_pcd_deletes_with_probability_zero_on_one_table_and_not_on_its_neighbour() -> None:
+    """Algorithm 1 answers without noise where "the decision cannot flip". Its permutations are fixed here, and only one label
+    differs: probability exactly 0 against more than a third is (epsilon, delta)-DP for no delta below a third, whatever epsilon."""
+    chances = [_chance_of_deletion(flipped) for flipped in range(20, 40)]
+    jumps = [(before, after) for before, after in pairwise(chances) if before == 0.0 and after > 1 / 3]
+    assert jumps
+    assert sorted(chances) == pytest.approx(chances, abs=0.1)  # and it is one jump, not a scatter
+
+
+def test_pcd_answers_without_noise_on_one_side_and_with_noise_on_the_other() -> None:
+    """The same as one decision: scores of two neighbours, within the claimed sensitivity of each other."""
+    rng = np.random.default_rng(1)
+    shuffled = np.linspace(0.0, 1.0, 100)
+    bound = 0.01
+    sure = [pcd_deletes(0.975 + 2 * bound, shuffled, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)]
+    unsure = [pcd_deletes(0.975, shuffled - bound, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)]
+    assert not any(sure)
+    assert not any(unsure)  # still beyond reach; one bound further the noise is switched on
+    noisy = [pcd_deletes(0.955, shuffled, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)]
+    assert 0.1 < np.mean(noisy) < 0.9
+
+
+def test_pcd_theorem_2_is_false_for_the_changed_row() -> None:
+    """ "For all i" the residual is said to move by 8 / (m lambda^1.5); that of the replaced row moves by nearly 2, whatever m."""
+    for rows in (50, 400):
+        rng = np.random.default_rng(rows)
+        given, target = rng.uniform(-1, 1, (rows, 1)), rng.uniform(-1, 1, rows)
+        target[0] = -1.0
+        changed = target.copy()
+        changed[0] = 1.0
+        moved = abs(ridge_residuals(changed, given)[0] - ridge_residuals(target, given)[0])
+        assert moved > 1.8
+    assert moved > 8 / rows
+
+
+def test_rcit_score_bound_is_false_at_the_inflection_of_the_kernel() -> None:
+    """Theorem 3, equation 3 is O(1/m^2): it takes the change of a Gaussian kernel at distance zero, where its slope is zero. Residuals a
+    bandwidth apart that move by the theorem's own 8 / (m lambda^1.5) change the score by O(1/m)."""
+    rows, width = 4000, 1.0
+    claimed = published_sensitivity(rows, 1.0, (width, width), given=True)
+    sign = np.repeat([-0.5, 0.5], rows // 2)
+    moved = sign * (1 + 8 / rows)
+
+    def hsic(values: Floats) -> float:
+        # Two values: the centred kernel is ((1 - k) / 2)^2 on products of signs.
+        k = math.exp(-((values[-1] - values[0]) ** 2) / (2 * width**2))
+        return ((1 - k) / 2) ** 2 * rows**2 / (rows - 1) ** 2
+
+    assert abs(hsic(moved) - hsic(sign)) > 3 * claimed
+    # Corrected: sqrt(HSIC_V) moves by at most eta_u / width_u + eta_v / width_v + 4 / m [derived here].
+    assert abs(math.sqrt(hsic(moved)) - math.sqrt(hsic(sign))) <= 2 * (4 / rows) / width + 4 / rows
+
+
+# --- ANM ------------------------------------------------------------------------------------------------------
+
+
+def _rho(a: Floats, b: Floats) -> float:
+    m = len(a)
+    centre = (m + 1) / 2
+    return float(12 * (rankdata(a) - centre) @ (rankdata(b) - centre) / (m * (m**2 - 1)))
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_spearman_moves_by_exactly_six_over_m_plus_one(m: int) -> None:
+    """Theorem 1 says 30 / m. Exhaustive over all orders and replacements, ties included: 6 / (m + 1), and it is hit."""
+    furthest = 0.0
+    for order in permutations(range(m)):
+        a, b = np.arange(m, dtype=float), np.array(order, dtype=float)
+        before = _rho(a, b)
+        for k in range(m):
+            for p in np.arange(-0.5, m, 0.5):
+                for q in np.arange(-0.5, m, 0.5):
+                    changed_a, changed_b = a.copy(), b.copy()
+                    changed_a[k], changed_b[k] = p, q
+                    furthest = max(furthest, abs(_rho(changed_a, changed_b) - before))
+    assert furthest == pytest.approx(6 / (m + 1))
+
+
+def test_one_row_moves_tau_b_from_one_to_nearly_zero() -> None:
+    """Tau-b divides by the pairs that are not tied: where nearly all values are equal, one row is everything."""
+    m = 1000
+    a, b = np.zeros(m), np.zeros(m)
+    a[0] = b[0] = 1.0
+    assert kendalltau(a, b).statistic == pytest.approx(1.0)
+    a[1], b[1] = 2.0, -1.0  # one row replaced
+    assert abs(kendalltau(a, b).statistic) < 0.001
+
+
+def test_hsic_moves_by_at_most_four_over_m_less_one() -> None:
+    """The paper's (12 m - 11) / (m - 1)^2 is three times that. Random tables of far values, one row replaced."""
+    kernel = KernelGrid(0.2)
+    rng = np.random.default_rng(2)
+    furthest = 0.0
+    for m in (4, 10, 30):
+        far = np.array([-1.0, 1.0])
+        for _ in range(600):
+            a, b = rng.choice(far, m), rng.choice(far, m)
+            if rng.random() < 0.5:
+                b = a.copy()
+            changed_a, changed_b = a.copy(), b.copy()
+            changed_a[0], changed_b[0] = rng.choice(far, 2)
+            scores = [(scatter(kernel(u), kernel(v)) / (m - 1)) ** 2 for u, v in ((a, b), (changed_a, changed_b))]
+            furthest = max(furthest, abs(scores[0] - scores[1]) * (m - 1))
+            roots = [scatter(kernel(u), kernel(v)) / m for u, v in ((a, b), (changed_a, changed_b))]
+            assert abs(roots[0] - roots[1]) <= 4 * (m - 1) / m**2
+    assert furthest <= 4 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("penalty", [0.05, 0.3, 1.0])
+def test_kernel_ridge_residuals_of_other_rows_move_as_corrected(penalty: float) -> None:
+    """Theorem 5's 8 / (n lambda^1.5), corrected to (4 / (n lambda))(1 + 1 / sqrt(2 lambda)): a climbing search stays below it."""
+    n = 12
+    bound = 4 / (n * penalty) * (1 + 1 / math.sqrt(2 * penalty))
+    rng = np.random.default_rng(3)
+    furthest = 0.0
+    best = np.concatenate([rng.uniform(-1, 1, n), np.ones(n), [0.0, -1.0]])
+    for _ in range(1000):
+        trial = np.where(rng.random(len(best)) < 0.2, rng.choice([-1.0, 0.0, 1.0], len(best)), best)
+        given, target = trial[:n, None], trial[n : 2 * n]
+        changed_given, changed = given.copy(), target.copy()
+        changed_given[0], changed[0] = trial[-2], trial[-1]
+        moved = np.abs(_fitted(given, target, penalty) - _fitted(changed_given, changed, penalty)).max()
+        assert moved <= bound
+        if moved >= furthest:
+            furthest, best = moved, trial
+    assert furthest >= bound / 20  # how far the search got: 1/16, 1/3.6 and 1/2.01 of the bound at these penalties
+
+
+def _fitted(given: Floats, target: Floats, penalty: float) -> Floats:
+    """The regression function on a public grid, kernel bandwidth 1."""
+    grid = np.linspace(-1, 1, 21)
+    kernel = np.exp(-((given - given.T) ** 2) / 2)
+    weights = np.linalg.solve(kernel + penalty * len(target) / 2 * np.eye(len(target)), target)
+    return np.asarray(np.exp(-((grid[:, None] - given[:, 0]) ** 2) / 2) @ weights)
+
+
+def test_an_iqr_of_zero_has_no_logarithm_to_release() -> None:
+    """Propose-test-release of log IQR needs bins fixed in advance, a threshold 1 + ln(1 / delta) / epsilon and the refusal of IQR = 0:
+    one row moves an IQR of zero away from zero, which in logarithms is infinitely far."""
+    ones = np.zeros(8)
+    ones[6:] = 1.0
+    more = ones.copy()
+    more[5] = 1.0
+    quartiles = [float(np.subtract(*np.quantile(v, [0.75, 0.25], method="lower"))) for v in (ones, more)]
+    assert quartiles == [0.0, 1.0]
+
+
+def test_bins_that_follow_the_data_break_propose_test_release() -> None:
+    """With bins laid out from the data the distance to instability always looks large: both neighbours pass, an e-fold apart."""
+    ones = np.zeros(8)
+    ones[6:] = math.e
+    more = ones.copy()
+    more[5] = math.e
+    assert [float(np.quantile(v, 0.75, method="lower")) for v in (ones, more)] == [0.0, math.e]
+
+
+# --- closed forms of ANM --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0, 5.0])
+def test_theorems_2_and_4_are_right_for_laplace_noise(ratio: float) -> None:
+    """P[right order] of two, and of two sums of two, scores with Laplace noise of scale 1 and margin `ratio`."""
+    rng = np.random.default_rng(4)
+    two = 1 - (ratio + 2) / 4 * math.exp(-ratio)
+    four = 1 - math.exp(-ratio) / 96 * (48 + 33 * ratio + 9 * ratio**2 + ratio**3)
+    noise = rng.laplace(size=(4, 200_000))
+    assert (ratio + noise[0] - noise[1] > 0).mean() == pytest.approx(two, abs=0.005)
+    assert (ratio + noise[0] + noise[1] - noise[2] - noise[3] > 0).mean() == pytest.approx(four, abs=0.005)
