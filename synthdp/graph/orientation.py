@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +19,21 @@ from scipy.stats import norm
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.discovery.algorithm import Releaser
-from synthdp.graph.knowledge import Pair
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.orient import meek
 from synthdp.privacy.anm import NoisyScores, OrientationBudget, Score
 from synthdp.privacy.plan import Start
 from synthdp.privacy.private import Released
 
+if TYPE_CHECKING:  # algorithms use this module
+    from synthdp.graph.discovery.algorithm import Releaser
+
 Floats = npt.NDArray[np.float64]
 
 PURPOSE = "graph: orient"
+SURE = 0.95
+"""Probability from which a reading turns an undirected link."""
 BOOTSTRAPS = 200
 QUARTILES = (0.25, 0.75)
 NARROWEST = 1e-3  # spread: one that is mostly noise has no logarithm
@@ -101,3 +108,22 @@ def orient(releaser: Releaser, pairs: Sequence[Pair]) -> Released[tuple[tuple[Or
         raise SynthdpError(f"the plan has no spend {PURPOSE!r}")
     released = releaser.release(planned.mechanism.choose(pairs), purpose=PURPOSE)
     return released.map(lambda many: tuple(read_scores(one, pair) for one, pair in zip(many, pairs, strict=True)))
+
+
+def turn(graph: CausalGraph, readings: Sequence[Orientation], knowledge: Knowledge) -> CausalGraph:
+    """`graph` with undirected links turned as the sure readings say, surest first, and what follows from them by Meek's rules.
+
+    Readings that background knowledge forbids, or that would close a cycle, are left out.
+    """
+    working = graph.pdag()
+    for reading in sorted(readings, key=lambda r: -r.probability):
+        if reading.probability >= SURE and knowledge.allows(reading.cause, reading.effect):
+            working.orient(reading.cause, reading.effect)
+    meek(working, knowledge)
+    arrows = set(working.directed())
+    edges = tuple(
+        edge if edge.directed or not arrows & {edge.pair, edge.pair[::-1]} else replace(edge, cause=cause, effect=effect, directed=True)
+        for edge in graph.edges
+        for cause, effect in [edge.pair if edge.pair in arrows else edge.pair[::-1]]
+    )
+    return replace(graph, edges=edges)

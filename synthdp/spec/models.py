@@ -388,6 +388,9 @@ class Graph(Model):
     algorithm: Annotated[Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)] = Field(
         default="measured_pc", description="how mode learn searches"
     )
+    orient_share: Annotated[Real, Field(ge=0, le=0.8)] = Field(
+        default=0.0, description="algorithm rcit_pc: part of the search's budget for the direction of numeric links that PC leaves open"
+    )
     level: Annotated[Real, Field(gt=0, lt=1)] = Field(default=0.05, description="family-wise level of the tests")
     max_parents: Annotated[Whole, Field(ge=1, le=16)] = Field(default=6, description="most parents that mode learn gives a column")
     on_refuted: Literal["flag", "drop", "fail"] = Field(default="flag", description="mode validate: what to do with a refuted arrow")

@@ -12,8 +12,10 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph
+from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.rcit_pc import RCIT_PC, planned_moments
+from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.orientation import Orientation, turn
 from synthdp.privacy.moments import MomentMatrix
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.private import Released
@@ -108,3 +110,24 @@ def test_the_whole_budget_is_planned_and_two_values_are_released() -> None:
     assert [s.purpose for s in plan.spends] == ["graph: margins", "graph: moments"]
     assert 0.99 <= plan.epsilon_spent <= 1.0
     assert isinstance(plan.spends[1].mechanism, MomentMatrix)
+
+
+def test_links_that_pc_leaves_open_are_turned_at_a_planned_price() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.uniform(-1.2, 1.2, 40_000)
+    frame = pd.DataFrame({"y": np.clip(x**3 + rng.uniform(-0.3, 0.3, len(x)), -2, 2), "x": x})
+    domain = Domain((number("y", -2, 2), number("x", -2, 2)))
+    assert learn(domain, frame, epsilon=2.0).undirected == (("y", "x"),)
+    settings = spec.Graph(mode="learn", orient_share=0.5)
+    assert learn(domain, frame, epsilon=2.0, settings=settings).directed == (("x", "y"),)
+    plan = make_search_plan(RCIT_PC.spends(settings, domain, 40_000.0), epsilon=2.0, delta=1e-5)
+    assert [s.purpose for s in plan.spends] == ["graph: margins", "graph: moments", "graph: orient"]
+
+
+def test_readings_that_knowledge_forbids_are_left_out() -> None:
+    graph = CausalGraph(("a", "b", "c"), tuple(GraphEdge(a, b, directed=False, provenance="learned") for a, b in (("a", "b"), ("b", "c"))))
+    readings = [Orientation("a", "b", 0.99, "hsic"), Orientation("c", "b", 0.6, "hsic")]
+    free = Knowledge(("a", "b", "c"))
+    assert set(turn(graph, readings, free).directed) == {("a", "b"), ("b", "c")}  # the second by Meek's first rule
+    tiers = Knowledge(("a", "b", "c"), tiers=(("b",), ("a",)))
+    assert not turn(graph, readings, tiers).directed

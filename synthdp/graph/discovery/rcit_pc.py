@@ -7,6 +7,8 @@ of PC-stable, of any order, and all orientation are post-processing of the matri
 
 A pair once found dependent is separated only by a test that explains half of the effect away, or that could have
 seen it again. Discrete columns of few categories take part through contrasts of their indicators.
+
+With `graph.orient_share`, links between numbers that PC leaves undirected are turned by private additive noise models.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from synthdp.graph.discovery.measured_pc import collider_odds
 from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.orient import Collider, Pdag, meek, orient_colliders, orient_known, unshielded
+from synthdp.graph.orientation import PURPOSE, orient, turn
 from synthdp.graph.skeleton import Skeleton, Test, pc_skeleton
 from synthdp.graph.tests.answer import Answer, Query
 from synthdp.graph.tests.rcit import MomentTests
+from synthdp.privacy.anm import OrientationBudget
 from synthdp.privacy.mechanisms import NoisyMarginals
 from synthdp.privacy.moments import MomentMatrix, NoisyMoments
 from synthdp.privacy.plan import Start
@@ -126,31 +130,41 @@ def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
 
 def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
     tables = ranged_tables(domain)
-    part = MARGINS_PART if tables else 0.0
-    moments: dict[str, Start] = {"moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(1 - part))}
-    if not tables:
-        return moments
-    return {"margins": lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)} | moments
+    parts = {"margins": MARGINS_PART if tables else 0.0, "orient": settings.orient_share if len(tables) > 1 else 0.0}
+    rest = (1 - parts["margins"]) * (1 - parts["orient"])
+    spends: dict[str, Start] = {"moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))}
+    if parts["margins"]:
+        part = parts["margins"] * (1 - parts["orient"])
+        spends = {"margins": lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)} | spends
+    if parts["orient"]:
+        spends["orient"] = lambda mu: OrientationBudget(domain, 1 / (mu * math.sqrt(parts["orient"])))
+    return spends
 
 
 def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
+    found = _measured(releaser, domain).map(lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents))
+    pairs = [(a, b) for a, b in found.value.undirected if domain[a].ranged and domain[b].ranged]
+    if not pairs or releaser.plan.find(PURPOSE) is None:
+        return found
+    readings = orient(releaser, pairs)
+    return found.zip(readings).map(lambda both: turn(both[0], [reading for one in both[1] for reading in one], knowledge))
+
+
+def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
+    """The moment matrix, of ranks where there are tables to rank by."""
     planned = releaser.plan.find("graph: moments")
     if planned is None or not isinstance(planned.mechanism, MomentMatrix):
         raise SynthdpError("the plan has no moment matrix for algorithm rcit_pc")
-
-    def graph(moments: NoisyMoments) -> CausalGraph:
-        return rcit_pc(moments, knowledge, level=settings.level, max_parents=settings.max_parents)
-
     margins = releaser.plan.find("graph: margins")
     if margins is None or not isinstance(margins.mechanism, NoisyMarginals):
-        return releaser.release(planned.mechanism, purpose="graph: moments").map(graph)
+        return releaser.release(planned.mechanism, purpose="graph: moments")
     tables = releaser.release(margins.mechanism, purpose="graph: margins")
     scales: tuple[tuple[str, Scale], ...] = tuple((t.columns[0], rank_scale(domain[t.columns[0]], t.counts)) for t in tables.value)
     moments = releaser.release(planned.mechanism.with_scales(scales), purpose="graph: moments")
-    return tables.zip(moments).map(lambda both: graph(both[1]))
+    return tables.zip(moments).map(lambda both: both[1])
 
 
 RCIT_PC = Algorithm(_spends, _search)

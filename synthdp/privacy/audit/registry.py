@@ -230,6 +230,8 @@ def _runnable(planned: Any, domain: Domain, module: Callable[[Domain], PerExampl
             return (planned.search(partial(_asks_all, _questions(domain))),)
         case SelectionBudget():
             return (planned.search(partial(_chooses, _questions(domain))),)
+        case OrientationBudget():
+            return tuple(planned.choose([pair]) for pair in combinations((c.name for c in domain.columns if c.ranged), 2))[:1]
         case DpSgd():
             return (Training(replace(planned, steps=STEPS), module(domain), _no_ticks, None),)
         case _:
