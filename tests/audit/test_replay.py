@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -103,6 +104,22 @@ def test_what_is_right_raises_no_alarm(domain: Domain, figure: Callable[..., Non
     assert quiet == every and every >= CONFIGURATIONS_REQUIRED and pairs >= PAIRS_REQUIRED
     figure("correct configurations without an alarm", quiet, every)
     figure("neighbour pairs replayed", pairs, PAIRS_REQUIRED)
+
+
+def test_what_another_thread_prints_is_not_the_mechanisms(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the live line of a progress bar."""
+    done, small = threading.Event(), narrow()
+
+    def chatter() -> None:
+        while not done.wait(0.002):
+            print("50%", file=sys.stderr)
+
+    thread = threading.Thread(target=chatter)
+    thread.start()
+    found = replay(NoisyMarginals(small, (("x",),), 2.0), islice(neighbours(small, batch=8), 30), domain=small)
+    done.set()
+    thread.join()
+    assert found.passed and "50%" in capsys.readouterr().err
 
 
 # --- a plan ----------------------------------------------------------------------------------------------------------

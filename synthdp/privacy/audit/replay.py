@@ -7,9 +7,10 @@ it cannot see is a leak on pairs that were not tried, and whether the noise itse
 from __future__ import annotations
 
 import copy
-import io
 import logging
+import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
@@ -105,20 +106,44 @@ def _redirected(mechanism: Any, folder: str | None, tick: Callable[..., None]) -
     return replace(mechanism, **changes) if changes else mechanism
 
 
+class _Ear:
+    """Standard output or error that writes down what this thread prints; a progress bar's thread prints as before."""
+
+    def __init__(self, said: list[str], through: Any) -> None:
+        self._said, self._through, self._thread = said, through, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self._thread:
+            return int(self._through.write(text))
+        self._said.append(f"printed: {text}")
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._through, name)
+
+
+class _Listener(logging.Handler):
+    """A log handler that writes down what this thread logs."""
+
+    def __init__(self, said: list[str]) -> None:
+        super().__init__()
+        self._said, self._thread = said, threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:
+            self._said.append(f"log: {record.getMessage()}")
+
+
 @contextmanager
 def _overheard(said: list[str]) -> Iterator[None]:
     """Write down what is printed, logged and warned of."""
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said.append(f"log: {record.getMessage()}")
-
-    listener, printed = Listener(), io.StringIO()
+    listener = _Listener(said)
     logging.getLogger().addHandler(listener)
     try:
-        with warnings.catch_warnings(record=True) as warned, redirect_stdout(printed), redirect_stderr(printed):
+        out, error = redirect_stdout(_Ear(said, sys.stdout)), redirect_stderr(_Ear(said, sys.stderr))
+        with warnings.catch_warnings(record=True) as warned, out, error:
             warnings.simplefilter("always")
             yield
     finally:
         logging.getLogger().removeHandler(listener)
-        said += [f"warning: {w.message}" for w in warned] + printed.getvalue().splitlines()
+    said += [f"warning: {w.message}" for w in warned]
