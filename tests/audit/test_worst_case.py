@@ -125,10 +125,11 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
     x = np.array([-1.0, 0.3, 2.0])
     q, s = TRAINING.rate, TRAINING.noise_multiplier
     one = np.log(1 - q + q * np.exp((2 * x - 1) / (2 * s**2)))
-    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=1), one)
-    np.testing.assert_allclose(directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1), one)
+    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one)
+    np.testing.assert_allclose(directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one)
     two = np.log((1 - q) ** 2 + 2 * q * (1 - q) * np.exp((2 * x - 1) / (2 * s**2)) + q**2 * np.exp((4 * x - 4) / (2 * s**2)))
-    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=2), two)
+    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two)
+    assert not np.allclose(directions.log_likelihood(x, settings=TRAINING, rows=1), one)  # by default with the noise suspected
 
 
 def test_too_many_directions_are_refused() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from synthdp.privacy.noise import Randomness, Streams, fresh_generator
 CANARIES = 5000
 SIGNIFICANCE = 0.025  # of each of the two statements
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the canaries that may be guessed
-SIMULATED, REPEATS = 5000, 100
+SIMULATED, REPEATS = 20_000, 100  # scores in each world, and audits made of them
 HALF_NOISE = "half the noise"
 
 Coins = npt.NDArray[np.bool_]
@@ -66,7 +67,8 @@ def audit_canaries(
     if canaries < round(1 / SHARES[0]):
         raise ValueError(f"{canaries} canaries; at least {round(1 / SHARES[0])} are needed")
     claim = Claim.of([settings.event(1)], delta=delta, adjacency="add_remove")
-    guesses = choose_guesses(settings, claim, canaries)
+    honest, faulty = (SimulatedCanaries.of(settings, noise_factor=factor) for factor in (1.0, 0.5))
+    guesses = choose_guesses(claim, canaries, honest=honest, faulty=faulty)
     coins = fresh_generator().random(canaries) < 0.5
     scores = _train(settings, coins, np.zeros((0, 0), dtype=np.uint16) if rows is None else rows, module, fresh(), progress)
     lower, alarm = judge_canaries(scores, coins, claim, guesses)
@@ -80,7 +82,7 @@ def audit_canaries(
         epsilon_lower=lower,
         epsilon_provable=_bound(canaries, guesses.bound, guesses.bound, delta),
         fault=HALF_NOISE,
-        detects_fault=detection_rate(settings, claim, canaries, guesses, noise_factor=0.5),
+        detects_fault=faulty.detection_rate(claim, canaries, guesses),
         alarm=alarm,
         seconds=time.monotonic() - begun,
     )
@@ -90,8 +92,7 @@ def judge_canaries(scores: Scores, coins: Coins, claim: Claim, guesses: Guesses)
     """Lower bound on epsilon, and whether to raise the alarm, from scores and coins `[canaries]`."""
     canaries = len(coins)
     lower = _bound(canaries, guesses.bound, right_guesses(scores, coins, guesses.bound), claim.delta)
-    right = right_guesses(scores, coins, guesses.curve)
-    possible = curve_allows(claim, SIGNIFICANCE, canaries=canaries, guesses=guesses.curve, right=right)
+    possible = _possible(claim, canaries, guesses.curve, right_guesses(scores, coins, guesses.curve))
     return lower, lower > claim.epsilon or not possible
 
 
@@ -102,38 +103,17 @@ def right_guesses(scores: Scores, coins: Coins, guesses: int) -> int:
     return int(np.sum(~coins[order[:half]]) + np.sum(coins[order[len(order) - (guesses - half) :]]))
 
 
-def choose_guesses(settings: DpSgd, claim: Claim, canaries: int) -> Guesses:
-    """Numbers of guesses that do best on simulated canaries: true noise for the bound, half the noise for the curve."""
-    choices = sorted({int(share * canaries) for share in SHARES})
-    honest, faulty = (_Pool.of(settings, noise_factor=factor) for factor in (1.0, 0.5))
-    bounds = dict.fromkeys(choices, 0.0)
-    found = dict.fromkeys(choices, 0.0)
-    for _ in range(REPEATS // 5):
-        for scores, coins, worth in ((*honest.draw(canaries), bounds), (*faulty.draw(canaries), found)):
-            for r in choices:
-                right = right_guesses(scores, coins, r)
-                if worth is bounds:
-                    bounds[r] += _bound(canaries, r, right, claim.delta)
-                else:
-                    found[r] += not curve_allows(claim, SIGNIFICANCE, canaries=canaries, guesses=r, right=right)
-    return Guesses(max(choices, key=bounds.__getitem__), max(choices, key=found.__getitem__))
-
-
-def detection_rate(settings: DpSgd, claim: Claim, canaries: int, guesses: Guesses, *, noise_factor: float, repeats: int = REPEATS) -> float:
-    """Probability of an alarm when the noise is multiplied by `noise_factor`, from simulated scores."""
-    pool = _Pool.of(settings, noise_factor=noise_factor)
-    return float(np.mean([judge_canaries(*pool.draw(canaries), claim, guesses)[1] for _ in range(repeats)]))
-
-
 @dataclass(frozen=True)
-class _Pool:
-    """Simulated scores of canaries that are out and in."""
+class SimulatedCanaries:
+    """Scores of canaries that are out and in, as the accountant models them."""
 
     out: Scores
     inside: Scores
 
     @classmethod
-    def of(cls, settings: DpSgd, *, noise_factor: float) -> _Pool:
+    def of(cls, settings: DpSgd, *, noise_factor: float) -> SimulatedCanaries:
+        """Canaries of a training whose noise is multiplied by `noise_factor`."""
+
         def ratio(seen: Scores) -> Scores:
             return directions.log_likelihood(seen, settings=settings, rows=1)
 
@@ -149,9 +129,30 @@ class _Pool:
         coins = rng.random(canaries) < 0.5
         return np.where(coins, rng.choice(self.inside, canaries), rng.choice(self.out, canaries)), coins
 
+    def detection_rate(self, claim: Claim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS) -> float:
+        """Share of simulated audits that raise the alarm."""
+        return float(np.mean([judge_canaries(*self.draw(canaries), claim, guesses)[1] for _ in range(repeats)]))
 
+
+def choose_guesses(claim: Claim, canaries: int, *, honest: SimulatedCanaries, faulty: SimulatedCanaries) -> Guesses:
+    """Numbers of guesses that do best on simulated canaries: true noise for the bound, half the noise for the curve."""
+    choices = sorted({int(share * canaries) for share in SHARES})
+    bounds, found = np.zeros(len(choices)), np.zeros(len(choices))
+    for _ in range(REPEATS // 4):
+        true, half = honest.draw(canaries), faulty.draw(canaries)
+        bounds += [_bound(canaries, r, right_guesses(*true, r), claim.delta) for r in choices]
+        found += [not _possible(claim, canaries, r, right_guesses(*half, r)) for r in choices]
+    return Guesses(choices[int(bounds.argmax())], choices[int(found.argmax())])
+
+
+@lru_cache(maxsize=10_000)  # simulated audits ask for the same few counts again and again
 def _bound(canaries: int, guesses: int, right: int, delta: float) -> float:
     return epsilon_lower_bound(canaries=canaries, guesses=guesses, right=right, delta=delta, significance=SIGNIFICANCE)
+
+
+@lru_cache(maxsize=10_000)
+def _possible(claim: Claim, canaries: int, guesses: int, right: int) -> bool:
+    return curve_allows(claim, SIGNIFICANCE, canaries=canaries, guesses=guesses, right=right)
 
 
 def _train(settings: DpSgd, coins: Coins, rows: Codes, module: PerExampleLoss | None, randomness: Randomness, progress: Progress) -> Scores:

@@ -32,6 +32,7 @@ Observer = Callable[[Scores], None]  # gets each step's noisy sum along each dir
 ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
 INPUT = 1000.0  # a weight's gradient is INPUT times the bias's, which is thus left 1e-6 of the squared norm
 STEEPNESS = 10.0  # slope of a loss in clipping norms
+SUSPECTED = 0.5  # an audit looks for half the noise
 MOST_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
 
 
@@ -81,12 +82,15 @@ def train(settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Rand
     Training(settings, module, after_step, None).run(table, randomness)
 
 
-def log_likelihood(seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1) -> Scores:
+def log_likelihood(seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED) -> Scores:
     """log P[seen | `rows` rows pull with `sign`] - log P[seen | none does], for one step's noisy sums, any shape.
+
+    The noise is taken to be `noise_factor` times the stated one. Any score makes a sound audit; that of the fault
+    looked for finds it best.
 
     Each row joins by its own coin: sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
     """
-    x, precision = sign * seen, 1 / settings.noise_multiplier**2
+    x, precision = sign * seen, 1 / (noise_factor * settings.noise_multiplier) ** 2
     chances = _log_chances(rows, settings.rate)
     total: Scores = np.full(seen.shape, chances[0])
     for joined, chance in enumerate(chances[1:], start=1):

@@ -83,6 +83,8 @@ def curve_allows(claim: Claim, chance: float, *, canaries: int, guesses: int, ri
         if least <= miss:
             break  # no more mass is forced here, nor further down, where `hit` stays as it is
         hit, miss = hit + (least - miss) * i / (guesses - i), least
+        if (hit + miss) * canaries > guesses:
+            break  # too much already
     return (hit + miss) * canaries <= guesses
 
 

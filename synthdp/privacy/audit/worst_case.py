@@ -2,7 +2,7 @@
 
 D and D' differ in one unit, placed where it moves the mechanism the most: all its rows in one cell of every
 table; for DP-SGD, every row's gradient of exactly the clipping norm along one direction. The adversary knows both
-tables, sees the noisy tables or every noisy gradient, and scores by the likelihood ratio.
+tables, sees the noisy tables or every noisy gradient, and scores by the likelihood ratio of the fault looked for.
 
 One execution of the code hosts many runs of the audit at once: each has a cell or a direction of its own, and
 cells and directions have noise of their own and rows their own coins, so these runs are as independent as the

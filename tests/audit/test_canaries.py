@@ -1,0 +1,120 @@
+"""One-run audits of real trainings: the true kernel passes, broken ones do not, and other rows may be in the table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.privacy import layers
+from synthdp.privacy.audit import canaries
+from synthdp.privacy.audit.canaries import Guesses, SimulatedCanaries, audit_canaries, choose_guesses, judge_canaries, right_guesses
+from synthdp.privacy.audit.f_curve import Claim
+from synthdp.privacy.audit.registry import SmallModel
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import make_plan
+from synthdp.spec.load import load_spec
+
+from .broken import HalfNoise
+
+SPECS = Path(__file__).parents[2] / "specs"
+SETTINGS = DpSgd(
+    rate=0.05, steps=50, expected_batch=60.0, clip=0.5, noise_multiplier=1.5, learning_rate=0.01, ema=0.9, checkpoint_every=5
+)  # fmt: skip
+
+
+def claim_of(settings: DpSgd) -> Claim:
+    return Claim.of([settings.event(1)], delta=1e-5, adjacency="add_remove")
+
+
+def test_the_true_kernel_passes_and_half_the_noise_is_found() -> None:
+    true, half = (audit_canaries(SETTINGS, canaries=5000, fresh=fresh) for fresh in (Streams.fresh, HalfNoise.fresh))
+    assert true.passed
+    assert true.epsilon_lower <= true.epsilon_claimed
+    assert 0 < true.epsilon_lower < true.epsilon_provable
+    assert half.alarm
+    assert half.detects_fault > 0.9
+
+
+def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    norms = layers.NodeLinear.norms
+    monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
+    assert audit_canaries(SETTINGS, canaries=5000).alarm
+
+
+def test_canaries_among_rows_that_train_a_model() -> None:
+    domain = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
+    rows = np.random.default_rng(0).integers(0, 3, (300, 4)).astype(np.uint16)
+    module, ticks = SmallModel(domain), list[tuple[int, int]]()
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    result = audit_canaries(
+        SETTINGS, canaries=5000, rows=rows, module=module, progress=lambda done, total: ticks.append((done, total)), fresh=HalfNoise.fresh
+    )
+    assert result.alarm
+    assert any(not p.equal(before[name]) for name, p in module.named_parameters())
+    assert ticks == [(step + 1, SETTINGS.steps) for step in range(SETTINGS.steps)]
+
+
+def test_rows_without_a_module_have_no_gradient() -> None:
+    rows = np.ones((50, 3), dtype=np.uint16)
+    coins = np.tile([True, False], 20)
+    settings = dataclasses.replace(SETTINGS, rate=1.0, steps=1, noise_multiplier=1e-3)
+    scores = canaries._train(settings, coins, rows, None, Streams.fresh(), lambda done, total: None)
+    assert scores[coins].min() > 0 > scores[~coins].max()
+
+
+def test_right_guesses_are_counted_at_both_ends() -> None:
+    coins = np.array([False, True, False, True, True])
+    scores = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    assert right_guesses(scores, coins, 0) == 0
+    assert right_guesses(scores, coins, 2) == 2
+    assert right_guesses(scores, coins, 3) == 3
+    assert right_guesses(-scores, coins, 3) == 1
+
+
+def test_either_statement_raises_the_alarm() -> None:
+    """All canaries recognised: each of the two bounds refutes the claim where the other has no guess to go by."""
+    coins, claim = np.arange(1000) % 2 == 0, claim_of(SETTINGS)
+    scores = coins.astype(float)
+    assert judge_canaries(scores, coins, claim, Guesses(bound=1000, curve=0))[1]
+    assert judge_canaries(scores, coins, claim, Guesses(bound=0, curve=1000))[1]
+    assert judge_canaries(scores, coins, claim, Guesses(bound=0, curve=0)) == (0.0, False)
+
+
+def test_false_alarms_and_bounds_of_simulated_audits(figure: Callable[..., None]) -> None:
+    claim, repeats = claim_of(SETTINGS), 200
+    honest, faulty = (SimulatedCanaries.of(SETTINGS, noise_factor=factor) for factor in (1.0, 0.5))
+    guesses = choose_guesses(claim, 1000, honest=honest, faulty=faulty)
+    verdicts = [judge_canaries(*honest.draw(1000), claim, guesses) for _ in range(repeats)]
+    below, quiet = sum(lower <= claim.epsilon for lower, _ in verdicts), sum(not alarm for _, alarm in verdicts)
+    assert below >= 0.9 * repeats
+    assert quiet >= 0.85 * repeats  # 95% less what 200 repeats may miss
+    figure("canaries: simulated audits of true noise without an alarm", quiet, repeats)
+    figure("canaries: simulated audits whose lower bound is at most the claim", below, repeats)
+
+
+def test_too_few_canaries_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 32"):
+        audit_canaries(SETTINGS, canaries=10)
+
+
+@pytest.mark.slow
+def test_real_one_run_audits_with_the_settings_of_adult(figure: Callable[..., None]) -> None:
+    spec = load_spec(SPECS / "adult.yaml")
+    plan = make_plan(spec, Domain.from_spec(spec.columns))
+    train = plan.find("train")
+    assert train is not None and isinstance(train.mechanism, DpSgd)
+    honest = [audit_canaries(train.mechanism, delta=plan.delta) for _ in range(5)]
+    half = [audit_canaries(train.mechanism, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)]
+    below, found = sum(r.epsilon_lower <= r.epsilon_claimed for r in honest), sum(r.alarm for r in half)
+    assert below == len(honest)
+    assert sum(r.alarm for r in honest) <= 1
+    assert found >= 3
+    figure("canaries: one-run audits of true noise whose lower bound is at most the claim", below, len(honest))
+    figure("canaries: one-run audits that detect noise/2, 5000 canaries", found, len(half))
+    assert min(r.detects_fault for r in half) >= 0.7
