@@ -3,7 +3,8 @@
 The model y = f(x) + noise with noise independent of x holds, but for special cases, in one direction only (Hoyer et al. 2009), so
 the direction whose residual depends less on its cause is taken. The probability that comes with it concerns the
 privacy noise alone: the chance that the scores without noise are in the same order, given the noisy ones
-(Kusner et al. 2016, Theorems 2 and 4, for Gaussian noise). That the model fits the columns at all, it does not say.
+(Kusner et al. 2016, Theorems 2 and 4, for Gaussian noise, and with a term for the noise in the regressions). That the
+model fits the columns at all, it does not say.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ class Orientation:
 
 def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
     """One reading per released score, in their order. With Gaussian noise of sigma on both of a pair of scores that differ by g,
-    and no opinion beforehand, the true difference has the sign of g with probability Phi(g / (sigma sqrt 2))."""
+    and no opinion beforehand, the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)). What noisy
+    regressions may have left counts as more noise; not so for IQR, whose probability is of its tables alone."""
     found = []
     for name, values in scores.scores.items():
         difference, error = (
-            _spread_difference(values, scores.sigma[name]) if name == "iqr" else (values[1] - values[0], math.sqrt(2) * scores.sigma[name])
+            _spread_difference(values, scores.sigma[name])
+            if name == "iqr"
+            else (values[1] - values[0], math.hypot(math.sqrt(2) * scores.sigma[name], *scores.drift))
         )
         cause, effect = pair if difference > 0 else pair[::-1]
         found.append(Orientation(cause, effect, float(norm.cdf(abs(difference) / error)), name))

@@ -39,6 +39,7 @@ GRID = 2.0**-20
 ROUNDING = 1e-4  # of a standardised score: far more than rounding to `GRID` can move all entries together
 BINS = 32  # of a regression
 TABLE_GRID = 2.0**-10
+DRIFT = 1.0  # on simulated pairs the probabilities told are then below the share that is right, at epsilon .5 and above
 TABLE_SENSITIVITY = 2.0  # of the training tables to one row: its two counts, and its two values of at most one
 SMOOTHNESS, SMOOTHNESS_OF_NOISE = 3.0, 4.0  # rows that a bend of one unit weighs, and how that grows with the noise
 KERNEL = KernelGrid(0.1)  # narrow: dependence shows more, and the sensitivity is the same
@@ -48,11 +49,13 @@ KERNEL = KernelGrid(0.1)  # narrow: dependence shows more, and the sensitivity i
 class NoisyScores:
     """Released scores, each times the number of test rows, cause x first: `[2]`; for IQR tables of x, r_y, y, r_x `[4, bins]`.
 
-    `sigma`: noise of each entry. Smaller scores mean less dependence.
+    `sigma`: noise of each entry. Smaller scores mean less dependence. `drift`: about how much dependence the noise in
+    either regression may have left in its residual, `[2]` on the scale of the scores times rows.
     """
 
     scores: dict[Score, Floats]
     sigma: dict[Score, float]
+    drift: Floats
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,12 @@ class ChosenOrientations:
 
     def pack(self, value: tuple[NoisyScores, ...]) -> Arrays:
         """Scores by pair and name."""
-        return {f"{i:06d}.{name}": array for i, one in enumerate(value) for name, array in one.scores.items()}
+        packed = [model.pack(one) for model, one in zip(self.models, value, strict=True)]
+        return {f"{i:06d}.{name}": array for i, one in enumerate(packed) for name, array in one.items()}
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyScores, ...]:
         """Scores by pair and name."""
-        return tuple(model.unpack({s: arrays[f"{i:06d}.{s}"] for s in model.scores}) for i, model in enumerate(self.models))
+        return tuple(model.unpack({n: arrays[f"{i:06d}.{n}"] for n in (*model.scores, "drift")}) for i, model in enumerate(self.models))
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class AdditiveNoiseScores:
         residuals = residual(forward, x, y), residual(backward, y, x)
         exact = np.concatenate([self._score(score, (x, y), residuals).ravel() / self.unit(score) for score in self.scores])
         noisy = np.asarray(randomness.rounded_gaussian(np.rint(exact / GRID).astype(np.int64), sigma=self.sigma / GRID) * GRID, dtype=np.float64)
-        return self._unpacked(noisy)
+        return self._unpacked(noisy, np.array([drift(rows, noise=self.table_sigma) for rows, _ in noisy_tables]))
 
     def _score(self, score: Score, causes: tuple[Floats, Floats], residuals: tuple[Floats, Floats]) -> Floats:
         pairs = list(zip(causes, residuals, strict=True))
@@ -202,22 +206,23 @@ class AdditiveNoiseScores:
             case "iqr":
                 return np.stack([spread_table(values) for pair in pairs for values in pair])
 
-    def _unpacked(self, noisy: Floats) -> NoisyScores:
+    def _unpacked(self, noisy: Floats, drifts: Floats) -> NoisyScores:
         sizes = [self._score(score, (np.zeros(0),) * 2, (np.zeros(0),) * 2).shape for score in self.scores]
         ends = np.cumsum([math.prod(size) for size in sizes])[:-1]
         parts = [part.reshape(size) for part, size in zip(np.split(noisy, ends), sizes, strict=True)]
         return NoisyScores(
             {score: part * self.unit(score) for score, part in zip(self.scores, parts, strict=True)},
             {score: self.sigma * self.unit(score) for score in self.scores},
+            drifts,
         )
 
     def pack(self, value: NoisyScores) -> Arrays:
-        """Scores by name."""
-        return {name: array for name, array in value.scores.items()}
+        """Scores by name, and the drifts."""
+        return {str(name): array for name, array in value.scores.items()} | {"drift": value.drift}
 
     def unpack(self, arrays: Arrays) -> NoisyScores:
         """Scores by name."""
-        return NoisyScores({s: arrays[s] for s in self.scores}, {s: self.sigma * self.unit(s) for s in self.scores})
+        return NoisyScores({s: arrays[s] for s in self.scores}, {s: self.sigma * self.unit(s) for s in self.scores}, arrays["drift"])
 
 
 def _known(basis: Basis, table: Table, half: npt.NDArray[np.bool_], x: str, y: str) -> tuple[Floats, Floats]:
@@ -238,10 +243,31 @@ def _rows_and_sums(causes: Floats, effects: Floats) -> npt.NDArray[np.int64]:
 def regression(rows: Floats, sums: Floats, *, noise: float) -> Floats:
     """Mean effect at the middle of each bin of the cause, `[BINS]`, from noisy tables: weighted least squares with a penalty
     on second differences (Whittaker 1923), the heavier the noisier the tables are."""
+    fitted = np.linalg.solve(_weighted(rows, noise), sums)
+    return np.asarray(np.clip(fitted, -1.0, 1.0), dtype=np.float64)
+
+
+def drift(rows: Floats, *, noise: float) -> float:
+    """Dependence that the noise of a regression leaves in its residual, times rows.
+
+    An error e(x) of the fitted mean, half of it in the residual, moves rows * sqrt(HSIC) by about rows * |e| / 2 over the
+    residual's own spread [derived here, first order]; that spread is not released and `DRIFT` stands for its inverse.
+    Endless where the tables are mostly noise.
+    """
+    inverse = np.linalg.inv(_weighted(rows, noise))
+    weights = np.where(rows > 2 * noise, rows, 0.0)  # few rows are in the others, and what is known of them is noise
+    errors = np.minimum(2 * noise**2 * (inverse**2).sum(1), 1.0)  # of sums, and of rows times a mean of at most one
+    total = weights.sum()
+    if total < rows.sum() / 2 or total <= 0:
+        return math.inf  # most rows are in bins of which nothing is known
+    return float(DRIFT * total / 2 * np.sqrt(weights @ errors / total))
+
+
+def _weighted(rows: Floats, noise: float) -> Floats:
+    """The normal equations' matrix, `[BINS, BINS]`."""
     bends = np.diff(np.eye(BINS), 2, axis=0)
     penalty = SMOOTHNESS + SMOOTHNESS_OF_NOISE * noise
-    fitted = np.linalg.solve(np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(BINS), sums)
-    return np.asarray(np.clip(fitted, -1.0, 1.0), dtype=np.float64)
+    return np.asarray(np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(BINS), dtype=np.float64)
 
 
 def residual(fitted: Floats, causes: Floats, effects: Floats) -> Floats:

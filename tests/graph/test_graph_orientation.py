@@ -44,12 +44,12 @@ def oriented(
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_cause_is_found_whichever_column_it_is(turned: bool) -> None:
-    frame = cubic(20_000, np.random.default_rng(0))
+    frame = cubic(40_000, np.random.default_rng(0))
     if turned:
         frame = frame.rename(columns={"x": "y", "y": "x"})
-    [[found]] = oriented(frame, [("x", "y")], epsilon=1.0)
+    [[found]] = oriented(frame, [("x", "y")], epsilon=2.0)
     assert (found.cause, found.effect) == (("y", "x") if turned else ("x", "y"))
-    assert found.probability > 0.99
+    assert found.probability > 0.95
 
 
 def test_four_scores_and_several_pairs_share_the_planned_price() -> None:
@@ -65,7 +65,7 @@ def test_four_scores_and_several_pairs_share_the_planned_price() -> None:
 def test_little_data_is_a_guess_and_says_so() -> None:
     rng = np.random.default_rng(2)
     found = [oriented(cubic(200, rng), [("x", "y")], epsilon=0.1)[0][0] for _ in range(5)]
-    assert np.median([o.probability for o in found]) < 0.95
+    assert np.median([o.probability for o in found]) < 0.8
     assert all(0.5 <= o.probability <= 1 for o in found)
 
 
@@ -76,7 +76,7 @@ def test_probabilities_are_calibrated(name: Score) -> None:
     readings: list[tuple[float, bool]] = []
     for true in rng.uniform(-40, 40, 6_000):
         noisy = np.array([0.0, true]) + rng.normal(0, 5.0, 2)
-        [found] = read_scores(NoisyScores({name: noisy}, {name: 5.0}), ("x", "y"))
+        [found] = read_scores(NoisyScores({name: noisy}, {name: 5.0}, np.zeros(2)), ("x", "y"))
         readings.append((found.probability, (found.cause == "x") == (true > 0)))
     for low, high in pairwise([0.5, 0.7, 0.9, 1.0]):
         told, right = np.array([r for r in readings if low <= r[0] < high]).T
@@ -85,7 +85,9 @@ def test_probabilities_are_calibrated(name: Score) -> None:
 
 def test_spreads_of_pure_noise_are_a_guess() -> None:
     rng = np.random.default_rng(4)
-    found = [read_scores(NoisyScores({"iqr": rng.normal(0, 50.0, (4, 128))}, {"iqr": 50.0}), ("x", "y"))[0].probability for _ in range(20)]
+    found = [
+        read_scores(NoisyScores({"iqr": rng.normal(0, 50.0, (4, 128))}, {"iqr": 50.0}, np.zeros(2)), ("x", "y"))[0].probability for _ in range(20)
+    ]
     assert np.mean(found) < 0.9
 
 
@@ -116,4 +118,5 @@ def test_the_journal_gives_back_what_was_released() -> None:
     again = chosen.unpack(chosen.pack(released))
     for first, second in zip(released, again, strict=True):
         assert first.sigma == second.sigma
+        assert np.array_equal(first.drift, second.drift)
         assert all(np.array_equal(first.scores[s], second.scores[s]) for s in SCORES)
