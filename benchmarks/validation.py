@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from synthdp.privacy.plan import adaptive_round, make_search_plan
 from synthdp.privacy.session import Rehearsal
 
 LEVEL = 0.05
+KEYS = ["network", "rows", "epsilon", "delta", "adjacency"]
 
 
 def run(name: str, rows: int, deleted: int | None, seed: int, epsilon: float, delta: float, adjacency: Any) -> dict[str, Any]:
@@ -57,20 +59,35 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     budget = options.epsilon, options.delta, options.adjacency
-    rows = []
     for name in options.networks:
         arrows = len(network(name).graph().edges)
         for size in options.rows:
             kinds = [(None, 1000 + i) for i in range(options.true_runs)] + [(i % arrows, 5000 + i) for i in range(options.deletions)]
             found = pd.DataFrame(Parallel(n_jobs=options.jobs)(delayed(run)(name, size, deleted, seed, *budget) for deleted, seed in kinds))
-            true, less = found[found.deleted == ""], found[found.deleted != ""]
-            figures: dict[str, Any] = {"true_graphs_refuted": int(true.refuted.sum()), "of_true_graphs": len(true)}
-            figures |= {"deletions_noticed": int(less.refuted.sum()), "of_deletions": len(less)}
-            figures |= {"claims": int(found.claims.median()), "cpu_s": round(float(found.cpu_s.median()), 3)}
-            figures |= {"never_noticed": "; ".join(sorted(set(less[~less.refuted].deleted) - set(less[less.refuted].deleted)))}
-            rows.append({"network": name, "rows": size, "epsilon": budget[0], "delta": budget[1], "adjacency": budget[2]} | figures)
-            print(rows[-1], flush=True)
-            pd.DataFrame(rows).to_csv(RESULTS / "validation.csv", index=False)
+            line = dict(zip(KEYS, (name, size, *budget), strict=True)) | summary(found)
+            print(line, flush=True)
+            keep(pd.DataFrame([line]), RESULTS / "validation.csv")
+
+
+def summary(found: pd.DataFrame) -> dict[str, Any]:
+    """Counts of what was refuted."""
+    true, less = found[found.deleted == ""], found[found.deleted != ""]
+    return {
+        "true_graphs_refuted": int(true.refuted.sum()),
+        "of_true_graphs": len(true),
+        "deletions_noticed": int(less.refuted.sum()),
+        "of_deletions": len(less),
+        "claims": int(found.claims.median()),
+        "cpu_s": round(float(found.cpu_s.median()), 3),
+        "never_noticed": "; ".join(sorted(set(less[~less.refuted].deleted) - set(less[less.refuted].deleted))),
+    }
+
+
+def keep(fresh: pd.DataFrame, path: Path) -> None:
+    """Put a line into the table, in place of an older one for the same setting."""
+    if path.exists():
+        fresh = pd.concat([pd.read_csv(path, keep_default_na=False), fresh]).drop_duplicates(KEYS, keep="last")
+    fresh.sort_values(KEYS).to_csv(path, index=False)
 
 
 if __name__ == "__main__":
