@@ -206,7 +206,7 @@ def _presence(c: Certificate) -> str:
 
 def fitting(c: Certificate) -> str:
     """What the existence of a release says about its table."""
-    conditions = ["lacks a column"]
+    conditions = ["lacks a column", "has far more rows than declared"]
     if c.out_of_domain == "refuse":
         conditions.append("holds a value outside the declared domain")
     if c.unit == "id":

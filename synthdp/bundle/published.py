@@ -65,7 +65,8 @@ def spec_yaml(spec: ReleaseSpec) -> str:
 def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
     """The bundle's README, for people who will use the data."""
     title = plain(spec.dataset.title or spec.dataset.id)
-    about = f"\n{spec.dataset.description.strip()}\n" if spec.dataset.description else ""
+    # Quoted, so that a publisher's words cannot pass for what this page states.
+    about = "".join(f"\n> {plain(line)}".rstrip() for line in (spec.dataset.description or "").strip().splitlines())
     rows = spec.sampling.rows or spec.dataset.rows.value
     licence = plain(spec.dataset.licence) if spec.dataset.licence else "not stated: ask the publisher before you redistribute it"
     citation = f"- Cite the original table as: {plain(spec.dataset.citation)}\n" if spec.dataset.citation else ""
@@ -80,6 +81,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
     return f"""\
 # {title}: synthetic data
 {about}
+
 `synthetic.csv` holds {rows:,} made-up rows with the columns of the original table. No row was copied from it: each was drawn from a model
 that was fitted to the original with differential privacy.
 

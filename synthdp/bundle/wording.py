@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 
 def plain(text: str) -> str:
-    """A steward's words on one line, safe inside a Markdown table or sentence."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+    """A steward's words on one line, safe inside a Markdown table or sentence: no markup, link or picture of theirs is drawn."""
+    words = " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "'")
+    return re.sub(r"([|*_\[\]~])", r"\\\1", words)
 
 
 def up(value: float, *, digits: int = 4) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from synthdp import __version__
 from synthdp.bundle.published import public_spec, spec_yaml
+from synthdp.bundle.wording import plain
 from synthdp.spec.models import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
@@ -74,7 +75,7 @@ def note(facts: Mapping[str, str], figures: Mapping[str, float], attacks: Sequen
     if verdict and verdict.gates:
         lines += ["", *(f"- {g}" for g in verdict.gates)]
     lines += ["", "| setting | |", "|---|---|"]
-    lines += [f"| {k} | {facts[k]} |" for k in ("dataset", "unit", "adjacency", "graph") if k in facts]
+    lines += [f"| {k} | {plain(facts[k])} |" for k in ("dataset", "unit", "adjacency", "graph") if k in facts]
     graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
     if graph:
         counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())

@@ -75,7 +75,7 @@ def test_json_roundtrip_gives_the_same_text(made: Path) -> None:
         "(with 5 rows, line k = 5)",
         "declared as 200",
         "Timing:",
-        "a table that lacks a column or holds a value outside the declared domain or has another number of rows",
+        "a table that lacks a column or has far more rows than declared or holds a value outside the declared domain or has another number of rows",
         "Correlated rows:",
         "Being in the source:",
         "The decision to publish**: the spec asked for `tv1` at most 0.2",
