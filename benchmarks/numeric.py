@@ -96,8 +96,8 @@ def test_errors(repetitions: int) -> pd.DataFrame:
             found = [MomentTests(released_moments(fork(rows, rng), plan)).answer(queries, level=LEVEL, margin=0.1) for _ in range(repetitions)]
             cells.append(_cell("rcit", rows, epsilon, found) | {"degree": plan.spends[0].mechanism.basis.degree})  # type: ignore[attr-defined]
         rng = np.random.default_rng(rows)
-        exact = [MomentTests(exact_moments(fork(rows, rng), 2)).answer(queries, level=LEVEL, margin=0.1) for _ in range(repetitions)]
-        cells.append(_cell("rcit_exact", rows, np.inf, exact) | {"degree": 2})
+        exact = [MomentTests(exact_moments(fork(rows, rng), 3)).answer(queries, level=LEVEL, margin=0.1) for _ in range(repetitions)]
+        cells.append(_cell("rcit_exact", rows, np.inf, exact) | {"degree": 3})
     return pd.DataFrame(cells + [_published(epsilon) for epsilon in EPSILONS])
 
 

@@ -36,6 +36,8 @@ Positions = npt.NDArray[np.intp]
 
 TOLERANCE, MOST_TOLERANCE = 0.05, 0.15
 """Residual correlation that each given column may leave where there is independence, its regression being of low degree."""
+MANY = 3
+"""Given columns from which powers of the tested ones are left out."""
 POWER = 0.8
 """Chance of finding an effect that is called detectable."""
 LEAST_RESIDUAL = 0.01
@@ -74,7 +76,15 @@ class MomentTests:
     def _positions(self, query: Query) -> tuple[list[int], list[int], list[int]]:
         """Functions of x alone, of y alone, and of any of the given columns, the constant included."""
         a, b, given = query
-        return self._functions(frozenset({a}))[1:], self._functions(frozenset({b}))[1:], self._functions(frozenset(given))
+        return self._own(a, given), self._own(b, given), self._functions(frozenset(given))
+
+    def _own(self, name: str, given: tuple[str, ...]) -> list[int]:
+        """Functions of one column. A power of it is a power of the given columns too, of higher degree than the basis holds, so
+        that given many of them only functions of degree one are asked about."""
+        own, terms = self._functions(frozenset({name}))[1:], self.moments.basis.terms
+        if len(given) < MANY or not self.moments.basis.domain[name].ranged:
+            return own
+        return [i for i in own if terms[i].factors[0][1] <= 1]
 
     def _functions(self, columns: frozenset[str]) -> list[int]:
         """Positions of the functions that look at no other columns, the constant first."""
