@@ -28,14 +28,10 @@ from kernels import KERNELS, UNBROKEN, Broken
 ROOT = Path(__file__).parents[2]
 COPIED = ("synthdp", "attacks", "benchmarks", "tests", "specs", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "broken_kernels")
+KERNEL_TESTS = [f"tests/privacy/test_{name}.py" for name in ("noise", "clipping", "mechanisms", "session", "ledger")]
+AUDITS = [f"tests/audit/test_{name}.py" for name in ("replay", "worst_case")]
 SUITES = (
-    (
-        "-m",
-        "not slow",
-        *(f"tests/privacy/test_{name}.py" for name in ("noise", "clipping", "mechanisms", "session", "ledger")),
-        "tests/audit",
-        "tests/fire",
-    ),
+    ("-m", "not slow", *KERNEL_TESTS, *AUDITS, "tests/fire"),
     ("-m", "slow", "tests/fire/test_fire_kill.py::test_killed_again_while_it_resumes"),
 )
 MINUTES = 20
@@ -86,7 +82,18 @@ def check_imported(folder: Path, environment: dict[str, str]) -> None:
 
 def run_suite(suite: Sequence[str], folder: Path, report: Path, environment: dict[str, str]) -> tuple[int, dict[str, str]]:
     """Number of tests that ran, and what each one that failed says."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", f"--junitxml={report}", f"--basetemp={folder / 'pt'}", *suite]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-vv",
+        "--tb=short",
+        f"--junitxml={report}",
+        f"--basetemp={folder / 'pt'}",
+        *suite,
+    ]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"pytest {' '.join(suite)} did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
