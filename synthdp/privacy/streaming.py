@@ -18,7 +18,6 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, EncodedColumn, encode_column
 
 BATCH_ROWS = 65_536
-KINDS = ("wrong_type", "outside", "unexpected_missing")
 
 
 def encode_batches(domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: int) -> tuple[Codes, dict[str, EncodedColumn]]:
@@ -28,13 +27,13 @@ def encode_batches(domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: i
         ValueError: the batches hold another number of rows.
     """
     codes = np.empty((rows, len(domain)), dtype=np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16)
-    misfits = {name: np.zeros(len(KINDS), dtype=np.int64) for name in domain.names}
+    misfits = {name: np.zeros(3, dtype=np.int64) for name in domain.names}
     done = 0
     for batch in batches:
         for i, column in enumerate(domain.columns):
             encoded = _encode(column, batch.column(column.name))
             codes[done : done + batch.num_rows, i] = encoded.codes
-            misfits[column.name] += [getattr(encoded, kind) for kind in KINDS]
+            misfits[column.name] += (encoded.wrong_type, encoded.outside, encoded.unexpected_missing)
         done += batch.num_rows
     if done != rows:
         raise ValueError("another number of rows than the files say")

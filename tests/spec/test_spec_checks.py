@@ -35,6 +35,7 @@ def _wide(levels: int) -> Categorical:
 
 EDGES = ("age, sex -> education", "education -> income")
 MISSING = Categorical(type="categorical", categories=("a", "missing"), missing=True)
+LEVELS_ONLY = {"kind": "parquet", "path": "t.parquet", "levels_only": True}
 CROWD = {"causes": [f"a{i}" for i in range(400)], "effects": [f"b{i}" for i in range(400)]}
 CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "delta": (lambda: _with("privacy", delta=1 / 48842), ("privacy", "delta"), "below 1 / rows"),
@@ -60,6 +61,7 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "path": (lambda: _with("dataset", source={"kind": "csv", "path": "a\0b"}), ("dataset", "source", "path"), "control characters"),
     "empty path": (lambda: _with("dataset", source={"kind": "parquet", "path": ""}), ("dataset", "source", "path"), "empty"),
     "delimiter": (lambda: _with("dataset", source={"kind": "csv", "path": "a", "delimiter": '"'}), ("dataset", "source", "delimiter"), "cannot part"),
+    "levels only": (lambda: _with("dataset", source=LEVELS_ONLY), ("evaluation", "enabled"), "judging reads them"),
     "uri": (lambda: _with("tracking", uri="http://x\n"), ("tracking", "uri"), "control characters"),
 }  # fmt: skip
 
