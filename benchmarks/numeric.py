@@ -67,7 +67,7 @@ def fork(rows: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 @cache
-def test_plan(rows: int, epsilon: float) -> Plan:
+def plan_of_test(rows: int, epsilon: float) -> Plan:
     """Everything on one moment matrix."""
     return make_search_plan({"moments": lambda mu: planned_moments(SIMULATED, rows, mu)}, epsilon=epsilon, delta=DELTA)
 
@@ -85,14 +85,14 @@ def exact_moments(frame: pd.DataFrame, degree: int) -> NoisyMoments:
     return NoisyMoments(Basis(SIMULATED, SIMULATED.names, degree=degree, interaction=degree), functions.T @ functions, 0.0)
 
 
-def test_errors(repetitions: int) -> pd.DataFrame:
+def errors_of_tests(repetitions: int) -> pd.DataFrame:
     """Type I given all of z, Type II given all but one, by method, rows and epsilon."""
     queries: tuple[Query, Query] = (("x", "y", GIVEN), ("x", "y", GIVEN[:-1]))
     cells = []
     for rows in ROWS:
         for epsilon in EPSILONS:
             rng = np.random.default_rng([rows, round(10 * epsilon)])
-            plan = test_plan(rows, epsilon)
+            plan = plan_of_test(rows, epsilon)
             found = [MomentTests(released_moments(fork(rows, rng), plan)).answer(queries, level=LEVEL, margin=0.1) for _ in range(repetitions)]
             cells.append(_cell("rcit", rows, epsilon, found) | {"degree": plan.spends[0].mechanism.basis.degree})  # type: ignore[attr-defined]
         rng = np.random.default_rng(rows)
@@ -212,6 +212,9 @@ def plot(tests: pd.DataFrame, pc: pd.DataFrame, path: Path) -> None:
         axes[2].axhline(public.f1.mean(), color=f"C{i}", ls=":", lw=1)
     axes[2].set(xscale="log", xlabel="epsilon", ylabel="F1 of links", ylim=(0, 1.03), title="rcit_pc; dotted: Fisher's z without privacy")
     axes[2].legend(fontsize=8)
+    for axis in axes:
+        axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+        axis.set_xticks([], minor=True)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
@@ -225,7 +228,7 @@ def main() -> None:
     arguments = parser.parse_args()
     paths = {"tests": RESULTS / "numeric_tests.csv", "pc": RESULTS / "numeric_pc.csv"}
     if "tests" in arguments.only:
-        test_errors(arguments.repetitions).round(4).to_csv(paths["tests"], index=False)
+        errors_of_tests(arguments.repetitions).round(4).to_csv(paths["tests"], index=False)
     if "pc" in arguments.only:
         discovery(arguments.seeds).round(4).to_csv(paths["pc"], index=False)
     if not all(path.exists() for path in paths.values()):

@@ -36,7 +36,7 @@ Positions = npt.NDArray[np.intp]
 
 TOLERANCE, MOST_TOLERANCE = 0.05, 0.15
 """Residual correlation that each given column may leave where there is independence, its regression being of low degree."""
-MANY = 3
+MANY = 4
 """Given columns from which powers of the tested ones are left out."""
 POWER = 0.8
 """Chance of finding an effect that is called detectable."""
