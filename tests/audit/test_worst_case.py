@@ -121,6 +121,16 @@ def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
         np.testing.assert_allclose(sums, [1, 0, -2, 0], atol=0.01)
 
 
+def test_ordinary_rows_without_a_module_pull_nowhere() -> None:
+    settings = dataclasses.replace(TRAINING, rate=1.0, steps=1, noise_multiplier=1e-4)
+    module = directions.DirectionLoss(2, clip=settings.clip)
+    seen: list[Scores] = []
+    directions.train(settings, np.full((50, 1), directions.ORDINARY, dtype=np.uint16), module, Streams.fresh(), seen.append)
+    assert module.pull.bias.grad is not None
+    assert abs(float(module.pull.bias.grad)) * settings.expected_batch < 0.01
+    assert np.abs(seen).max() < 0.01
+
+
 def test_likelihood_ratio_of_a_sampled_step() -> None:
     x = np.array([-1.0, 0.3, 2.0])
     q, s = TRAINING.rate, TRAINING.noise_multiplier
