@@ -269,7 +269,7 @@ def _check_range(column: _Ranged) -> _Ranged:
     lower, upper = column.lower, column.upper
     if not lower < upper:
         raise _wrong(("lower", f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is categorical, with one category"))
-    if isinstance(column, Number) and upper - lower > 1e300:  # type: ignore[operator]
+    if isinstance(column, Number) and upper - lower > 1e300:
         raise _wrong(("upper", "the range is wider than 1e300, beyond what bins can be computed on; rescale the column"))
     problems = [*_spike_problems(column), *_edge_problems(column)]
     if problems:
