@@ -30,7 +30,7 @@ from synthdp.verify.origin import ORIGIN_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader
 
-MOST_LISTED = 100
+MOST_LISTED, MOST_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
 MOST_BYTES = {CSV_NAME: 64 << 30, "model.safetensors": 8 << 30}
 
@@ -105,7 +105,7 @@ def _problems(file: str, check: Check, reader: Reader) -> list[str]:
         found.append(f"{file}: {error.message}")
     except Exception as error:  # whatever the libraries below raise on bytes that were made to break them
         found.append(f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})")
-    return found
+    return [problem if len(problem) <= MOST_WORDS else f"{problem[:MOST_WORDS]}..." for problem in found]
 
 
 # --- the folder --------------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from synthdp.bundle.write import write_bundle
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.folder import SUMS
+from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.cli import main
 from synthdp.privacy import plan
 from synthdp.reporter import Advance, Reporter
@@ -82,6 +84,7 @@ def _in_child(act: Callable[[], object], folder: Path, memory: int, seconds: int
         except BaseException as raised:
             error, code = type(raised).__name__, getattr(raised, "exit_code", 98)
             chain = "".join(_texts(raised))
+        sys.stdout.flush(), sys.stderr.flush()
         (folder / "told").write_text(json.dumps({"error": error, "chain": chain}))
     finally:
         os._exit(code)
@@ -140,6 +143,17 @@ def bundle(two_bundles: tuple[Path, Path], tmp_path: Path) -> Path:
     """A copy to spoil; its ledger lies beside it."""
     shutil.copy(two_bundles[0].parent / "ledger.db", tmp_path / "ledger.db")
     return Path(shutil.copytree(two_bundles[0], tmp_path / "bundle"))
+
+
+@pytest.fixture
+def mend() -> Callable[[Path], None]:
+    """Write fitting checksums into a bundle, as a forger would."""
+
+    def write(bundle: Path) -> None:
+        names = sorted(n for n in (*FILES, DEPLOYMENT) if (bundle / n).is_file() and not (bundle / n).is_symlink())
+        (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in names))
+
+    return write
 
 
 class _Interrupting:
