@@ -14,7 +14,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.PHONY: install release test check slow broken bench constraints help
+.PHONY: install release test check slow broken fuzz bench constraints help
 
 install: $(VENV)/installed  ## build .venv with exact versions (torch first, the CPU build)
 
@@ -39,6 +39,11 @@ slow: install  ## the statistical and long suites, then the dashboard of their f
 
 broken: install  ## break the kernel on purpose, and see the suites fail in the right places
 	$(TEST_ENV) $(BIN)/python tests/broken_kernels/run.py
+
+fuzz: install  ## damaged specs and tables for FUZZ_SECONDS each (600), with atheris also by coverage (pip install atheris)
+	$(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz spec
+	$(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz csv
+	if $(BIN)/python -c 'import atheris' 2>/dev/null; then for target in spec csv; do $(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz $$target --coverage || exit 1; done; fi
 
 bench: install  ## every published table: python -m benchmarks.NAME
 	$(BIN)/python -m benchmarks.adult

@@ -96,6 +96,21 @@ def _texts(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__ or error.__context__
 
 
+# Long cases, and second ones of a kind that stays in the quick suite.
+LONG = re.compile(
+    r"millions|two hundred times|hundred thousand (arrows|columns)|terabyte|is empty|is a pickle|200 MB|10 MB|ten million|a million col"
+    r"|twenty|ten thousand|lists for everything|long_text|not_verified|another_valid|refused\[.*-False\]|nested deeply|planted_is_found\[(an|mis)"
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow suite runs every case."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and LONG.search(item.name):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def act() -> Callable[..., Ended]:
     """`limited`."""

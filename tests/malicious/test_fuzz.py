@@ -1,0 +1,84 @@
+"""The fuzzers, for a moment in the quick suite and for FUZZ_SECONDS each in the slow one; and that they find what is planted."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SLOW = float(os.environ.get("FUZZ_SECONDS", "600"))
+
+
+def run(*arguments: str, seconds: float, planted: str = "") -> subprocess.CompletedProcess[str]:
+    """The fuzzer as a command; `planted` is code that runs before it."""
+    program = f"import sys; sys.argv = ['fuzz', *{list(arguments)!r}]\nimport tests.malicious.fuzz as fuzz\n{planted}\nfuzz.main()"
+    environment = {**os.environ, "FUZZ_SECONDS": str(seconds)}
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds * 3 + 300, check=False
+    )
+
+
+@pytest.mark.parametrize("target", ["spec", "csv"])
+@pytest.mark.parametrize("seconds", [3.0, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_no_input_gets_through(figure: Callable[..., None], target: str, seconds: float) -> None:
+    done = run(target, seconds=seconds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["inputs"] >= 500 and told["accepted"] > 0.02 * told["inputs"] and told["refused"] > 0.2 * told["inputs"], told
+    if seconds > 10:
+        figure("fuzzed inputs without a crash", told["inputs"], told["inputs"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is optional")
+@pytest.mark.parametrize("target", ["spec", "csv"])
+def test_no_input_of_the_coverage_fuzzer_gets_through(figure: Callable[..., None], target: str) -> None:
+    done = run(target, "--coverage", seconds=SLOW)
+    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    found = re.search(r"Done (\d+) runs", done.stderr)
+    assert found is not None and int(found[1]) > 100
+    figure("fuzzed inputs without a crash", int(found[1]), int(found[1]))
+
+
+STUMBLES = """
+real = fuzz.load_spec
+def broken(path):
+    if b"null" in path.read_bytes():
+        raise KeyError("x")
+    return real(path)
+fuzz.load_spec = broken
+"""
+QUOTES = """
+from synthdp.errors import DataError
+real = fuzz.read_private
+def broken(dataset, domain, *, folder, **rest):
+    text = (folder / "t.csv").read_text(errors="replace")
+    if fuzz.CANARY in text:
+        raise DataError(text)
+    return real(dataset, domain, folder=folder, **rest)
+fuzz.read_private = broken
+"""
+LETS_IN = """
+import synthdp.privacy.source as source
+source._check_misfits = lambda encoded, dataset: {name: {"x": column.misfits} for name, column in encoded.items()}
+"""
+PLANTED = {
+    "a loader that stumbles over a null": ("spec", STUMBLES),
+    "an error that quotes a cell": ("csv", QUOTES),
+    "misfits that are let in": ("csv", LETS_IN),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found(name: str) -> None:
+    target, code = PLANTED[name]
+    done = run(target, seconds=120, planted=code)
+    assert done.returncode != 0 and ("KeyError" in done.stderr or "AssertionError" in done.stderr), done.stdout + done.stderr[-2000:]
