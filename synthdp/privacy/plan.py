@@ -40,7 +40,7 @@ Start = Callable[[float], Planned]
 """A mechanism about as costly as one Gaussian mechanism of sensitivity / noise = mu. Only a starting point: see above."""
 
 
-MOST_FACTOR = 8.0  # times the noise of the rough plan, which is near the truth wherever the accountant can tell
+MOST_FACTOR = 8.0  # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant can tell
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
@@ -220,13 +220,14 @@ def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
     Epsilon falls steadily as the factor grows, nearly like a power of it: interpolate in logarithms, and keep
     only plans that meet the total.
     """
-    target = plan_at(1.0).epsilon
+    start = plan_at(1.0)
+    target, rows = start.epsilon, start.rows_per_unit * (1 if start.adjacency == "add_remove" else 2)
     low, high = 1.0, 1.0
     while plan_at(high).epsilon_spent > target:
         low, high = high, high * 1.5
-        if high > MOST_FACTOR:
+        if high > MOST_FACTOR * rows:
             raise BudgetError(
-                f"epsilon {target:g} with delta {plan_at(1.0).delta:g} is below what the accountant can resolve",
+                f"epsilon {target:g} with delta {start.delta:g} is below what the accountant can resolve",
                 hint="raise privacy.epsilon or privacy.delta",
             )
     while low == high or plan_at(low).epsilon_spent <= target:

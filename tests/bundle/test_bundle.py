@@ -215,7 +215,7 @@ class TestContent:
         ("source", "published"),
         [
             ('{kind: sql, url_env: CLINIC_DB, query: "SELECT * FROM secret"}', {"kind": "sql", "url_env": "WITHHELD", "query": "withheld"}),
-            (r"{kind: parquet, path: 'C:\data\v.parquet\'}", {"kind": "parquet", "path": "v.parquet"}),
+            (r"{kind: parquet, path: 'C:\data\v.parquet\'}", {"kind": "parquet", "path": "v.parquet", "levels_only": False}),
             ("{kind: builtin, name: synthetic}", {"kind": "builtin", "name": "synthetic"}),
         ],
     )

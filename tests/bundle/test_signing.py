@@ -360,8 +360,8 @@ class TestProgram:
         monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
         job: Any = Names(
-            release=release.spec, folder=Names(run=content.run), plan=Names(group_epsilons=content.group_epsilons),
-            bundle=release.folder / "bundle", ledger=release.ledger,
+            release=release.spec, folder=Names(run=content.run), plan=Names(epsilon_spent=content.epsilon_planned),
+            spent=Names(group_epsilons=content.group_epsilons), bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
         )  # fmt: skip
-        fitted: Any = Names(synthesizer=content.model, marginals=content.tables, graph=Names(released=None, graph=content.graph))
+        fitted: Any = Names(synthesizer=content.model, marginals=content.tables, graph=Names(released=None, graph=content.graph, report=None))
         assert verify_bundle(publish(job, fitted, content.synthetic, force=False), key=keys[1]).origin_checked

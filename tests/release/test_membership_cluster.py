@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attacks import Dask, Loky
-from synthdp import audit
+from synthdp import membership
 from synthdp.errors import OutputError
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import ReleaseSpec
@@ -20,20 +20,20 @@ NOWHERE = "tcp://127.0.0.1:9"
 def computing(*, attacked: bool = True, **compute: object) -> ReleaseSpec:
     """The spec of the Adult release with another `compute`, and the attack on or off."""
     release = load_spec(SPEC)
-    membership = release.attacks.membership.model_copy(update={"enabled": attacked})
-    attacks = release.attacks.model_copy(update={"membership": membership})
+    attack = release.attacks.membership.model_copy(update={"enabled": attacked})
+    attacks = release.attacks.model_copy(update={"membership": attack})
     return release.model_copy(update={"compute": release.compute.model_copy(update=compute), "attacks": attacks})
 
 
 def test_the_runner_is_the_one_of_the_spec() -> None:
-    assert audit._runner(computing(threads=3)) == Loky(3)
-    assert audit._runner(computing(threads=None)) == Loky(os.cpu_count() or 1)
-    assert audit._runner(computing(backend="dask", address=NOWHERE)) == Dask(NOWHERE)
+    assert membership._runner(computing(threads=3)) == Loky(3)
+    assert membership._runner(computing(threads=None)) == Loky(os.cpu_count() or 1)
+    assert membership._runner(computing(backend="dask", address=NOWHERE)) == Dask(NOWHERE)
 
 
 def test_a_cluster_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "_runner", lambda release: Dask(NOWHERE, timeout_s=0.3))
+    monkeypatch.setattr(membership, "_runner", lambda release: Dask(NOWHERE, timeout_s=0.3))
     with pytest.raises(OutputError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9") as caught:
-        audit.check_cluster(computing(backend="dask", address=NOWHERE))
+        membership.check_cluster(computing(backend="dask", address=NOWHERE))
     assert caught.value.exit_code == 2
-    audit.check_cluster(computing(backend="dask", address=NOWHERE, attacked=False))
+    membership.check_cluster(computing(backend="dask", address=NOWHERE, attacked=False))
