@@ -11,9 +11,11 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy import layers
+from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.audit import directions, worst_case
 from synthdp.privacy.audit.f_curve import AuditResult, Claim, Scores
-from synthdp.privacy.audit.worst_case import BatchGame, Game, GradientGame, TableGame, audit_game, audit_plan, games_of, power, unaudited
+from synthdp.privacy.audit.games import HALF_NOISE, BatchGame, Game, GradientGame, TableGame
+from synthdp.privacy.audit.worst_case import audit_game, audit_plan, games_of, power, unaudited
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
@@ -32,18 +34,18 @@ PAIRS = AdaptiveMarginals(DOMAIN, 1.4).choose([("a", "b"), ("c",), ("b", "d")])
 MECHANISMS = {"tables": TABLES, "chosen tables": PAIRS, "gradients": TRAINING}
 
 
-def game_of(name: str, *, rows: int = 1, adjacency: worst_case.Adjacency = "add_remove") -> Game:
+def game_of(name: str, *, rows: int = 1, adjacency: Adjacency = "add_remove") -> Game:
     mechanism = MECHANISMS[name]
     return GradientGame(mechanism, rows, adjacency) if isinstance(mechanism, DpSgd) else TableGame.of(mechanism, rows, adjacency)
 
 
-def audit(game: Game, *, runs: int, fresh: Callable[[], Streams] = Streams.fresh, adjacency: worst_case.Adjacency = "add_remove") -> AuditResult:
+def audit(game: Game, *, runs: int, fresh: Callable[[], Streams] = Streams.fresh, adjacency: Adjacency = "add_remove") -> AuditResult:
     return audit_game(game, delta=1e-5, adjacency=adjacency, runs=runs, fresh=fresh)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: worst_case.Adjacency) -> None:
+def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: Adjacency) -> None:
     game = game_of(name, adjacency=adjacency)
     for world in (0, 1):
         real, model = game.play(world, 1000, Streams.fresh, lambda more: None), game.simulate(world, 20_000, noise_factor=1.0)
@@ -54,9 +56,10 @@ def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: worst_case.Adjacency) -> None:
+def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adjacency) -> None:
     game = game_of(name, adjacency=adjacency)
-    true, half = (audit(game, runs=2000, fresh=fresh, adjacency=adjacency) for fresh in (Streams.fresh, HalfNoise.fresh))
+    runs = 4000 if name == "chosen tables" else 2000  # replacing a row moves them less than a Gaussian of twice the distance
+    true, half = (audit(game, runs=runs, fresh=fresh, adjacency=adjacency) for fresh in (Streams.fresh, HalfNoise.fresh))
     assert not true.alarm
     assert true.epsilon_lower <= true.epsilon_claimed
     assert half.alarm
@@ -176,7 +179,7 @@ def adult_games() -> list[Game]:
 @pytest.mark.slow
 def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(figure: Callable[..., None]) -> None:
     """Real runs of the planned mechanisms, each with the fault its game looks for, and as they are."""
-    faults = {worst_case.HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
+    faults = {HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
     found = {fault: 0 for fault in faults}
     audits = {fault: 0 for fault in faults}
     alarms = true = below = 0
@@ -186,10 +189,10 @@ def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(figure: Callab
             audits[game.fault] += 1
             honest = audit(game, runs=5000)
             alarms, true, below = alarms + honest.alarm, true + 1, below + (honest.epsilon_lower <= honest.epsilon_claimed)
-    assert found[worst_case.HALF_NOISE] >= 0.8 * audits[worst_case.HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
+    assert found[HALF_NOISE] >= 0.8 * audits[HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
     assert found["batches of fixed size"] >= 9
     assert alarms <= 5
-    figure("audits: noise/2 detected at 5000 runs", found[worst_case.HALF_NOISE], audits[worst_case.HALF_NOISE])
+    figure("audits: noise/2 detected at 5000 runs", found[HALF_NOISE], audits[HALF_NOISE])
     figure("audits: batches of fixed size detected at 5000 runs", found["batches of fixed size"], audits["batches of fixed size"])
     figure("audits of the true kernel without an alarm", true - alarms, true)
     figure("audits whose lower bound is at most the claim", below, true)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from synthdp.data.encoding import Codes
 from synthdp.privacy.audit import directions
 from synthdp.privacy.audit.f_curve import AuditResult, Claim, Scores
+from synthdp.privacy.audit.games import HALF_NOISE
 from synthdp.privacy.audit.one_run import curve_allows, epsilon_lower_bound
 from synthdp.privacy.dpsgd import PerExampleLoss, Progress
 from synthdp.privacy.dpsgd_settings import DpSgd
@@ -32,7 +33,6 @@ CANARIES = 5000
 SIGNIFICANCE = 0.025  # of each of the two statements
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the canaries that may be guessed
 SIMULATED, REPEATS = 20_000, 100  # scores in each world, and audits made of them
-HALF_NOISE = "half the noise"
 
 Coins = npt.NDArray[np.bool_]
 
