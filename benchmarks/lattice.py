@@ -58,7 +58,7 @@ class Watched(Streams):
     def keyed(cls, variant: str, run: int) -> Watched:
         """The same streams for all variants of a run."""
         noise, sampling, holdout, latent = (np.random.Generator(np.random.Philox(key=4 * run + i)) for i in range(4))
-        return cls(noise, sampling, holdout, latent, variant, torch.Generator().manual_seed(run))
+        return cls(noise, sampling, holdout, latent, variant, torch.Generator().manual_seed(1000 + run))
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
         """As the variant says; `spacing` is that of a release."""
@@ -150,16 +150,17 @@ def plot(found: pd.DataFrame, path: Path) -> None:
     means = trained.groupby("noise")[["error_of_noise", "loss", "step_ms", "noise_ms"]].mean().loc[names]
     error.plot(BITS, means["error_of_noise"].iloc[2:], "o-")
     error.set(
-        yscale="log", xlabel="bits of the lattice", xticks=BITS, title="largest rounding error / noise's deviation", ylabel="L2 error / deviation"
+        yscale="log", xlabel="bits of the lattice", xticks=BITS, title="largest rounding error of a sum", ylabel="L2 norm / deviation of the noise"
     )
     for run, group in trained.groupby("run"):
-        fit.plot(names, group.set_index("noise").loc[names, "loss"], "o-", label=f"keys {run}", markersize=4)
+        fit.plot(names, group.set_index("noise").loc[names, "loss"], "o", label=f"keys {run}", markersize=5)
     fit.set(title="loss at the end", ylabel="negative ELBO, nats per row", xlabel="noise (bits of the lattice)")
     fit.legend(frameon=False, fontsize=8)
     cost.bar(names, means["step_ms"] - means["noise_ms"], label="the rest of a step", color="lightgrey")
     cost.bar(names, means["noise_ms"], bottom=means["step_ms"] - means["noise_ms"], label="noise")
     cost.set(title="CPU of a step", ylabel="ms", xlabel="noise (bits of the lattice)")
-    cost.legend(frameon=False, fontsize=8, loc="lower right")
+    cost.set_ylim(0, 1.25 * means["step_ms"].max())
+    cost.legend(frameon=False, fontsize=8, loc="upper right")
     figure.suptitle(f"DP-SGD on Adult, {int(trained['parameters'].iloc[0])} parameters, {int(trained['steps'].iloc[0])} steps", fontsize=10)
     figure.savefig(path, dpi=150)
 
