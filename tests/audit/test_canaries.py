@@ -33,7 +33,7 @@ def claim_of(settings: DpSgd) -> Claim:
 
 
 def test_the_true_kernel_passes_and_half_the_noise_is_found() -> None:
-    true, half = (audit_canaries(SETTINGS, canaries=5000, fresh=fresh) for fresh in (Streams.fresh, HalfNoise.fresh))
+    true, half = (audit_canaries(SETTINGS, canaries=8000, fresh=fresh) for fresh in (Streams.fresh, HalfNoise.fresh))
     assert true.passed
     assert true.epsilon_lower <= true.epsilon_claimed
     assert 0 < true.epsilon_lower < true.epsilon_provable
@@ -44,7 +44,7 @@ def test_the_true_kernel_passes_and_half_the_noise_is_found() -> None:
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     norms = layers.NodeLinear.norms
     monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
-    assert audit_canaries(SETTINGS, canaries=5000).alarm
+    assert audit_canaries(SETTINGS, canaries=8000).alarm
 
 
 def test_canaries_among_rows_that_train_a_model() -> None:
@@ -53,7 +53,7 @@ def test_canaries_among_rows_that_train_a_model() -> None:
     module, ticks = SmallModel(domain), list[tuple[int, int]]()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     result = audit_canaries(
-        SETTINGS, canaries=5000, rows=rows, module=module, progress=lambda done, total: ticks.append((done, total)), fresh=HalfNoise.fresh
+        SETTINGS, canaries=8000, rows=rows, module=module, progress=lambda done, total: ticks.append((done, total)), fresh=HalfNoise.fresh
     )
     assert result.alarm
     assert any(not p.equal(before[name]) for name, p in module.named_parameters())
