@@ -31,7 +31,7 @@ from synthdp.model.pipeline import causal_vae, plan_for
 from synthdp.privacy.audit.canaries import audit_canaries
 from synthdp.privacy.audit.f_curve import AuditResult
 from synthdp.privacy.audit.registry import replay_plan
-from synthdp.privacy.audit.worst_case import audit_plan
+from synthdp.privacy.audit.worst_case import audit_plan, unaudited
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -122,6 +122,7 @@ def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRe
             findings=tuple(map(str, replayed.findings)),
         ),
         audits=tuple(audits),
+        replay_only=unaudited(job.plan, job.domain) if rows != "none" else (),
     )
 
 

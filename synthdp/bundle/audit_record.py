@@ -71,7 +71,10 @@ class Membership(Model):
 
 
 class AuditRecord(Model):
-    """All that one audit found. `rows`: `none` or `simulated` (public), or `real` (confidential)."""
+    """All that one audit found. `rows`: `none` or `simulated` (public), or `real` (confidential).
+
+    `replay_only` are mechanisms for which there is no statistical audit yet.
+    """
 
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     day: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
@@ -79,6 +82,7 @@ class AuditRecord(Model):
     spends: tuple[AuditedSpend, ...]
     replay: Replay | None = None
     audits: tuple[Audit, ...] = ()
+    replay_only: tuple[str, ...] = ()
     membership: Membership | None = None
 
     @property

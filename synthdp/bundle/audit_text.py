@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay
-from synthdp.bundle.wording import up
+from synthdp.bundle.wording import plain, up
 
 ROWS = {
     "none": "No row was used.",
@@ -21,6 +21,7 @@ def audit_markdown(record: AuditRecord | None) -> str:
         f"Made by {record.program} on {record.day}. This is {SANITY}. {ROWS[record.rows]}",
         *([_replay(record.replay)] if record.replay else []),
         *([_statistical(record.audits)] if record.audits else []),
+        *([f"Replayed only, for want of a statistical audit: {'; '.join(map(plain, record.replay_only))}."] if record.replay_only else []),
         *([_membership(record.membership)] if record.membership else []),
         _conclusion(record),
     ]
