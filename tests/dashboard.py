@@ -55,8 +55,19 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         for kind in ("sqlite", "postgresql")
         for what in ("releases that fitted the cap and won", "releases beyond the cap that were let in", "racers deadlocked or failed")
     ),
+    "Malicious input": ("bad inputs refused with the declared error", "fuzzed inputs without a crash"),
     "Accountant": ("accountant grid: cells within bounds",),
     "Noise": ("noise fits: true scale accepted", "noise fits: 0.9x and 1.1x rejected"),
+    "Graph search": (
+        "networks whose equivalence class PC finds with perfect answers",
+        "dependent pairs found in the published simulation",
+        "independent pairs kept in the published simulation",
+    ),
+    "Published bounds that do not hold": (
+        "conditional Kendall, n times the largest move found (published bound 4.5)",
+        "move of a published p-value over its claimed sensitivity, one row of 50,000",
+        "privacy loss of a sieve that is published as free",
+    ),
     "Broken kernels": ("broken kernels caught in the right place",),
 }
 
