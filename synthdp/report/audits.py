@@ -10,14 +10,15 @@ from synthdp.report.findings import number
 
 ROWS = {"none": "without rows", "simulated": "on simulated rows", "real": "on real rows"}
 HEADINGS = (
-    "spend",
+    "mechanism",
     "method",
+    "rows of the unit",
     "runs",
     "claimed epsilon",
     "at delta",
     "shown: at least",
     "could show at most",
-    "power against half the noise",
+    "would notice",
     "claim",
 )
 

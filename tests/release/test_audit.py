@@ -17,6 +17,7 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.model.pipeline import plan_for
 from synthdp.privacy.audit.f_curve import AuditResult
 from synthdp.release import release
+from synthdp.report.audits import audit_tables
 from synthdp.spec.load import load_spec
 from synthdp.verify import verify_bundle
 
@@ -97,6 +98,14 @@ def test_a_record_on_real_rows_is_no_public_one(tiny: Any) -> None:
     edit(audit_file(tiny), rows="real")
     with pytest.raises(OutputError):
         release(tiny.spec, out=tiny.out)
+
+
+def test_every_figure_of_an_audit_has_its_heading() -> None:
+    (fact,) = confirmed(lambda: [result(False)])
+    (table,) = audit_tables([{"rows": "real", "day": "2026-01-01", "replay": None, "audits": [fact.model_dump()], "membership": None}])
+    (row,) = table.rows
+    told = dict(zip(table.headings, row, strict=True))
+    assert told["mechanism"] == "m" and told["runs"] == "100" and told["would notice"] == "half the noise: 90%" and told["claim"] == "not refuted"
 
 
 def result(alarm: bool) -> AuditResult:
