@@ -128,8 +128,8 @@ def tables(cells: int, runs: int) -> Iterator[dict[str, object]]:
     Streams.fresh().discrete_gaussian(counts[:10], sigma=1.0)  # loads OpenDP
     for run in range(runs):
         for sigma in SIGMAS:
-            for name in ("discrete", "rounded"):
-                draw = getattr(Streams.fresh(), f"{name}_gaussian")
+            streams = Streams.fresh()
+            for name, draw in {"discrete": streams.discrete_gaussian, "rounded": streams.rounded_gaussian}.items():
                 started = time.process_time()
                 noisy = draw(counts, sigma=sigma)
                 seconds = time.process_time() - started
