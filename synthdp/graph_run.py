@@ -200,7 +200,7 @@ def _run(job: Job, reporter: Reporter) -> GraphOutcome:
         try:
             result = find_graph(session, job.release.graph, job.domain)
         except GraphRefuted as refusal:
-            refused, result = refusal, GraphResult(refusal.report.apply("flag"), None, None)
+            refused, result = refusal, GraphResult(refusal.report.apply("flag"))
     found = refused.report if refused else result.validation
     job.ledger.settle(job.release.dataset.id, job.folder.run)
     outcome = GraphOutcome(job, result.graph, found, refused)

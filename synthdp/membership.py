@@ -54,7 +54,7 @@ class ShadowTrainer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rehearsal = Rehearsal(np.asarray(rows, dtype=np.uint16), self.domain, self.plan)
-            graph = GraphResult(self.graph, None, None)
+            graph = GraphResult(self.graph)
             marginals = measure(rehearsal)
             fitted = Fitted(marginals, graph, train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet, checkpoint=None))
             return sample(fitted, self.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value

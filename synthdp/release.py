@@ -25,7 +25,7 @@ from synthdp.gates import Verdict, check_gates
 from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
-from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
+from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample, serves
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -189,7 +189,7 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
         epsilon_planned=job.plan.epsilon_spent,
         synthetic=synthetic,
         model=fitted.synthesizer,
-        tables=fitted.marginals,
+        tables=fitted.tables,
         graph=fitted.graph.released or fitted.graph.graph,
         validation=fitted.graph.report,
         audit=job.audit,
@@ -228,7 +228,9 @@ def describe(plan: Plan, release: spec.ReleaseSpec, ledger: Ledger) -> dict[str,
     steps, batch = release.synthesizer.steps, release.synthesizer.batch
     rows = release.sampling.rows or release.dataset.rows.value
     cells = len(release.columns) * release.synthesizer.hidden
-    return plan.to_json() | {
+    facts = plan.to_json()
+    return facts | {
+        "spends": [s | {"serves": serves(spend)} for s, spend in zip(facts["spends"], plan.spends, strict=True)],
         "dataset": release.dataset.id,
         "ledger": {
             "spent_before": balance.epsilon,

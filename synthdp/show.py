@@ -68,13 +68,13 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text."""
-    spends = [(s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"]) for s in facts["spends"]]
+    spends = [(s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"])) for s in facts["spends"]]
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return _render(
         f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g}, delta {facts['delta']:g}, "
         f"{facts['adjacency']} neighbours, at most {facts['rows_per_unit']} row(s) per unit",
-        _table("", ["spend", "epsilon alone", "mechanism"], spends),
+        _table("", ["spend", "epsilon alone", "mechanism", "serves"], spends),
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB for measuring, training and sampling",

@@ -6,7 +6,8 @@ What a mode may release is public and known to the plan; it is paid for through 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
@@ -14,18 +15,25 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
 from synthdp.graph.validation import MAX_TABLES, ValidationReport, required_tables, validate
-from synthdp.privacy.plan import Start, adaptive_round
+from synthdp.privacy.mechanisms import Mechanism, NoisyTable
+from synthdp.privacy.plan import Plan, Start, adaptive_round
 from synthdp.privacy.private import Released
 from synthdp.spec import models as spec
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class GraphResult:
-    """The graph to train on, what the tables said of a given one, and the graph with the receipts of what it cost (None: free)."""
+    """The graph to train on, what the tables said of a given one, and the graph with the receipts of what it cost (None: free).
+
+    `tables` are the noisy tables that were paid for on the way: whatever comes later may use them for nothing.
+    """
 
     graph: CausalGraph
-    report: Released[ValidationReport] | None
-    released: Released[CausalGraph] | None
+    report: Released[ValidationReport] | None = None
+    released: Released[CausalGraph] | None = None
+    tables: Released[tuple[NoisyTable, ...]] | None = None
 
     @property
     def validation(self) -> ValidationReport | None:
@@ -49,11 +57,34 @@ def find_graph(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
         GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the graph.
         SynthdpError: the graph leaves nothing that can be tested or searched.
     """
+    keeping = _Keeping(releaser)
     if settings.mode == "validate":
-        return _validated(releaser, settings, domain)
+        return replace(_validated(keeping, settings, domain), tables=keeping.tables)
     if settings.mode == "learn":
-        return _learned(releaser, settings, domain)
-    return GraphResult(CausalGraph.from_spec(settings, domain.names), None, None)
+        return replace(_learned(keeping, settings, domain), tables=keeping.tables)
+    return GraphResult(CausalGraph.from_spec(settings, domain.names))
+
+
+class _Keeping:
+    """A releaser that keeps the noisy tables that pass through it, for whoever can use them after the graph."""
+
+    def __init__(self, releaser: Releaser) -> None:
+        self._releaser = releaser
+        self.tables: Released[tuple[NoisyTable, ...]] | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self._releaser.plan
+
+    def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
+        """What the releaser releases."""
+        released = self._releaser.release(mechanism, purpose=purpose)
+        value = released.value
+        if isinstance(value, tuple) and all(isinstance(t, NoisyTable) for t in value):
+            found: tuple[NoisyTable, ...] = value
+            tables = released.map(lambda _: found)
+            self.tables = tables if self.tables is None else self.tables.zip(tables).map(lambda pair: (*pair[0], *pair[1]))
+        return released
 
 
 def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
@@ -72,6 +103,6 @@ def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
 def _learned(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
     found = ALGORITHMS[settings.algorithm].search(releaser, settings, domain)
     if isinstance(found, CausalGraph):
-        return GraphResult(found.extension(), None, None)
+        return GraphResult(found.extension())
     directed = found.map(lambda graph: graph.extension())
-    return GraphResult(directed.value, None, directed)
+    return GraphResult(directed.value, released=directed)

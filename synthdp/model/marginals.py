@@ -1,7 +1,8 @@
-"""Noisy one-way tables as probabilities, and raking a sample to them. All of it is post-processing."""
+"""Noisy tables as one-way probabilities, and raking a sample to these. All of it is post-processing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,20 +17,27 @@ RAKING_ROUNDS = 50
 RAKING_TOLERANCE = 1e-4
 
 
-def probabilities(tables: Sequence[NoisyTable]) -> list[Probabilities]:
-    """Each one-way table as probabilities, shape `[levels]`: the nearest point of the simplex.
+def probabilities(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Probabilities]:
+    """Probabilities of the levels of each named column, shape `[levels]`: the nearest point of the simplex.
 
-    All tables count the same rows, so their totals are first pooled into one estimate. Projection onto the
-    simplex keeps the noise of empty cells from becoming mass, as plain clipping at zero would.
+    Every table that holds a column speaks on it, whatever it was measured for. All tables count the same rows, so
+    their totals are first pooled into one estimate. Projection onto the simplex keeps the noise of empty cells from
+    becoming mass, as plain clipping at zero would.
     """
-    total = max(1.0, _pooled_total(tables))
-    return [project_to_simplex(t.counts / total) for t in tables]
+    total = max(1.0, float(_pooled([(t, ()) for t in tables])))
+    return [project_to_simplex(_pooled([(t, (name,)) for t in tables if name in t.columns]) / total) for name in names]
 
 
-def _pooled_total(tables: Sequence[NoisyTable]) -> float:
-    """Inverse-variance mean of the tables' totals; the noise of a total grows with its cells."""
-    weights = np.array([1 / (t.counts.size * t.sigma**2) for t in tables])
-    return float(np.average([t.counts.sum() for t in tables], weights=weights))
+def _pooled(margins: Sequence[tuple[NoisyTable, tuple[str, ...]]]) -> npt.NDArray[np.float64]:
+    """Inverse-variance mean of margins over the same columns: the noise of a margin's cell grows with the cells it sums."""
+    counts = []
+    precision = []
+    for table, columns in margins:
+        summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
+        counts.append(table.counts.sum(summed))
+        precision.append(1 / (table.sigma**2 * math.prod(table.counts.shape[i] for i in summed)))
+    mean: npt.NDArray[np.float64] = np.average(counts, weights=precision, axis=0)
+    return mean
 
 
 def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:

@@ -25,8 +25,8 @@ from synthdp.model.marginals import probabilities, rake, smoothed
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.dpsgd import Training
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
-from synthdp.privacy.plan import Plan, expected_fit_rows, make_plan
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, NoisyTable
+from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
 from synthdp.privacy.private import Released
 from synthdp.spec import models as spec
 
@@ -44,10 +44,23 @@ class Fitted:
     graph: GraphResult
     synthesizer: Released[Synthesizer]
 
+    @property
+    def tables(self) -> Released[tuple[NoisyTable, ...]]:
+        """Every noisy table that was paid for, the one-way tables first."""
+        return all_tables(self.marginals, self.graph)
+
 
 def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
     return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
+
+
+def serves(spend: Spend) -> tuple[str, ...]:
+    """What a planned spend is used for: noisy tables serve everything that can use them, at one price."""
+    if spend.purpose == "train":
+        return ("model",)
+    tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
+    return tables if spend.purpose == "measure" else ("graph", *tables)
 
 
 def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:
@@ -55,6 +68,11 @@ def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:
     planned = releaser.plan.find("measure")
     assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
     return releaser.release(planned.mechanism, purpose="measure")
+
+
+def all_tables(marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult) -> Released[tuple[NoisyTable, ...]]:
+    """The one-way tables, and those that the graph was found or tested with: measured once, charged once, used by all that follows."""
+    return marginals if graph.tables is None else marginals.zip(graph.tables).map(lambda pair: (*pair[0], *pair[1]))
 
 
 def train(
@@ -67,16 +85,17 @@ def train(
     progress: Progress,
     checkpoint: Path | None,
 ) -> Released[Synthesizer]:
-    """The causal VAE by DP-SGD, started from the noisy marginals."""
+    """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables."""
     planned = releaser.plan.find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
     network = causal_vae(release, domain, graph.graph)
     architecture = network.architecture
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
-    network.start_from([smoothed(p, floor=floor) for p in probabilities(marginals.value)])
+    tables = all_tables(marginals, graph)
+    network.start_from([smoothed(p, floor=floor) for p in probabilities(tables.value, domain.names)])
     torch.set_num_threads(release.compute.threads or threads_for(release, domain))
     weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint, release.compute.device), purpose="train")
-    paid = weights.zip(marginals)
+    paid = weights.zip(tables)
     if graph.released is not None:
         return paid.zip(graph.released).map(lambda w: Synthesizer(domain.names, architecture, w[0][0]))
     return paid.map(lambda w: Synthesizer(domain.names, architecture, w[0]))
@@ -115,7 +134,7 @@ def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGra
 
 
 def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator, progress: Progress) -> Released[Codes]:
-    """The synthetic table as levels `[rows, columns]`: drawn, and raked to the noisy marginals if the spec says so."""
+    """The synthetic table as levels `[rows, columns]`: drawn, and raked to the noisy tables' one-way margins if the spec says so."""
     rows = release.sampling.rows or release.dataset.rows.value
 
     def draw(pair: tuple[Synthesizer, tuple[NoisyTable, ...]]) -> Codes:
@@ -123,10 +142,10 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         if not release.sampling.rake:
             return synthesizer.sample(rows, rng=rng, progress=progress)
         pool = synthesizer.sample(rows * release.sampling.oversample, rng=rng, progress=progress)
-        columns = [synthesizer.columns.index(t.columns[0]) for t in tables]
-        return rake(pool, probabilities(tables), columns=columns, rows=rows, rng=rng)
+        targets = probabilities(tables, synthesizer.columns)
+        return rake(pool, targets, columns=range(len(synthesizer.columns)), rows=rows, rng=rng)
 
-    return fitted.synthesizer.zip(fitted.marginals).map(draw)
+    return fitted.synthesizer.zip(fitted.tables).map(draw)
 
 
 def fit(releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, *, progress: Progress, checkpoint: Path | None = None) -> Fitted:

@@ -21,6 +21,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.validation import STATUSES, implications
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.spec.models import IdUnit
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
@@ -161,20 +162,27 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
             yield f"{name}: sigma must be above 0"
             continue
         precision += table["sigma"] ** -2
-    paid = sum(_precision(e.body["event"]) for e in reader.charges)
+    unit = reader.spec.dataset.privacy_unit
+    rows = unit.max_rows if isinstance(unit, IdUnit) else 1
+    paid = sum(_precision(e.body["event"], rows) for e in reader.charges if e.body["purpose"] != "train")
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
 
 
-def _precision(event: Mapping[str, Any]) -> float:
-    """Sum of 1 / sigma^2 over the discrete Gaussian tables in an event: repeats and averages share it out."""
+def _precision(event: Mapping[str, Any], rows: int) -> float:
+    """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats and averages share it out.
+
+    A round of tables that are chosen later is one Gaussian, whose noise is stated per unit of `rows` rows.
+    """
     match event:
         case {"event": "discrete_gaussian", "sigma": sigma}:
             return float(sigma) ** -2
+        case {"event": "gaussian", "noise_multiplier": noise}:
+            return (float(noise) * rows) ** -2
         case {"event": "repeated", "count": count, "of": dict(inner)}:
-            return int(count) * _precision(inner)
+            return int(count) * _precision(inner, rows)
         case {"event": "all", "of": list(events)}:
-            return sum(_precision(e) for e in events)
+            return sum(_precision(e, rows) for e in events)
     return 0.0
 
 

@@ -363,5 +363,5 @@ class TestProgram:
             release=release.spec, folder=Names(run=content.run), plan=Names(epsilon_spent=content.epsilon_planned),
             spent=Names(group_epsilons=content.group_epsilons), bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
         )  # fmt: skip
-        fitted: Any = Names(synthesizer=content.model, marginals=content.tables, graph=Names(released=None, graph=content.graph, report=None))
+        fitted: Any = Names(synthesizer=content.model, tables=content.tables, graph=Names(released=None, graph=content.graph, report=None))
         assert verify_bundle(publish(job, fitted, content.synthetic, force=False), key=keys[1]).origin_checked

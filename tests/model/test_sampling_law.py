@@ -206,10 +206,32 @@ def test_noisy_tables_are_pooled_by_precision_before_they_are_normalised() -> No
     """A table of many noisy cells says little about the total; the estimate leans on the others."""
     sure = NoisyTable(("a",), np.asarray([600.0, 400.0]), 1.0)
     wild = NoisyTable(("d",), np.asarray([900.0, 300.0, 200.0, 600.0]), 100.0)
-    first, second = probabilities([sure, wild])
+    first, second = probabilities([sure, wild], ["a", "d"])
     np.testing.assert_allclose(first, [0.6, 0.4], atol=1e-3)
     np.testing.assert_allclose(second, project_to_simplex(np.asarray([0.9, 0.3, 0.2, 0.6])), atol=1e-3)
     assert smoothed(np.asarray([1.0, 0.0]), floor=0.1).tolist() == pytest.approx([1 / 1.1, 0.1 / 1.1])
+
+
+def test_every_table_that_holds_a_column_speaks_on_it_by_its_precision() -> None:
+    """The margin of two cells has twice the variance of one cell: the pair weighs half as much as the column's own table."""
+    own = NoisyTable(("a",), np.asarray([600.0, 400.0]), 2.0)
+    pair = NoisyTable(("b", "a"), np.asarray([[300.0, 150.0], [210.0, 340.0]]), 2.0)
+    (found,) = probabilities([own, pair], ["a"])
+    np.testing.assert_allclose(found, np.asarray([(2 * 600 + 510) / 3, (2 * 400 + 490) / 3]) / 1000, atol=1e-12)
+    (alone,) = probabilities([pair], ["b"])
+    np.testing.assert_allclose(alone, [0.45, 0.55], atol=1e-12)
+
+
+def test_pooling_tables_lowers_the_error_as_their_precision_says() -> None:
+    rng = np.random.default_rng(11)
+    truth = np.asarray([5000.0, 3000.0, 2000.0])
+    errors = []
+    for _ in range(400):
+        own = NoisyTable(("a",), truth + rng.normal(0, 60, 3), 60.0)
+        pair = NoisyTable(("a", "b"), np.stack([truth / 2] * 2, 1) + rng.normal(0, 30, (3, 2)), 30.0)
+        errors.append([probabilities(tables, ["a"])[0] - truth / truth.sum() for tables in ([own], [own, pair])])
+    alone, both = np.square(errors).sum((0, 2))
+    assert both < 0.45 * alone  # 60^2 against 1 / (1 / 60^2 + 1 / (2 * 30^2)): a third
 
 
 def test_raking_hits_its_targets_and_returns_rows_of_the_pool_only() -> None:

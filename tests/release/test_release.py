@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.errors import BudgetError, DataError, OutputError
+from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.gates import check_gates
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd import Training
@@ -131,6 +131,23 @@ def test_an_id_unit_with_tables_for_the_graph_is_verified(
     unit = {"kind": "id", "column": "patient", "max_rows": 2, "meaning": "one patient"}
     tiny.write(frame, **modes[mode], dataset={"privacy_unit": unit}).release()
     assert verify_bundle(tiny.bundle).ok
+
+
+@pytest.mark.parametrize("mode", ["validate", "learn"])
+def test_the_tables_of_the_graph_are_published_and_pay_for_what_uses_them(tiny: Any, modes: Mapping[str, Any], mode: str) -> None:
+    tiny.write(**modes[mode]).release()
+    tables = json.loads((tiny.bundle / "marginals.json").read_text())["tables"]
+    assert [t["columns"] for t in tables[:6]] == [["sex"], ["grade"], ["smoker"], ["visits"], ["weight"], ["joined"]]
+    assert tables[6:] and all(len(t["columns"]) > 1 for t in tables[6:])
+    released = {r["file"]: set(r["receipts"]) for r in json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["released"]}
+    graph = {e.hash for e in tiny.ledger.entries() if e.kind == "charge" and e.body["purpose"].startswith("graph: ")}
+    assert graph and all(graph <= released[file] for file in ("marginals.json", "synthetic.csv", "model.safetensors", "graph.json"))
+    damaged = json.loads((tiny.bundle / "marginals.json").read_text())
+    for table in damaged["tables"][6:]:
+        table["sigma"] *= 0.9
+    (tiny.bundle / "marginals.json").write_text(json.dumps(damaged))
+    with pytest.raises(VerifyError, match="claims less noise than"):
+        verify_bundle(tiny.bundle)
 
 
 # --- gates -------------------------------------------------------------------------------------------------
