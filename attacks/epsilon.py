@@ -69,7 +69,11 @@ def ceiling_from_profile(profile: Profile) -> float:
 
 
 def epsilon_lower_bound(counts: Counts, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (Jagielski et al., 2020).
+    """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (as Jagielski, Ullman and Oprea,
+    "Auditing Differentially Private Machine Learning", 2020).
+
+    [Derived here: the module's two lines solved for eps, log((t - delta) / f) and log((1 - f - delta) / (1 - t)); both
+    grow with t and fall with f, so a lower limit of t and an upper limit of f give a lower limit.]
 
     The guess must have been fixed before these models were looked at. Both directions of the definition use
     the same two limits, each wrong with at most half of 1 - confidence, so looking at both costs nothing more.

@@ -48,7 +48,8 @@ def scatter(first: Floats, second: Floats) -> float:
 
     `first`, `second`: features `[rows, .]`. Zero for no rows. Adding a row (a, b) to n others adds
     n / (n + 1) (a - mean a) (x) (b - mean b), so it moves the norm by at most the product of the diameters, whatever n:
-    no number of rows is needed to state it [derived here].
+    no number of rows is needed to state it [derived here; |u (x) v| = |u| |v|, and a mean of points is no further
+    from a than the furthest of them].
     """
     if not len(first):
         return 0.0

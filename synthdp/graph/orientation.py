@@ -56,7 +56,8 @@ class Orientation:
 
 def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
     """One reading per released score, in their order. With Gaussian noise of sigma on both of a pair of scores that differ by g,
-    and no opinion beforehand, the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)). What noisy
+    and no opinion beforehand, the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)) [derived here:
+    under a flat prior it is normal about g with variance 2 sigma^2]. What noisy
     regressions may have left counts as more noise; not so for IQR, whose probability is of its tables alone."""
     found = []
     for name, values in scores.scores.items():

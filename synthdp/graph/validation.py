@@ -10,7 +10,8 @@ then only reads released tables, which makes its answers, and a failed gate, pub
     arrow         dependence found                       effect shown to be below `negligible`
 
 and undecided otherwise. All findings of dependence hold together at the family-wise level, and so do all
-findings that an effect is negligible (Bonferroni over all claims).
+findings that an effect is negligible (Bonferroni over all claims [derived here: the list of claims is public, each is tested
+at its part of the level, and the chance of any error is at most the sum of all]).
 
 Independences are tested for average partial association: dependence that turns from stratum to stratum, so that
 it cancels, does not refute one.

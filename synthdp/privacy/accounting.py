@@ -52,7 +52,8 @@ class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     A unit of one row changes one cell by one under add/remove: a scalar mechanism, whose PLD is exact. Under
     replace-one two cells change by one each: two scalar mechanisms [derived here; where both rows share a cell
     nothing changes]. A unit of k > 1 rows may spread its counts over cells in many ways, each of squared L2 distance
-    at most k^2, or 2 k^2 where k rows leave and k come. All of them share one Rényi bound, and
+    at most k^2, or 2 k^2 where k rows leave and k come [derived here: for counts a, b >= 0 that add up to at most k,
+    |a|^2 <= (sum a)^2 and |a - b|^2 <= |a|^2 + |b|^2]. All of them share one Rényi bound, and
     `concentrated` makes a PLD of it that dominates each of them.
     """
 
@@ -67,6 +68,12 @@ def unit_sampled_gaussian(*, noise_multiplier: float, rate: float, rows: int, st
     Binomial(k, rate) and each moves the sum by at most the clipping norm: a mixture of Gaussians with
     sensitivities 0..k [Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
     arXiv:2310.15526v2, Lemma 4.5: vector-valued sensitivities are dominated by scalars of their norms].
+
+    That lemma, derived here again. Let chance p_i move the sum by the vector c_i, in units of the noise. Where no row
+    is, the likelihood ratio of the mixture is L = sum_i p_i exp(|c_i| g_i - |c_i|^2 / 2) with standard normals g_i, and
+    all hockey-stick divergences, in both directions, are means of convex functions of L. Each summand grows with its
+    g_i, so L is largest in convex order where all g_i are one g: there the c_i are scalars. Each summand has mean p_i
+    and itself grows in convex order with |c_i|, and so does the sum of summands that grow with one g.
     """
     if rows == 1:
         step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier))
@@ -78,6 +85,10 @@ def unit_sampled_gaussian(*, noise_multiplier: float, rate: float, rows: int, st
 
 def compose(events: Iterable[dp_accounting.DpEvent], adjacency: Adjacency) -> pld.PrivacyLossDistribution:
     """The PLD of all `events` together.
+
+    Pairs of distributions that dominate each mechanism whatever came before dominate, as a product, all of them
+    together, also where later ones are chosen in the light of earlier results [Zhu, Dong and Wang, "Optimal Accounting
+    of Differential Privacy via Characteristic Function", arXiv:2106.08567v3, Theorem 10].
 
     Raises:
         BudgetError: an event has no sound PLD under this adjacency.
@@ -111,6 +122,23 @@ def _has_mixture(event: dp_accounting.DpEvent) -> bool:
 
 @lru_cache(maxsize=64)
 def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+    """A PLD that dominates one event, for a unit that is added or removed, or for one that is replaced.
+
+    Events state what adding or removing a unit does. Replacing it is removing one and adding another [derived here]:
+
+    pure epsilon    P <= e^epsilon R <= e^(2 epsilon) Q through the table R without either: twice epsilon.
+    Gaussian        what is hidden moves by at most twice as much in L2: half the noise. Only the length of a move
+                    counts, and a longer one dominates (`unit_sampled_gaussian`, with one i of chance one).
+    sampled         P = (1-q) N(0) + q N(u) and Q = (1-q) N(0) + q N(v), |u| and |v| <= 1 in units of the sensitivity,
+                    N of the given noise. The worst are u = -1 and v = 1 in one dimension: the library's `REPLACE_ONE`.
+                    For e >= 0 and e^e = 1 + q (e^t - 1), with H_e the hockey-stick divergence of order e^e,
+                    H_e(P | Q) = q H_t(N(u) | (1-b) N(0) + b N(v)), b = e^(e-t) [Balle, Barthe and Gaboardi, "Privacy
+                    Amplification by Subsampling", arXiv:1807.01647v2, Theorem 2]. Seen from u, that mixture has moves
+                    of lengths at most 1 and 2, so that moves 1 and 2 along one line dominate it
+                    (`unit_sampled_gaussian`). For e < 0: the same with P and Q exchanged.
+
+    For counts see `DiscreteGaussianDpEvent`; no pair is known for a replaced unit of several sampled rows.
+    """
     match event:
         case dp_accounting.NoOpDpEvent():
             return pld.identity(value_discretization_interval=width)
@@ -140,7 +168,11 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
 
 
 def _repeated(event: dp_accounting.DpEvent, count: int, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-    """`count` times the same event; in closed form where there is one, so that nothing is rounded `count` times."""
+    """`count` times the same event; in closed form where there is one, so that nothing is rounded `count` times.
+
+    `count` Gaussians of one noise are one with that noise over sqrt(count) [derived here: moves and noises side by side
+    are one move, sqrt(count) times as long, under the same noise]; pure ones are `_randomised_responses`.
+    """
     match event:
         case dp_accounting.ComposedDpEvent(events=parts):
             each = tuple(dp_accounting.SelfComposedDpEvent(part, count) for part in parts)
@@ -168,7 +200,11 @@ def _randomised_responses(pure: float, count: int, width: float) -> pld.PrivacyL
 
 
 def _spread_counts(event: DiscreteGaussianDpEvent, count: int, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-    """`count` tables, in each of which a unit of several rows has put its counts into whatever cells."""
+    """`count` tables, in each of which a unit of several rows has put its counts into whatever cells.
+
+    Squared distances are those that `DiscreteGaussianDpEvent` proves, and those of all tables add up; the rest is
+    proved by `discrete_gaussian_rho` and `concentrated_pld`.
+    """
     squared = event.sensitivity**2 * (1 if adjacency == "add_remove" else 2)
     return concentrated_pld(count * discrete_gaussian_rho(sigma=event.sigma, squared_distance=squared), width=width)
 
@@ -188,7 +224,8 @@ def group_epsilon(events: Sequence[dp_accounting.DpEvent], *, size: int, delta: 
     """Epsilon at `delta` for any group of `size` units, by group privacy on the composed profile.
 
     A chain of `size` neighbours gives (k e, d (exp(k e) - 1)/(exp(e) - 1)) from (e, d)
-    [Vadhan, "The Complexity of Differential Privacy" (2017), Lemma 2.2, summed exactly]; the smallest e whose
+    [Vadhan, "The Complexity of Differential Privacy" (2017), Lemma 2.2, summed exactly: the i-th step adds d, which
+    the i - 1 steps before it have made exp((i - 1) e) times as large]; the smallest e whose
     inflated delta stays below `delta` is found by bisection on the profile of the composition.
     """
     if size == 1:

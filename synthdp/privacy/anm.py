@@ -62,8 +62,9 @@ class NoisyScores:
 class OrientationBudget:
     """Additive noise models of pairs that are chosen later, in the light of earlier releases, at a price fixed when the plan is made.
 
-    k pairs get `noise_multiplier * sqrt(k)` each: k Gaussian mechanisms that compose to the planned one whatever k is (as for
-    `AdaptiveMarginals`).
+    k pairs get `noise_multiplier * sqrt(k)` each: k Gaussian mechanisms that compose to the planned one whatever k is, for
+    k / (`noise_multiplier` sqrt(k))^2 is the planned squared mu [Dong, Roth and Su, "Gaussian Differential Privacy",
+    arXiv:1905.02383v3, Corollary 3.3]. k depends on earlier releases alone.
     """
 
     domain: Domain
@@ -156,7 +157,11 @@ class AdditiveNoiseScores:
         return self.noise_multiplier * TABLE_SENSITIVITY
 
     def unit(self, score: Score) -> float:
-        """How far one row moves all entries of a score, in L2."""
+        """How far one row moves all entries of a score, in L2.
+
+        [Derived here: two entries, each by at most the score's sensitivity, which `dependence` proves; absolute values move
+        no further than what they are of. For IQR one count of each of four tables, by one.]
+        """
         return {
             "spearman": math.sqrt(2) * SPEARMAN_SENSITIVITY,
             "kendall": math.sqrt(2) * KENDALL_SENSITIVITY,
@@ -166,7 +171,11 @@ class AdditiveNoiseScores:
 
     @property
     def sigma(self) -> float:
-        """Noise of each standardised entry."""
+        """Noise of each standardised entry.
+
+        [Derived here: rounding to `GRID` moves each entry by at most GRID more, and there are at most 4 `SPREAD_BINS` + 6 of
+        them: together less than `ROUNDING` / 4.]
+        """
         return self.noise_multiplier * (math.sqrt(len(self.scores)) + ROUNDING)
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:

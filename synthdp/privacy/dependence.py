@@ -28,7 +28,8 @@ def spearman(a: Floats, b: Floats) -> float:
 
     Sensitivity 5 [derived here]: with p and q of the m rows below the new one in a and in b, N moves by at most
     q(m - q)/2 + p(m - p)/2 + |p - m/2| |q - m/2| + m/4 <= m^2/4 + m/4, so 12 N / (m(m + 2)) by less than 3; and since
-    |N| <= m(m^2 - 1)/12, the change of the denominator makes less than (2m + 1)/(m + 2) < 2.
+    |N| <= m(m^2 - 1)/12, the change of the denominator makes at most (2m + 1)/(m + 2) < 2. That is without ties; with
+    them N is a quarter of the Q of `privacy.ranks`, where both bounds are proved. From one row to two: |N| <= 1/2, so 2.
     """
     m = len(a)
     if m < 2:
@@ -42,7 +43,7 @@ def kendall(a: Floats, b: Floats) -> float:
     """m tau-a = 2 (concordant - discordant) / (m - 1), ties counting nothing; 0 below two rows.
 
     Sensitivity 3 [derived here]: a new row adds at most m pairs, which makes 2 m / m = 2; and the larger denominator takes
-    2 |C - D| / (m (m - 1)) <= 1 from the others.
+    2 |C - D| / (m (m - 1)) <= 1 from the others, for |C - D| <= m (m - 1) / 2. From one row to two: 2.
     """
     m = len(a)
     if m < 2:
@@ -59,7 +60,7 @@ def _concordant_less_discordant(a: Floats, b: Floats) -> int:
 
 
 def hsic(a: Floats, b: Floats, kernel: KernelGrid) -> float:
-    """m sqrt(HSIC), of sensitivity `kernel.diameter` squared: see `scatter`. Values in [-1, 1]."""
+    """m sqrt(HSIC), of sensitivity `kernel.diameter` squared: proved by `data.kernel.scatter`. Values in [-1, 1]."""
     return scatter(kernel(a), kernel(b))
 
 

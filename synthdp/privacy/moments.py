@@ -44,6 +44,7 @@ class MomentMatrix:
 
     Sensitivity [derived here]: with |f| <= `norm` = C and every |f_i| <= 1, one row moves the upper triangle by
     sqrt(sum_{i<=j} f_i^2 f_j^2) = sqrt((|f|^4 + sum f_i^4) / 2) <= sqrt((C^4 + C^2) / 2) in L2, reached by C^2 functions of size one.
+    |f_i| <= 1 because Legendre polynomials on [-1, 1], contrasts and indicators are at most one, and weights are too.
     Removing a row does the same; a unit of k rows at most k times as much; replacing it twice that. Scaling
     and cutting act on each row alone and only shrink f. The sums are whole numbers in units of `GRID`^2, so that
     rounding the noise is post-processing (as for `AdaptiveMarginals`).
@@ -98,7 +99,11 @@ class MomentMatrix:
         return upper
 
     def bounded(self, functions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`."""
+        """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`.
+
+        [Derived here: a norm of at most `data.basis.MOST_TERMS` doubles is computed to a relative error below 2^-40, less than the
+        `ROUNDING` that is kept free; and cutting towards zero makes no function larger.]
+        """
         size, bound = np.sqrt((functions**2).sum(1, keepdims=True)), self.norm * (1 - ROUNDING)
         scaled: npt.NDArray[np.float64] = np.trunc(functions * (bound / np.maximum(size, bound)) / GRID)
         return scaled

@@ -2,7 +2,7 @@
 
 Each is a sum over strata: a score that is zero on average under independence, a weight, which is the score's
 variance then if no values are tied, and a variance that allows for ties. For a stratum of n rows let s_ij =
-sgn(x_i - x_j), t_ij = sgn(y_i - y_j); a value that is missing is tied with every other.
+sgn(x_i - x_j), t_ij = sgn(y_i - y_j); a row that lacks either value is tied with every other in both.
 
 Kendall   S = sum over pairs of s_ij t_ij:      score 9 S / (2 n + 5),      weight 9 n (n - 1) / (4 n + 10)
 Spearman  Q = sum_i a_i b_i, a_i = sum_j s_ij:  score 3 Q / (n (n + 1)),    weight n - 1
@@ -34,7 +34,8 @@ Spearman weight, 1: it grows by 1 and never shrinks.
 
 f, 3. Let A = n^3 - sum p^3, B likewise. The new row, at a level that had p rows, turns A into A' = A + 3 (n^2 - p^2) +
 3 (n - p), at most A + c with c = 3 n (n + 1). So f' - f <= (A + c) (B + c) / (n + 1)^5 - A B / n^5, which is linear in
-A and in B and largest at a corner of [0, n^3]^2: below 9 / n, 3 or 1. On the other side, A <= n^3 - p^3 gives 1 - (p/n)^2
+A and in B and largest at a corner of [0, n^3]^2: there 9 n^2 / (n + 1)^3 <= 4/3, 3 n / (n + 1) < 3, or below 1, as
+c < (n + 1)^3 - n^3. On the other side, A <= n^3 - p^3 gives 1 - (p/n)^2
 >= 1 - (1 - A/n^3)^(2/3) >= 2 A / (3 n^3), so A' >= A (1 + 2/n), and f - f' <= n (1 - n^3 (n + 2)^2 / (n + 1)^5) < 3/2.
 At n = 1, A = B = 0 and f' <= 36/32.
 
@@ -94,7 +95,7 @@ class RankStatistic:
 
     @property
     def examined_moves(self) -> float:
-        """The most that one row moves score and variance together, in L2."""
+        """The most that one row moves score and variance together, in L2: each by at most its own bound, proved above."""
         return math.hypot(self.score_moves, self.variance_moves)
 
     def measure(self, table: Counts, *, present: tuple[slice, slice]) -> Measured:

@@ -65,7 +65,11 @@ class SieveBudget:
         return f"sparse vector on {self.test.capitalize()}'s statistic, {self.passes} passes{examined}"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`passes` times a sparse vector on a sample, then a Gaussian on all rows."""
+        """`passes` times a sparse vector on a sample, then a Gaussian on all rows.
+
+        Proofs: `events.SparseVectorDpEvent` for a pass, `strata.level` for what a row moves a query, `privacy.ranks` for
+        what it moves an examined score and variance. Questions come from earlier answers; the events do not.
+        """
         moves = level_moves(self.test)
         one: dp_accounting.DpEvent = SparseVectorDpEvent(self.threshold_noise * moves, self.query_noise * moves, moves, self.rate, rows_per_unit)
         if self.examine_noise is not None:

@@ -73,7 +73,7 @@ class SelectionBudget:
         return level_moves(self.test)
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`draws` noisy maxima."""
+        """`draws` noisy maxima. Proofs: `events.NoisyMaxDpEvent`, and for what a row moves a score, this module and `strata.level`."""
         return dp_accounting.SelfComposedDpEvent(NoisyMaxDpEvent(self.noise * self._moves, self._moves, rows_per_unit), self.draws)
 
     def scaled(self, factor: float) -> SelectionBudget:

@@ -5,7 +5,8 @@ at most `max_rows` rows of each unit, flips the holdout coins and seals the resu
 columns only: never a value, a row or a count.
 
 Clamping and encoding act on each row alone and the row bound on each unit alone, so neighbouring tables stay
-neighbours: adding or replacing one unit changes at most `max_rows` of the rows kept.
+neighbours: adding one unit adds at most `max_rows` of the rows kept, and replacing one also takes as many away
+[derived here; `_bound_rows` and `_coins` have the part that concerns chance].
 """
 
 from __future__ import annotations
@@ -207,7 +208,11 @@ def _check_size(rows: int, dataset: spec.Dataset) -> None:
 
 
 def _bound_rows(raw: pd.DataFrame, unit: spec.IdUnit, rng: np.random.Generator) -> pd.DataFrame:
-    """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows alone."""
+    """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows alone.
+
+    [Derived here: a uniformly random order of all rows gives the rows of each id a uniformly random order, independently
+    for different ids. So with one id more, the rows kept of all others have the law that they had without it.]
+    """
     if raw[unit.column].isna().any():
         raise DataError(f"column {unit.column!r} (the privacy unit) has missing ids", hint="every row must belong to a unit")
     shuffled = raw.iloc[rng.permutation(len(raw))]

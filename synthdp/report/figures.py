@@ -248,7 +248,11 @@ def _decades(axis: Any, low: float) -> None:
 
 
 def roc_bound(false_positive_rate: FloatArray, *, epsilon: float, delta: float) -> FloatArray:
-    """Largest TPR at each FPR under (epsilon, delta)-DP. Source: P. Kairouz et al. 2015, theorem 2.1 (both sides)."""
+    """Largest TPR at each FPR under (epsilon, delta)-DP, by both sides of its definition [derived here; see also Kairouz, Oh and
+    Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem 2.1].
+
+    The guess "in" gives TPR <= e^epsilon FPR + delta, the guess "out" 1 - FPR <= e^epsilon (1 - TPR) + delta.
+    """
     upper = np.exp(epsilon) * false_positive_rate + delta
     other = 1 - np.exp(-epsilon) * (1 - delta - false_positive_rate)
     bound: FloatArray = np.clip(np.minimum(upper, other), 0.0, 1.0)

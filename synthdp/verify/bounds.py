@@ -43,7 +43,10 @@ def group_problems(groups: Sequence[Group]) -> Iterator[str]:
 def _loss(event: Mapping[str, Any], rows: int) -> float:
     """An upper bound on the expected privacy loss of `event`, in nats, under add/remove.
 
-    Subsampled: Kullback-Leibler divergence is convex, and below the Renyi divergence of order 2.
+    [Derived here.] Gaussians moved by d under noise s: d^2 / 2 s^2, of discrete ones at most that
+    (`discrete_gaussian_rho`). Subsampled: Kullback-Leibler divergence is convex in the mixture, and below the Renyi
+    divergence of order 2, which is log(1 + q^2 (exp(1 / s^2) - 1)) against no unit. Pure epsilon: at most epsilon.
+    It bounds work, not privacy.
     """
     match event:
         case {"event": "nothing"}:

@@ -5,7 +5,9 @@ n its total and a, b the shares of its rows and columns, the residual from indep
 D = (I - a 1') N (I - b 1')': for shares from the margins the familiar N - n a b'. It does not change to first
 order with errors of a and b, and its covariance under independence is
 
-    n S_a (x) S_b  +  s^2 M_a (x) M_b,     S_a = diag(a) - a a',   M_a = (I - a 1')(I - a 1')'.
+    n S_a (x) S_b  +  s^2 M_a (x) M_b,     S_a = diag(a) - a a',   M_a = (I - a 1')(I - a 1')'
+
+[derived here: counts have covariance n (diag(a) (x) diag(b) - (a b')(a b')'), and (I - a 1') takes diag(a) to S_a and a to 0].
 
 Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of variance
 v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over coordinates and

@@ -2,7 +2,8 @@
 
 Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a part f_i is sampling and the
 rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates which are mostly noise count for little. Its
-null law, a weighted sum of chi-squares, is matched in three moments (Buckley and Eagleson 1988).
+null law, a weighted sum of chi-squares, is matched in three moments [Buckley and Eagleson, "An approximation to the
+distribution of quadratic forms in normal random variables", Australian Journal of Statistics 30A (1988)].
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
 
 
 def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
-    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4 scale x) = excess."""
+    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4 scale x) = excess.
+
+    [Derived here, in the normal approximation: shifted coordinates add x = sum f_i s_i^2 to the mean and 4 sum f_i^2 s_i^2
+    to the variance, which is 4 scale x for the typical weight `scale`. The larger root of the squared equation.]
+    """
     half = excess + 2 * scale * z**2
     return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)
 

@@ -21,6 +21,10 @@ def rank_answer(score: float, variance: float, *, noise: float, rows: float, lev
 
     `rows`: those it is about; `level`: of the test, two-sided; `margin`: an upper bound of the effect below it counts as
     evidence for independence.
+
+    That bound is one-sided: a normal score of mean m and that deviation has |m| > |score| + z deviation only where it lies
+    more than z deviations from m towards zero, which has chance at most `level` [derived here; the deviation is that under
+    independence, so it holds for effects near zero, which are those that `margin` asks about].
     """
     if not variance > 0 or not rows > 0:
         return Answer("undecided", 1.0, 0.0, 0.0, math.inf, math.inf)

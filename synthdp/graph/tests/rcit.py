@@ -193,6 +193,9 @@ def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tup
 
 
 def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
-    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(second + 4 scale x) = excess."""
+    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(second + 4 scale x) = excess.
+
+    As `mixture._shift`, with the largest weight as `scale`, which no variance exceeds [derived here, in the normal approximation].
+    """
     half = excess + 2 * scale * z**2
     return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + second * z**2, 0.0)), 0.0)

@@ -7,6 +7,8 @@ Under the claim, for every eps [Dong, Roth, Su, "Gaussian Differential Privacy",
 
     e^eps a + b >= 1 - delta(eps)      and      a + e^eps b >= 1 - delta(eps).          (*)
 
+Both are the definition itself: the event "guess in" has chance 1 - b on D' and a on D, the event "guess out" 1 - a on D and b on D'.
+
 False alarms are at most 5%, by construction. Thresholds are chosen on one half of the runs and judged on the
 other, so given the first half they are constants. On the second half each threshold's a and b get one-sided
 Clopper-Pearson upper limits A and B, each exceeded by the truth with probability at most 0.05 / (2 thresholds).
@@ -124,7 +126,10 @@ def excess(claim: Claim, false_positive: Scores, false_negative: Scores) -> Scor
 
 
 def epsilon_bound(false_positive: Scores, false_negative: Scores, *, delta: float) -> Scores:
-    """Least epsilon that each pair of rates `[n]` leaves possible at `delta`: (*) solved for eps; -inf where it says nothing."""
+    """Least epsilon that each pair of rates `[n]` leaves possible at `delta`: (*) solved for eps; -inf where it says nothing.
+
+    It falls as rates grow, so that upper limits of the rates give a lower limit of it [derived here].
+    """
 
     def solved(a: Scores, b: Scores) -> Scores:
         room = 1 - delta - b
@@ -148,7 +153,11 @@ def detection_rate(out: Scores, inside: Scores, claim: Claim, *, runs: int, repe
 
 
 def upper_limit(mistakes: npt.NDArray[Any], trials: int) -> Scores:
-    """One-sided Clopper-Pearson upper limit of a share, at the confidence of one rate of one threshold."""
+    """One-sided Clopper-Pearson upper limit of a share, at the confidence of one rate of one threshold.
+
+    [Clopper and Pearson, Biometrika 26 (1934); derived here: at that share, so few mistakes or fewer have chance
+    1 - confidence, and at a larger share less; P[Binomial(n, p) <= k] = 1 - I_p(k + 1, n - k).]
+    """
     confidence = 1 - (1 - CONFIDENCE) / (2 * THRESHOLDS)
     limit: Scores = np.where(mistakes < trials, betaincinv(mistakes + 1, np.maximum(trials - mistakes, 1), confidence), 1.0)
     return limit
