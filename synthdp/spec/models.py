@@ -392,7 +392,10 @@ class Graph(Model):
         default=0.0, description="algorithm rcit_pc: part of the search's budget for the direction of numeric links that PC leaves open"
     )
     level: Annotated[Real, Field(gt=0, lt=1)] = Field(default=0.05, description="family-wise level of the tests")
-    max_parents: Annotated[Whole, Field(ge=1, le=16)] = Field(default=6, description="most parents that mode learn gives a column")
+    max_parents: Annotated[Whole, Field(ge=1, le=16)] = Field(
+        default=6,
+        description="most parents that mode learn gives a column: the strongest; svt_pc and em_pc release no strength and keep the first columns",
+    )
     on_refuted: Literal["flag", "drop", "fail"] = Field(default="flag", description="mode validate: what to do with a refuted arrow")
 
     def pairs(self) -> tuple[tuple[str, str], ...]:

@@ -177,6 +177,27 @@ def test_no_column_gets_more_parents_than_allowed() -> None:
     assert set(graph_of(links, (), max_parents=4).parents("e")) == set("abcd")
 
 
+def test_too_many_parents_lose_the_weakest_examined_links() -> None:
+    """A link of which the sieve only ever said "dependent" was never near independence: it goes after all that were examined."""
+    links = Links(Knowledge(tuple("abcde")))
+    for pair in list(links.open):
+        if "e" not in pair:
+            links.separate(pair, ())
+    for column, strength in (("a", 0.3), ("b", 0.9), ("b", 0.2), ("d", 0.4)):
+        links.examined((column, "e"), strength)
+    assert graph_of(links, (), max_parents=3).parents("e") == ("a", "c", "d")
+    assert graph_of(links, (), max_parents=1).parents("e") == ("c",)
+
+
+def test_priv_pc_releases_the_strength_of_examined_links() -> None:
+    """Both pairs stay linked: one never looked independent, the other did and was examined."""
+    domain = domain_of("ab")
+    questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
+    strategy = partial(pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score)
+    assert outcome(strategy, [SieveReply(False)]).links.strength("a", "b") == np.inf
+    assert outcome(strategy, [SieveReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
+
+
 @pytest.mark.parametrize("test", ["chi_square", "kendall", "spearman"])
 def test_exact_pc_finds_a_clear_graph(test: str) -> None:
     graph = exact_pc(test, chain(20_000, np.random.default_rng(3)), domain_of("abcd"))

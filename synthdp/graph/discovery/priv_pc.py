@@ -16,6 +16,7 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.ranked import Questions, check_ordered
 from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.tests.answer import Answer
 from synthdp.graph.tests.kendall import noisy_kendall
 from synthdp.privacy.plan import Start
 from synthdp.privacy.private import Released
@@ -55,11 +56,13 @@ def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strateg
     rows, noise = budget.rows * budget.rate, budget.sieve_deviation
     sampled = Questions.at_level(budget.domain, budget.test, rows=rows, level=level, noise=0.0, slack=TWEAK * noise)
 
-    def separated(reply: SieveReply) -> bool:
-        answer = noisy_kendall(reply.score, reply.variance, noise=budget.examine_deviation, rows=budget.rows, level=level, margin=MARGIN)
-        return reply.above and answer.verdict != "dependent"
+    def examined(reply: SieveReply) -> Answer:
+        return noisy_kendall(reply.score, reply.variance, noise=budget.examine_deviation, rows=budget.rows, level=level, margin=MARGIN)
 
-    return partial(pc_search, knowledge, sampled, separated)
+    def separated(reply: SieveReply) -> bool:
+        return reply.above and examined(reply).verdict != "dependent"
+
+    return partial(pc_search, knowledge, sampled, separated, lambda reply: examined(reply).effect)
 
 
 PRIV_PC = Algorithm(_spends, _search)

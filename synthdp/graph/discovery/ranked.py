@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 from scipy.stats import norm
@@ -82,13 +83,14 @@ class Questions:
 
 @dataclass
 class Links:
-    """The working skeleton: pairs that are still linked, and what separated the others."""
+    """The working skeleton: pairs that are still linked, the least strength released of each, and what separated the others."""
 
     knowledge: Knowledge
 
     def __post_init__(self) -> None:
         self.open: dict[Pair, None] = dict.fromkeys(self.knowledge.undecided_pairs())
         self.separators: dict[Pair, tuple[str, ...]] = {}
+        self._strength: dict[Pair, float] = {}
         self._near: dict[str, set[str]] = {n: set() for n in self.knowledge.columns}
         for a, b in (*self.open, *self.knowledge.fixed):
             self._near[a].add(b)
@@ -104,6 +106,14 @@ class Links:
                     seen.add(given)
                     yield given
 
+    def examined(self, pair: Pair, strength: float) -> None:
+        """Note the strength that a released score shows of a pair that stays linked."""
+        self._strength[pair] = min(strength, self.strength(*pair))
+
+    def strength(self, a: str, b: str) -> float:
+        """Least strength released of a link; endless where nothing but "dependent" ever was."""
+        return self._strength.get((a, b), self._strength.get((b, a), math.inf))
+
     def separate(self, pair: Pair, given: tuple[str, ...]) -> None:
         """Take a link out."""
         del self.open[pair]
@@ -116,8 +126,8 @@ class Links:
 def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> CausalGraph:
     """The graph of a skeleton: v-structures from the separating sets, Meek's rules, at most `max_parents` parents.
 
-    `undecided` pairs are listed as such, outside the structure. Where a column has too many parents, learned links
-    from the last columns go, for no strength of a link was ever released.
+    `undecided` pairs are listed as such, outside the structure. Where a column has too many parents, its weakest learned links go;
+    those of which no strength was released count as strongest, and among equals the last columns go.
     """
     knowledge, unclear = links.knowledge, dict.fromkeys(undecided)
     sure = [p for p in links.open if p not in unclear]
@@ -126,7 +136,7 @@ def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> Ca
     orient_known(graph, knowledge)
     orient_colliders(graph, [t for t in unshielded(graph) if _collides(links, *t)], knowledge)
     meek(graph, knowledge)
-    dropped = _surplus(graph, knowledge, max_parents)
+    dropped = _surplus(graph, links, max_parents)
     edges = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in graph.directed() if (a, b) not in knowledge.fixed]
     edges += [GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected()]
     kept = [e for e in edges if frozenset(e.pair) not in dropped]
@@ -140,11 +150,11 @@ def _collides(links: Links, a: str, b: str, c: str) -> bool:
     return given is not None and b not in given
 
 
-def _surplus(graph: Pdag, knowledge: Knowledge, most: int) -> set[frozenset[str]]:
+def _surplus(graph: Pdag, links: Links, most: int) -> set[frozenset[str]]:
     dag, dropped = extend(graph), set[frozenset[str]]()
     for node in dag.nodes:
         parents = dag.ordered(dag.parents[node])
-        learned = [p for p in parents if (p, node) not in knowledge.fixed]
-        surplus = max(len(parents) - most, 0)
-        dropped |= {frozenset((p, node)) for p in learned[len(learned) - min(surplus, len(learned)) :]}
+        learned = [p for p in reversed(parents) if (p, node) not in links.knowledge.fixed]
+        weakest = sorted(learned, key=partial(links.strength, node))
+        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
     return dropped

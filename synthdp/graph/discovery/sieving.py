@@ -28,9 +28,9 @@ class Outcome:
 
 
 def pc_search(
-    knowledge: Knowledge, questions: Questions, separated: Callable[[SieveReply], bool]
+    knowledge: Knowledge, questions: Questions, separated: Callable[[SieveReply], bool], strength: Callable[[SieveReply], float] | None = None
 ) -> Generator[RankQuery, SieveReply | None, Outcome]:
-    """The original PC: by order, pair by pair, set by set, until one separates."""
+    """The original PC: by order, pair by pair, set by set, until one separates. `strength`: of a link that was examined and stays."""
     links = Links(knowledge)
     for order in range(MAX_ORDER + 1):
         pairs = list(links.open)
@@ -44,6 +44,8 @@ def pc_search(
                 if separated(reply):
                     links.separate(pair, given)
                     break
+                if reply.above and strength is not None:
+                    links.examined(pair, strength(reply))
     return Outcome(links, ())
 
 
