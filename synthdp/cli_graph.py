@@ -107,7 +107,10 @@ def orient(
     spec: Annotated[Path, typer.Argument(help="The spec (YAML), with a graph's share of the budget.")],
     one: Annotated[str, typer.Argument(help="A numeric column.")],
     other: Annotated[str, typer.Argument(help="Another.")],
-    score: Annotated[Literal["hsic", "spearman", "kendall", "iqr"], typer.Option(help="How dependence of residuals is scored.")] = "hsic",
+    score: Annotated[
+        Literal["table", "hsic", "spearman", "kendall", "iqr"],
+        typer.Option(help="What is released: a noisy two-way table, which tells most; or one of the scores of Kusner et al. (2016)."),
+    ] = "table",
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the run while it lasts [default: releases/DATASET/orient].")] = None,
     force: Force = False,
     as_json: Json = False,

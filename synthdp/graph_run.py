@@ -110,7 +110,7 @@ def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bo
 
 
 def run_orientation(
-    spec_path: Path, pair: Pair, *, score: Score = "hsic", out: Path | None = None, force: bool = False, reporter: Reporter | None = None
+    spec_path: Path, pair: Pair, *, score: Score = "table", out: Path | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> tuple[Job, Orientation]:
     """Say which of two numeric columns is the cause, for the graph's share of the spec's budget (in any graph mode that has one).
 

@@ -3,8 +3,8 @@
 The model y = f(x) + noise with noise independent of x holds, but for special cases, in one direction only (Hoyer et al. 2009), so
 the direction whose residual depends less on its cause is taken. The probability that comes with it concerns the
 privacy noise alone: the chance that the scores without noise are in the same order, given the noisy ones
-(Kusner et al. 2016, Theorems 2 and 4, for Gaussian noise, and with a term for the noise in the regressions). That the
-model fits the columns at all, it does not say.
+(Kusner et al. 2016, Theorems 2 and 4, for Gaussian noise, and with a term for the noise in the regressions; for a two-way
+table by `graph.pair_reading`). That the model fits the columns at all, it does not say.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.orient import meek
+from synthdp.graph.pair_reading import compare
 from synthdp.privacy.anm import NoisyScores, OrientationBudget, Score
+from synthdp.privacy.pair_table import NoisyPair
 from synthdp.privacy.plan import Start
 from synthdp.privacy.private import Released
 
@@ -54,6 +56,16 @@ class Orientation:
         return {"cause": self.cause, "effect": self.effect, "probability": self.probability, "score": self.score}
 
 
+def read(released: NoisyScores | NoisyPair, pair: Pair) -> tuple[Orientation, ...]:
+    """Readings of one released pair: of its two-way table, or one per score."""
+    return read_scores(released, pair) if isinstance(released, NoisyScores) else (_reading(*compare(released), pair, "table"),)
+
+
+def _reading(difference: float, error: float, pair: Pair, score: Score) -> Orientation:
+    cause, effect = pair if difference > 0 else pair[::-1]
+    return Orientation(cause, effect, float(norm.cdf(abs(difference) / error)), score)
+
+
 def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
     """One reading per released score, in their order. With Gaussian noise of sigma on both of a pair of scores that differ by g,
     and no opinion beforehand, the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)) [derived here:
@@ -66,8 +78,7 @@ def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
             if name == "iqr"
             else (values[1] - values[0], math.hypot(math.sqrt(2) * scores.sigma[name], *scores.drift))
         )
-        cause, effect = pair if difference > 0 else pair[::-1]
-        found.append(Orientation(cause, effect, float(norm.cdf(abs(difference) / error)), name))
+        found.append(_reading(difference, error, pair, name))
     return tuple(found)
 
 
@@ -89,7 +100,7 @@ def _log_spreads(tables: Floats) -> float:
     return logs[2] + logs[3] - logs[0] - logs[1]
 
 
-def orientation_spends(domain: Domain, pair: Pair, *, scores: tuple[Score, ...] = ("hsic",)) -> Mapping[str, Start]:
+def orientation_spends(domain: Domain, pair: Pair, *, scores: tuple[Score, ...] = ("table",)) -> Mapping[str, Start]:
     """The planned spend of orienting one pair alone, for `privacy.plan.make_search_plan`.
 
     Raises:
@@ -112,7 +123,7 @@ def orient(releaser: Releaser, pairs: Sequence[Pair]) -> Released[tuple[tuple[Or
     if planned is None or not isinstance(planned.mechanism, OrientationBudget):
         raise SynthdpError(f"the plan has no spend {PURPOSE!r}")
     released = releaser.release(planned.mechanism.choose(pairs), purpose=PURPOSE)
-    return released.map(lambda many: tuple(read_scores(one, pair) for one, pair in zip(many, pairs, strict=True)))
+    return released.map(lambda many: tuple(read(one, pair) for one, pair in zip(many, pairs, strict=True)))
 
 
 def turn(graph: CausalGraph, readings: Sequence[Orientation], knowledge: Knowledge) -> CausalGraph:

@@ -9,6 +9,9 @@ all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)) tha
 at any lambda that still fits, and leaves ranks and IQR without a bound at all. Regressions that are released need no
 training-set privacy of the scores, for any score. And its IQR by propose-test-release may refuse; noisy
 tables do not. Noise is Gaussian, so that it composes with the rest of a release.
+
+The default score, "table", is none of the paper's: it releases a two-way table of the pair instead (`privacy.pair_table`), from
+which the direction can be told at a fraction of the rows (benchmarks/orientation.py).
 """
 
 from __future__ import annotations
@@ -29,11 +32,13 @@ from synthdp.data.scales import Scale
 from synthdp.privacy.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
+from synthdp.privacy.pair_table import NoisyPair, PairTable
 from synthdp.privacy.source import Table
 
 Floats = npt.NDArray[np.float64]
-Score = Literal["spearman", "kendall", "hsic", "iqr"]
-SCORES: tuple[Score, ...] = get_args(Score)
+Published = Literal["spearman", "kendall", "hsic", "iqr"]
+Score = Literal["table"] | Published
+SCORES: tuple[Published, ...] = get_args(Published)
 
 GRID = 2.0**-20
 ROUNDING = 1e-4  # of a standardised score: far more than rounding to `GRID` can move all entries together
@@ -53,8 +58,8 @@ class NoisyScores:
     either regression may have left in its residual, `[2]` on the scale of the scores times rows.
     """
 
-    scores: dict[Score, Floats]
-    sigma: dict[Score, float]
+    scores: dict[Published, Floats]
+    sigma: dict[Published, float]
     drift: Floats
 
 
@@ -69,7 +74,7 @@ class OrientationBudget:
 
     domain: Domain
     noise_multiplier: float
-    scores: tuple[Score, ...] = ("hsic",)
+    scores: tuple[Score, ...] = ("table",)
 
     @property
     def name(self) -> str:
@@ -87,7 +92,11 @@ class OrientationBudget:
     def choose(self, pairs: Sequence[tuple[str, str]]) -> ChosenOrientations:
         """The mechanism for `pairs`, which must be chosen from public or released facts alone."""
         noise = self.noise_multiplier * math.sqrt(len(pairs))
-        return ChosenOrientations(self, tuple(AdditiveNoiseScores(self.domain, a, b, noise, self.scores) for a, b in pairs))
+        published = tuple(score for score in self.scores if score != "table")
+        if self.scores != ("table",) and published != self.scores:
+            raise ValueError(f"a two-way table is released alone, got scores {self.scores}")
+        models = (AdditiveNoiseScores(self.domain, a, b, noise, published) if published else PairTable(self.domain, a, b, noise) for a, b in pairs)
+        return ChosenOrientations(self, tuple(models))
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class ChosenOrientations:
     """`OrientationBudget` with its pairs chosen; the same event, so the planned spend pays for it."""
 
     budget: OrientationBudget
-    models: tuple[AdditiveNoiseScores, ...]
+    models: tuple[AdditiveNoiseScores | PairTable, ...]
 
     @property
     def name(self) -> str:
@@ -106,18 +115,19 @@ class ChosenOrientations:
         """The event of the budget."""
         return self.budget.event(rows_per_unit)
 
-    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyScores, ...]:
-        """One model after the other, each with its own split."""
+    def run(self, table: Table, randomness: Randomness) -> tuple[NoisyScores | NoisyPair, ...]:
+        """One model after the other, each with its own split if it has one."""
         return tuple(model.run(table, randomness) for model in self.models)
 
-    def pack(self, value: tuple[NoisyScores, ...]) -> Arrays:
-        """Scores by pair and name."""
-        packed = [model.pack(one) for model, one in zip(self.models, value, strict=True)]
+    def pack(self, value: tuple[NoisyScores | NoisyPair, ...]) -> Arrays:
+        """Arrays by pair and name."""
+        packed = [model.pack(one) for model, one in zip(self.models, value, strict=True)]  # type: ignore[arg-type]
         return {f"{i:06d}.{name}": array for i, one in enumerate(packed) for name, array in one.items()}
 
-    def unpack(self, arrays: Arrays) -> tuple[NoisyScores, ...]:
-        """Scores by pair and name."""
-        return tuple(model.unpack({n: arrays[f"{i:06d}.{n}"] for n in (*model.scores, "drift")}) for i, model in enumerate(self.models))
+    def unpack(self, arrays: Arrays) -> tuple[NoisyScores | NoisyPair, ...]:
+        """Arrays by pair and name."""
+        own = [{n[7:]: a for n, a in arrays.items() if n[:7] == f"{i:06d}."} for i in range(len(self.models))]
+        return tuple(model.unpack(one) for model, one in zip(self.models, own, strict=True))
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ class AdditiveNoiseScores:
     x: str
     y: str
     noise_multiplier: float
-    scores: tuple[Score, ...] = ("hsic",)
+    scores: tuple[Published, ...] = ("hsic",)
     kernel: KernelGrid = KERNEL
     scales: tuple[tuple[str, Scale], ...] = ()
 
@@ -156,7 +166,7 @@ class AdditiveNoiseScores:
         """Noise of each entry of the training tables."""
         return self.noise_multiplier * TABLE_SENSITIVITY
 
-    def unit(self, score: Score) -> float:
+    def unit(self, score: Published) -> float:
         """How far one row moves all entries of a score, in L2.
 
         [Derived here: two entries, each by at most the score's sensitivity, which `dependence` proves; absolute values move
@@ -203,7 +213,7 @@ class AdditiveNoiseScores:
         noisy = np.asarray(randomness.rounded_gaussian(np.rint(exact / GRID).astype(np.int64), sigma=self.sigma / GRID) * GRID, dtype=np.float64)
         return self._unpacked(noisy, np.array([drift(rows, noise=self.table_sigma) for rows, _ in noisy_tables]))
 
-    def _score(self, score: Score, causes: tuple[Floats, Floats], residuals: tuple[Floats, Floats]) -> Floats:
+    def _score(self, score: Published, causes: tuple[Floats, Floats], residuals: tuple[Floats, Floats]) -> Floats:
         pairs = list(zip(causes, residuals, strict=True))
         match score:
             case "spearman":

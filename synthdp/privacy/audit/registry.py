@@ -32,6 +32,7 @@ from synthdp.privacy.hsic import IndependenceBit
 from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.mechanisms import AdaptiveMarginals, ChosenMarginals, Columns, Mechanism, NoisyMarginals
 from synthdp.privacy.moments import MomentMatrix
+from synthdp.privacy.pair_table import PairTable
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.ranks import STATISTICS, RankTest
 from synthdp.privacy.search import Sieve, SieveBudget, SieveReply
@@ -163,13 +164,18 @@ def _orientations(domain: Domain) -> tuple[ChosenOrientations, ...]:
 
 
 def _additive_noise_scores(domain: Domain) -> tuple[AdditiveNoiseScores, ...]:
-    return tuple(model for chosen in _orientations(domain) for model in chosen.models)
+    return tuple(model for chosen in _orientations(domain) for model in chosen.models if isinstance(model, AdditiveNoiseScores))
+
+
+def _pair_tables(domain: Domain) -> tuple[PairTable, ...]:
+    return tuple(model for chosen in _orientations(domain) for model in chosen.models if isinstance(model, PairTable))
 
 
 EXAMPLES: dict[type, Examples] = {
     AdditiveNoiseScores: _additive_noise_scores,
     ChosenOrientations: _orientations,
     IndependenceBit: _independence_bits,
+    PairTable: _pair_tables,
     MomentMatrix: _moments,
     Selection: _selections,
     Sieve: _sieves,
