@@ -122,9 +122,9 @@ def orient(
 
     with ProgressDisplay() as display:
         job, found = run_orientation(spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display))
-    cost = {"epsilon_spent": job.spent.epsilon_spent, "delta": job.plan.delta, "run": job.folder.run}
+    cost = {"epsilon_planned": job.plan.epsilon_spent, "epsilon_spent": job.spent.epsilon_spent, "delta": job.plan.delta, "run": job.folder.run}
     words = f"{found.cause} -> {found.effect}: the scores without noise say the same with probability {found.probability:.3f} ({found.score})"
-    spent = f"epsilon {job.spent.epsilon_spent:.4f} spent at delta {job.plan.delta:g}, run {job.folder.run}"
+    spent = f"epsilon {job.plan.epsilon_spent:.4f} at delta {job.plan.delta:g}, run {job.folder.run}"
     _print(json.dumps(found.to_json() | cost, indent=1) if as_json else f"{words}\n{spent}")
 
 

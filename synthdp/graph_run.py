@@ -44,7 +44,10 @@ class GraphOutcome:
     refused: GraphRefuted | None
 
     def to_json(self) -> dict[str, Any]:
-        """The graph, what was found of it, and what it cost; all of it public once the run is paid for."""
+        """The graph, what was found of it, and what it cost; all of it public once the run is paid for.
+
+        `epsilon_planned` is the guarantee, of the whole plan; `epsilon_spent` describes this outcome and bounds nothing.
+        """
         release, ledger = self.job.release, self.job.ledger
         charges = [e for e in ledger.run_entries(self.job.folder.run) if e.kind == "charge"]
         cost = {

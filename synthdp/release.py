@@ -18,6 +18,7 @@ import pandas as pd
 from synthdp import run_folder
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
+from synthdp.bundle.certificate import planned_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError, VerifyError
@@ -54,7 +55,10 @@ class Job:
 
     @property
     def spent(self) -> Plan:
-        """The part of the plan that was charged so far: a search may leave rounds unused, and a refuted graph is never trained on."""
+        """The part of the plan that was charged so far: a search may leave rounds unused, and a refuted graph is never trained on.
+
+        It describes one outcome. What is guaranteed is the whole plan (`bundle.certificate.guaranteed_epsilon`).
+        """
         return self.plan.only({e.body["purpose"] for e in self.ledger.run_entries(self.folder.run) if e.kind == "charge"})
 
     @property
@@ -185,8 +189,8 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
     content = BundleContent(
         spec=job.release,
         run=job.folder.run,
-        group_epsilons=job.spent.group_epsilons,
-        epsilon_planned=job.plan.epsilon_spent,
+        planned=planned_of(job.plan),
+        group_epsilons=job.plan.group_epsilons,
         synthetic=synthetic,
         model=fitted.synthesizer,
         tables=fitted.tables,

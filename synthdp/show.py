@@ -101,7 +101,8 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 def outcome_text(outcome: Outcome) -> str:
     """A finished run as text."""
     plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
-    budget = f"epsilon {spent:.4f} spent, {plan.epsilon_spent:.4f} planned, {plan.epsilon:g} allowed at delta {plan.delta:g}"
+    used = "" if spent > plan.epsilon_spent * (1 - 1e-9) else f" ({spent:.4f} used on this outcome, which is no bound)"
+    budget = f"epsilon {plan.epsilon_spent:.4f} of {plan.epsilon:g} allowed, at delta {plan.delta:g}{used}"
     gates = [f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}" for v in outcome.verdicts]
     where = f"bundle  {outcome.bundle}   (public; check it with `synthdp verify {outcome.bundle}`)" if outcome.bundle else "bundle  withheld"
     return "\n".join(

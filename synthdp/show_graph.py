@@ -46,12 +46,18 @@ def outcome_text(outcome: GraphOutcome) -> str:
     lines = [
         graph_text(outcome.graph),
         *([validation_text(outcome.validation)] if outcome.validation else []),
-        f"epsilon {cost['epsilon_spent']:.4f} spent, {cost['epsilon_planned']:.4f} planned, {cost['epsilon_allowed']:g} reserved (the graph's share) "
-        f"at delta {cost['delta']:g}, run {cost['run']}",
+        f"epsilon {cost['epsilon_planned']:.4f} of {cost['epsilon_allowed']:g} reserved (the graph's share), at delta {cost['delta']:g}"
+        f"{_used(cost)}, run {cost['run']}",
         f"graph    {out / 'graph.json'}, {out / 'graph.svg'}",
         f"spec     {out / 'graph.yaml'}   (its `graph` section can be pasted into a spec; using it costs nothing more)",
     ]
     return "\n".join(lines)
+
+
+def _used(cost: Mapping[str, Any]) -> str:
+    if cost["epsilon_spent"] > cost["epsilon_planned"] * (1 - 1e-9):
+        return ""
+    return f" ({cost['epsilon_spent']:.4f} used on this outcome, which is no bound)"
 
 
 def difference_text(difference: GraphDifference) -> str:

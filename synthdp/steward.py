@@ -128,6 +128,7 @@ def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[st
 
 
 def _spent(run: Run) -> dict[str, float]:
+    """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
     return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
 
 
@@ -152,17 +153,24 @@ def _attack_outcome(report: MembershipReport, settings: spec.MembershipAttack) -
 
 
 def _budget(run: Run) -> Budget:
-    plan, balance = run.spent, run.ledger.balance(run.release.dataset.id)
+    plan, used, balance = run.plan, run.spent, run.ledger.balance(run.release.dataset.id)
     events = plan.events
+    needed = {s.purpose for s in used.spends}
     upto = [0.0, *(accounting.epsilon(events[: i + 1], delta=plan.delta, adjacency=plan.adjacency) for i in range(len(events)))]
     steps = tuple(
-        BudgetStep(purpose=s.purpose, label=s.purpose, mechanism=s.mechanism.name, epsilon=after - before)
+        BudgetStep(
+            purpose=s.purpose,
+            label=s.purpose if s.purpose in needed else f"{s.purpose} (unused)",
+            mechanism=s.mechanism.name,
+            epsilon=after - before,
+            used=s.purpose in needed,
+        )
         for s, (before, after) in zip(plan.spends, pairwise(upto), strict=True)
     )
     return Budget(
         epsilon=plan.epsilon,
-        epsilon_spent=plan.epsilon_spent,
-        epsilon_planned=run.plan.epsilon_spent,
+        epsilon_planned=plan.epsilon_spent,
+        epsilon_spent=used.epsilon_spent,
         delta=plan.delta,
         adjacency=plan.adjacency,
         unit=run.release.dataset.privacy_unit.meaning,

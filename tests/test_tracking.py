@@ -70,7 +70,7 @@ def release(store: Store, run: str) -> MlflowTracker:
     opened = tracker(store.spec, folder=store.folder, run=run)
     assert isinstance(opened, MlflowTracker)
     with opened:
-        opened.metrics({"epsilon_spent": 1.99, "tv1": 0.01, "tstr_auc": float("nan")})
+        opened.metrics({"epsilon_planned": 1.99, "epsilon_spent": 1.5, "tv1": 0.01, "tstr_auc": float("nan")})
         opened.attack(ATTACK)
         opened.artifact(store.folder / "bundle", folder="bundle")
         opened.artifact(store.folder / "internal.html", folder="internal")
@@ -95,7 +95,8 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     assert params["epsilon"] == "2.0" and params["delta"] == "1e-06" and params["unit"] == "row: one visit" and params["adjacency"] == "add_remove"
     assert params["graph"] == "none" and params["synthesizer.steps"] == "1000" and len(params["spec_sha256"]) == 64
     assert metrics == {
-        "epsilon_spent": 1.99,
+        "epsilon_planned": 1.99,
+        "epsilon_spent": 1.5,
         "tv1": 0.01,
         "attack_advantage": 0.03,
         "attack_advantage_lower": -0.1,
@@ -104,7 +105,8 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     }
     assert tags["gate"] == "passed" and tags["dataset"] == "clinic"
     note = tags["mlflow.note.content"]
-    assert note.startswith("## Released: the bundle was published\n\nepsilon **1.99 of 2** at delta 1e-06; attack advantage **0.03** (-0.1 to 0.13)")
+    budget = "epsilon **1.99 of 2** at delta 1e-06 (1.5 used on this outcome, which is no bound)"
+    assert note.startswith(f"## Released: the bundle was published\n\n{budget}; attack advantage **0.03** (-0.1 to 0.13)")
     assert "- tv1_noisy 0.01, at most 0.2: held" in note and "**Attack membership**" in note
 
 
@@ -166,7 +168,7 @@ def test_no_row_count_bound_or_path_is_logged(store: Store) -> None:
 def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     experiment = store.client.get_experiment_by_name("synthdp")
     state = json.loads(experiment.tags[VIEW_TAG])
-    assert state["selectedColumns"] == list(VIEW_COLUMNS) and "metrics.`epsilon_spent`" in VIEW_COLUMNS
+    assert state["selectedColumns"] == list(VIEW_COLUMNS) and "metrics.`epsilon_planned`" in VIEW_COLUMNS
     assert view_path(experiment.experiment_id) == f"/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=synthdp"
 
 

@@ -1,13 +1,13 @@
 """The facts of a privacy certificate: what was given out, at what cost, for whom.
 
-`certify` collects them from public sources only: the spec, the run's ledger entries, the plan's group bounds.
-`synthdp.bundle.certificate_text` words them.
+`certify` collects them from public sources only: the spec, the plan, the run's ledger entries.
+`synthdp.bundle.certificate_text` words them. The guarantee is that of the whole plan (`guaranteed_epsilon`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from pydantic import Field
@@ -15,10 +15,11 @@ from pydantic import Field
 from synthdp import __version__
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.privacy import accounting
+from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 5  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 6  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -33,20 +34,26 @@ class LedgerEntry(Protocol):
     def hash(self) -> str: ...
 
 
-class Charge(Model):
-    """One mechanism that looked at rows: the hash of its ledger entry, why, how, and its privacy event."""
+class PlannedSpend(Model):
+    """One mechanism that the plan let look at rows, fixed before any row was read: why, how, and its privacy event."""
 
-    entry: str
     purpose: str
     mechanism: str
     event: dict[str, Any]
 
 
+class Charge(PlannedSpend):
+    """A planned mechanism that did look: with the hash of its ledger entry."""
+
+    entry: str
+
+
 class Purpose(Model):
-    """Epsilon of one purpose alone, at the certificate's delta."""
+    """Epsilon of one planned purpose alone, at the certificate's delta, and whether this run used it."""
 
     purpose: str
     epsilon: float
+    used: bool
 
 
 class Group(Model):
@@ -67,14 +74,18 @@ class ReleasedFile(Model):
 
 
 class Certificate(Model):
-    """All facts of a certificate. Numbers are upper bounds; epsilon is composed from the charges' events."""
+    """All facts of a certificate. Numbers are upper bounds.
+
+    `epsilon`, the groups and the profile are of the whole plan. `epsilon_spent` is composed from the charges alone: it
+    describes this outcome and is no bound for the run.
+    """
 
     format: int
     dataset: str
     title: str | None
     run: str
     epsilon: float
-    epsilon_planned: float
+    epsilon_spent: float
     epsilon_allowed: float
     delta: float
     adjacency: Literal["add_remove", "replace_one"]
@@ -87,6 +98,7 @@ class Certificate(Model):
     columns: int
     graph: Literal["none", "given", "validate", "learn"]
     cap: tuple[float, float] | None
+    planned: tuple[PlannedSpend, ...]
     charges: tuple[Charge, ...]
     purposes: tuple[Purpose, ...]
     groups: tuple[Group, ...]
@@ -101,37 +113,36 @@ def certify(
     spec: ReleaseSpec,
     *,
     run: str,
+    planned: Sequence[PlannedSpend],
     entries: Sequence[LedgerEntry],
     group_epsilons: Mapping[int, float],
     receipts: Mapping[str, Iterable[Receipt]],
     program: str = f"synthdp {__version__}",
     signer: str | None = None,
     audit: AuditRecord | None = None,
-    epsilon_planned: float | None = None,
 ) -> Certificate:
     """The certificate of a run.
 
     Args:
         spec: the resolved spec.
         run: id of the run.
-        entries: the run's ledger entries; epsilon is composed from the events of its charges.
-        group_epsilons: epsilon at the spec's delta for groups of so many units, as the plan computed it.
+        planned: all that the run might have charged; epsilon is composed from these events.
+        entries: the run's ledger entries, among them what it did charge.
+        group_epsilons: epsilon at the spec's delta for groups of so many units, as the whole plan has it.
         receipts: for each file of the bundle that came out of rows, what paid for it.
         program: what made the release, and its version.
         signer: the public key of who signs the bundle; None for an unsigned one.
         audit: what an audit of the same spends found without real rows.
-        epsilon_planned: epsilon of all that the plan held, some of which a run may not have needed; None where all was spent.
     """
     charges = charges_of(entries)
-    epsilon = composed_epsilon(charges, spec)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
     return Certificate(
         format=FORMAT,
         dataset=spec.dataset.id,
         title=spec.dataset.title,
         run=run,
-        epsilon=epsilon,
-        epsilon_planned=epsilon if epsilon_planned is None else max(epsilon_planned, epsilon),
+        epsilon=guaranteed_epsilon(planned, spec),
+        epsilon_spent=_composed(charges, spec),
         epsilon_allowed=privacy.epsilon,
         delta=privacy.delta,
         adjacency=privacy.adjacency,
@@ -144,8 +155,9 @@ def certify(
         columns=len(spec.columns),
         graph=spec.graph.mode,
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
+        planned=tuple(planned),
         charges=charges,
-        purposes=_purposes(charges, spec),
+        purposes=_purposes(planned, {c.purpose for c in charges}, spec),
         groups=_groups(group_epsilons, delta=privacy.delta),
         released=tuple(ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs))) for f, rs in sorted(receipts.items())),
         outside_gates=tuple(g for g in spec.gates if g.outside_guarantee),
@@ -166,24 +178,59 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
     )
 
 
-def events_of(charges: Iterable[Charge]) -> list[Any]:
-    """The privacy events of `charges`.
+def planned_of(plan: Plan) -> tuple[PlannedSpend, ...]:
+    """The spends of a plan as a certificate lists them."""
+    return tuple(PlannedSpend(purpose=s["purpose"], mechanism=s["mechanism"], event=s["event"]) for s in plan.to_json()["spends"])
+
+
+def plan_problems(planned: Sequence[PlannedSpend], charges: Sequence[Charge]) -> Iterator[str]:
+    """How `charges` are not what was planned: each planned purpose may be charged once, with its event."""
+    events = {p.purpose: p.event for p in planned}
+    if len(events) < len(planned):
+        yield "a purpose is planned twice"
+    if len({c.purpose for c in charges}) < len(charges):
+        yield "a purpose is charged twice"
+    for charge in charges:
+        if charge.purpose not in events:
+            yield f"{charge.purpose!r} is charged and was not planned"
+        elif charge.event != events[charge.purpose]:
+            yield f"{charge.purpose!r} is charged with another event than was planned"
+
+
+def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
+    """The privacy events of `spends`.
 
     Raises:
         BudgetError: an event of an unknown kind.
     """
-    return [accounting.event_from_json(c.event) for c in charges]
+    return [accounting.event_from_json(s.event) for s in spends]
 
 
-def composed_epsilon(charges: Iterable[Charge], spec: ReleaseSpec) -> float:
-    """Epsilon of all `charges` together, at the spec's delta and adjacency."""
-    return accounting.epsilon(events_of(charges), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
+def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
+    """Epsilon of the run as a whole: of all that was planned, at the spec's delta and adjacency.
+
+    Which planned charges a run makes may depend on what it released before: a search asks no more where the
+    tables leave nothing to ask. The whole plan bounds every outcome of such a run [derived here]. Let each charge that
+    the run leaves out be made all the same, at the end, and its result be dropped. This longer run makes every planned
+    charge, so the composition of all planned events bounds it, in whatever order released values choose them: whichever
+    comes first, its event and the product of the others', which by induction bounds what follows, bound both together
+    (`accounting.compose`). What the true run gives out, including which charges it made, is a function of what the
+    longer one does: post-processing, under the same bound.
+
+    The charges of one outcome do not bound it. Let the first release a bit, and the second follow only where it is 1:
+    an outcome with bit 0 has the first charge alone, and outcomes with bit 1, which the same guarantee must hold for, both.
+    """
+    return _composed(planned, spec)
 
 
-def _purposes(charges: Sequence[Charge], spec: ReleaseSpec) -> tuple[Purpose, ...]:
-    """Epsilon of each purpose alone, in the order of the ledger."""
-    names = dict.fromkeys(c.purpose for c in charges)
-    return tuple(Purpose(purpose=n, epsilon=composed_epsilon([c for c in charges if c.purpose == n], spec)) for n in names)
+def _composed(spends: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
+    """Epsilon of `spends` together."""
+    return accounting.epsilon(events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
+
+
+def _purposes(planned: Sequence[PlannedSpend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
+    """Epsilon of each purpose alone, in the order of the plan."""
+    return tuple(Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used) for p in planned)
 
 
 def _groups(epsilons: Mapping[int, float], *, delta: float) -> tuple[Group, ...]:

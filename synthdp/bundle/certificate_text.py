@@ -27,18 +27,20 @@ def _head(c: Certificate) -> str:
         f"# Privacy certificate: {plain(c.title or c.dataset)}\n\n"
         f"Release `{c.run}` of dataset `{c.dataset}`: synthetic data and the model that made it.\n\n"
         f"| | |\n|---|---|\n"
-        f"| epsilon spent, everything together | **{up(c.epsilon)}** |\n"
-        f"| epsilon planned, before the run | {up(c.epsilon_planned)}{_unused(c)} |\n"
-        f"| epsilon allowed by the spec | {c.epsilon_allowed:g} |\n"
+        f"| epsilon, everything together | **{up(c.epsilon)}** |\n"
         f"| delta | {c.delta:g} |\n"
+        f"| epsilon allowed by the spec | {c.epsilon_allowed:g} |\n"
+        f"| spent on this outcome | {_spent(c)} |\n"
         f"| unit of privacy | {_unit(c)} |\n"
         f"| neighbouring tables | {_neighbours(c)} |\n"
         f"| made by | {c.program} |"
     )
 
 
-def _unused(c: Certificate) -> str:
-    return "; what the run did not need was not spent" if c.epsilon_planned > c.epsilon * (1 + 1e-9) else ", all of it spent"
+def _spent(c: Certificate) -> str:
+    if all(p.used for p in c.purposes):
+        return "all that was planned"
+    return f"epsilon {up(c.epsilon_spent)}: less than was planned, and no bound for the run (see Every look at the rows)"
 
 
 def _unit(c: Certificate) -> str:
@@ -63,7 +65,9 @@ def _guarantee(c: Certificate) -> str:
         f"    P[outcome | do(D_i = d)]  <=  e^{up(c.epsilon)} P[outcome | do(D_i = d')] + {c.delta:g}\n\n"
         "for every outcome, every i, and all values d and d'. This holds whatever anyone knows besides, and however the rows are "
         "correlated: it is a statement about an intervention, so it needs no assumption that rows are independent. "
-        "Anything computed from the released files alone has the same guarantee."
+        "Anything computed from the released files alone has the same guarantee.\n\n"
+        "The numbers are of everything that the run had planned before a row was read. Which planned looks it then took may depend on what earlier "
+        "ones released, so only the whole plan bounds every outcome."
     )
 
 
@@ -133,19 +137,32 @@ def _spends(c: Certificate) -> str:
         f"| {i} | {plain(x.purpose)} | {plain(x.mechanism)} | {describe_event(x.event)} | `{x.entry[:12]}` |"
         for i, x in enumerate(c.charges, start=1)
     ]
-    purposes = [f"| {plain(p.purpose)} | {up(p.epsilon)} |" for p in c.purposes]
+    purposes = [f"| {plain(p.purpose)} | {up(p.epsilon)} | {'yes' if p.used else 'planned, unused'} |" for p in c.purposes]
     return "\n".join(
         [
             "## Every look at the rows\n\n| | purpose | mechanism | noise | ledger entry |\n|---|---|---|---|---|",
             *charges,
-            f"\nEpsilon of each purpose alone, at delta {c.delta:g}. The total is composed from all events at once by privacy loss distributions, "
-            "so it is not the sum of these.\n\n| purpose | epsilon |\n|---|---|",
+            f"\nEpsilon of each planned purpose alone, at delta {c.delta:g}. The total is composed from all planned events at once by privacy loss "
+            "distributions, so it is not the sum of these.\n\n| purpose | epsilon | used |\n|---|---|---|",
             *purposes,
-            f"| **everything together** | **{up(c.epsilon)}** |",
+            f"| **everything together** | **{up(c.epsilon)}** | |",
+            *_unused(c),
             "\nOne epsilon and delta are one point of a curve. `profile.json` and `profile.svg` hold the whole of it: delta at every epsilon. "
             "At epsilon 0, delta bounds the advantage (true minus false positive rate) of any test for one data point.",
         ]
     )
+
+
+def _unused(c: Certificate) -> list[str]:
+    """What the smaller number of an outcome that left planned looks out means, and what it does not."""
+    unused = [plain(p.purpose) for p in c.purposes if not p.used]
+    if not unused:
+        return []
+    return [
+        f"\nPlanned and unused: {', '.join(unused)}. The looks that were taken compose to epsilon {up(c.epsilon_spent)}. "
+        "That describes this outcome; it is no bound for the run, as other outcomes might have taken more looks. "
+        "The steward's ledger counts what was reserved for all of them."
+    ]
 
 
 def _assumed(c: Certificate) -> str:
@@ -182,8 +199,8 @@ def _not_covered(c: Certificate) -> str:
         "They must not be published.",
         _other_releases(c),
     ]
-    chosen = any(x.event.get("event") == "gaussian" for x in c.charges)
-    if any({"gaussian", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.charges):
+    chosen = any(x.event.get("event") == "gaussian" for x in c.planned)
+    if any({"gaussian", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.planned):
         lines.append(
             "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of a result "
             "tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. Noise on planned tables is discrete and exact"
@@ -230,8 +247,9 @@ def _how_to_verify(c: Certificate) -> str:
         "## How to verify\n\n"
         "    synthdp verify .          # in the bundle's folder; needs no network, no ledger, no rows\n"
         "    sha256sum -c SHA256SUMS   # files only\n\n"
-        "`verify` recomputes the hashes of the run's ledger entries (`privacy/ledger.json`), composes their events again into an epsilon, "
-        "compares it with this certificate and the spec, checks each file against the spec, computes the profile again, and writes this text and "
+        "`verify` recomputes the hashes of the run's ledger entries (`privacy/ledger.json`), holds each charge against the plan in "
+        "`privacy/certificate.json`, composes the planned events again into an epsilon, compares it with this certificate and the spec, "
+        "checks each file against the spec, computes the profile again, and writes this text and "
         "the pictures again from `privacy/certificate.json`. "
         f"It cannot prove that the steward ran the program as stated: that needs trust in the steward.\n\n{_signature(c)}"
     )

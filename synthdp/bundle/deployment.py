@@ -138,9 +138,15 @@ def _privacy_loss(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
         f"Epsilon at the same delta for groups of several units: {groups}.",
         **number,
         "privacy_parameters": {"epsilon": float(up(c.epsilon)), "delta": c.delta},
-        "privacy_parameters_details": f"Everything in the bundle together: epsilon {up(c.epsilon)} was spent of {spec.privacy.epsilon:g} allowed, "
-        f"at delta {c.delta:g}. `privacy/profile.json` gives delta at every other epsilon.",
+        "privacy_parameters_details": f"Everything that the run had planned, and so everything in the bundle together: epsilon {up(c.epsilon)} of "
+        f"{spec.privacy.epsilon:g} allowed, at delta {c.delta:g}. `privacy/profile.json` gives delta at every other epsilon.{_less(c)}",
     }
+
+
+def _less(c: Certificate) -> str:
+    if all(p.used for p in c.purposes):
+        return ""
+    return f" This outcome did not need all of it: what was used composes to epsilon {up(c.epsilon_spent)}, which is no bound for the run."
 
 
 def _model(c: Certificate) -> dict[str, Any]:
@@ -181,9 +187,9 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
         "preprocessing_and_hyperparameter_tuning": "Values are encoded by the declared domain; nothing is fitted to rows. Settings come from the "
         f"spec or from public rules of rows, columns and epsilon. {gated} Whether settings were tuned on these rows outside the program "
         "is the curator's to state.",
-        "mechanisms": _listed([*(f"{plain(x.purpose)}: {describe_event(x.event)}" for x in c.charges), _security(c)]),
-        "composition": "All mechanisms composed at once by numerical privacy loss distributions (dp-accounting, pessimistic discretisation). "
-        "The events are in `privacy/ledger.json`.",
+        "mechanisms": _listed([*_mechanisms(c), _security(c)]),
+        "composition": "All planned mechanisms, whether this run used them or not, composed at once by numerical privacy loss distributions "
+        "(dp-accounting, pessimistic discretisation). Their events are in `privacy/certificate.json`.",
         "post_processing": f"The synthetic rows are drawn from the trained model, {raked}decoded to declared values and written in random order.",
         "justification": plain(publication.justification) if publication.justification else "Not stated by the curator.",
         "utility": "Figures on real rows are kept from the public, as they are not private. `marginals.json` holds noisy tables to compare with.",
@@ -191,8 +197,13 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
     }
 
 
+def _mechanisms(c: Certificate) -> list[str]:
+    used = {p.purpose for p in c.purposes if p.used}
+    return [f"{plain(x.purpose)}: {describe_event(x.event)}{'' if x.purpose in used else ' (planned, unused)'}" for x in c.planned]
+
+
 def _security(c: Certificate) -> str:
-    floats = any({"gaussian", "poisson_sampled", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.charges)
+    floats = any({"gaussian", "poisson_sampled", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.planned)
     return (
         f"Implemented by {c.program} with OpenDP (discrete Gaussian, exact on whole numbers), Opacus and dp-accounting. "
         + ("Training's noise is a 64-bit Gaussian rounded to a public lattice. " if floats else "")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from synthdp.bundle.certificate import Certificate, Charge, events_of
+from synthdp.bundle.certificate import Certificate, PlannedSpend, events_of
 from synthdp.bundle.svg import COOL, FAINT, HOT, frame, label, line, shortened
 from synthdp.bundle.wording import up
 from synthdp.privacy import accounting
@@ -23,13 +23,13 @@ FLOOR = 1e-12  # of the picture; deltas below are in the file
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 400, 70, 620, 64, 340
 
 
-def profile_of(charges: Sequence[Charge], spec: ReleaseSpec) -> dict[str, Any]:
-    """The content of `privacy/profile.json`: upper bounds, composed from the events of `charges`."""
-    points = accounting.delta_profile(events_of(charges), epsilons=EPSILONS, adjacency=spec.privacy.adjacency)
+def profile_of(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> dict[str, Any]:
+    """The content of `privacy/profile.json`: upper bounds, composed from all planned events (`certificate.guaranteed_epsilon`)."""
+    points = accounting.delta_profile(events_of(planned), epsilons=EPSILONS, adjacency=spec.privacy.adjacency)
     # A bound at a smaller epsilon holds at a larger one, so the least so far is a bound: it removes the rounding far below 1e-12.
     deltas = accumulate((min(max(d, 0.0), 1.0) for _, d in points), min)
     return {
-        "meaning": "for each epsilon, an upper bound on the delta of everything in this bundle together, for one unit of privacy",
+        "meaning": "for each epsilon, an upper bound on the delta of everything in this bundle together, as planned, for one unit of privacy",
         "adjacency": spec.privacy.adjacency,
         "points": [{"epsilon": e, "delta": d} for (e, _), d in zip(points, deltas, strict=True)],
     }

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import Certificate, certify, charges_of
+from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, charges_of, plan_problems
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
@@ -76,20 +76,20 @@ class BundleContent:
     """All that goes into a bundle.
 
     `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was validated
-    or learned on rows is `Released`. `group_epsilons` is the plan's: units in a group -> epsilon at the
-    spec's delta; `epsilon_planned` is that of the whole plan, None where all of it was spent. `synthetic` has the spec's
+    or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole plan, with what the run did not
+    need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the spec's
     columns and number of rows. `validation` is what released tables say of a given graph. `audit` was made without real rows.
     """
 
     spec: ReleaseSpec
     run: str
+    planned: tuple[PlannedSpend, ...]
     group_epsilons: dict[int, float]
     synthetic: Released[pd.DataFrame]
     model: Released[Any]
     tables: Released[tuple[NoisyTable, ...]]
     graph: CausalGraph | Released[CausalGraph]
     validation: Released[ValidationReport] | None = None
-    epsilon_planned: float | None = None
     audit: AuditRecord | None = None
 
 
@@ -97,7 +97,7 @@ def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, 
     """Write the bundle of a release to `folder`, atomically; returns the folder. Without a `signer` it says that it is unsigned.
 
     Raises:
-        BoundaryError: something from rows is not `Released`, or its receipts are not in the ledger.
+        BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or a charge was not planned.
         OutputError: `folder` exists (and not `force`), or cannot be written.
         VerifyError: the ledger on disk was tampered with.
     """
@@ -122,6 +122,8 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
     entries = list(ledger.run_entries(content.run))
     for file, wanted in receipts.items():
         _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
+    for problem in plan_problems(content.planned, charges_of(entries)):
+        _refuse("plan", f"does not cover the ledger: {problem}")
     _check_table(content)
     if content.audit is not None and content.audit.rows == "real":
         _refuse("audit", "was made on real rows: its figures are for the steward alone")
@@ -197,12 +199,12 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
     facts = certify(
         spec,
         run=content.run,
+        planned=content.planned,
         entries=entries,
         group_epsilons=content.group_epsilons,
         receipts=_receipts(content),
         signer=signer.identity if signer else None,
         audit=content.audit,
-        epsilon_planned=content.epsilon_planned,
     )
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     frame = content.synthetic.value
@@ -230,7 +232,7 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
 
 def _disclosure(spec: ReleaseSpec, facts: Certificate, entries: list[Entry]) -> dict[str, str]:
     """The certificate in all its forms, for people, programs and registers."""
-    profile = profile_of(charges_of(entries), spec)
+    profile = profile_of(facts.planned, spec)
     record = deployment_record(spec, facts, day=entries[-1].at[:10])
     return {
         "privacy/certificate.json": as_json(facts.model_dump(mode="json")),

@@ -48,8 +48,8 @@ def _headline(content: ReportContent) -> Table:
     budget, report = content.budget, content.evaluation
     figures: dict[str, float | None] = {
         "epsilon, budget": budget.epsilon,
-        "epsilon, spent": budget.epsilon_spent,
-        "epsilon, planned": budget.epsilon_planned,
+        "epsilon, guaranteed (all that was planned)": budget.epsilon_planned,
+        "epsilon, used on this outcome (no bound)": budget.epsilon_spent,
         "delta": budget.delta,
         "epsilon, cap of the dataset": budget.cap_epsilon,
         "epsilon, left under the cap": budget.cap_left,
@@ -64,10 +64,10 @@ def _headline(content: ReportContent) -> Table:
 
 
 def _budget(budget: Budget) -> list[Table]:
-    steps = tuple((s.purpose, s.label, s.mechanism, number(s.epsilon)) for s in budget.steps)
+    steps = tuple((s.purpose, s.label, s.mechanism, number(s.epsilon), "yes" if s.used else "no") for s in budget.steps)
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     return [
-        Table("Spends", ("purpose", "spend", "mechanism", "epsilon it adds"), steps),
+        Table("Planned spends", ("purpose", "spend", "mechanism", "epsilon it adds", "used"), steps),
         Table("Guarantee for groups", ("units together", f"epsilon at delta {budget.delta:g}"), groups),
     ]
 

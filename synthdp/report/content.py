@@ -14,19 +14,21 @@ from synthdp.evaluate import EvaluationReport
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStep:
-    """One planned spend. `epsilon`: how much it adds to the composed epsilon of the steps before it, if known."""
+    """One planned spend. `epsilon`: how much it adds to the composed epsilon of the steps before it, if known; `used`: whether the run needed it."""
 
     purpose: str
     label: str
     mechanism: str
     epsilon: float | None = None
+    used: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The spec's budget, what the run composed to, and what the dataset has left under its cap."""
+    """The spec's budget, the whole plan's epsilon (the guarantee), this outcome's part of it, and what the dataset has left under its cap."""
 
     epsilon: float
+    epsilon_planned: float
     epsilon_spent: float
     delta: float
     adjacency: str
@@ -35,7 +37,6 @@ class Budget:
     group_epsilons: Mapping[int, float] = field(default_factory=dict)
     cap_epsilon: float | None = None
     cap_left: float | None = None
-    epsilon_planned: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -270,7 +270,7 @@ def budget_waterfall(steps: Sequence[tuple[str, float]], *, budget: float, name:
     ends = np.cumsum([0.0, *(epsilon for _, epsilon in steps)])
     rest = max(0.0, budget - float(ends[-1]))
     with _drawing():
-        names = [short(label, 34) for label, _ in steps] + ["not spent"]
+        names = [short(label, 34) for label, _ in steps] + ["not planned"]
         figure, axes = _axes(7.6, 0.8 + 0.34 * len(names))
         for y, (start, end) in enumerate(pairwise(ends)):
             axes.barh(y, end - start, left=start, height=0.62, color=SYNTHETIC)

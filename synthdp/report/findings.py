@@ -35,11 +35,11 @@ def verdict(gates: Sequence[GateResult]) -> str:
 
 
 def budget(spent: Budget) -> str:
-    """Where the epsilon went."""
-    share = spent.epsilon_spent / spent.epsilon
-    head = f"The run spent epsilon {number(spent.epsilon_spent)} of {number(spent.epsilon)} ({share:.0%}) at delta {spent.delta:g}"
-    if spent.epsilon_planned is not None and spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
-        head += f"; it had planned {number(spent.epsilon_planned)}, and needed less"
+    """What is guaranteed, and where the epsilon goes."""
+    share = spent.epsilon_planned / spent.epsilon
+    head = f"The run guarantees epsilon {number(spent.epsilon_planned)} of {number(spent.epsilon)} ({share:.0%}) at delta {spent.delta:g}"
+    if spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
+        head += f"; this outcome used {number(spent.epsilon_spent)} of it, which is no bound for the run"
     known = [step for step in spent.steps if step.epsilon is not None]
     if known:
         largest = max(known, key=lambda step: step.epsilon or 0.0)
@@ -50,10 +50,10 @@ def budget(spent: Budget) -> str:
 
 
 def plan_words(spent: Budget) -> str:
-    """Delta, and what was planned and not needed."""
-    words = f"delta {spent.delta:g}"
-    if spent.epsilon_planned is not None:
-        words += f"; epsilon {number(spent.epsilon_planned)} was planned"
+    """Delta, and what this outcome used where that is less than the plan."""
+    words = f"guaranteed, at delta {spent.delta:g}"
+    if spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
+        words += f"; {number(spent.epsilon_spent)} used on this outcome, which is no bound"
     return words
 
 

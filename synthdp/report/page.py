@@ -115,10 +115,10 @@ def _cards(content: ReportContent) -> list[Card]:
     passed = sum(gate.passed for gate in content.gates)
     gate_state = "plain" if not content.gates else "bad" if content.withheld else "good"
     bad_values = sum(sum(kinds.values()) for kinds in content.misfits.values())
-    over = budget.epsilon_spent > budget.epsilon
+    over = budget.epsilon_planned > budget.epsilon
     return [
         Card("Gates", f"{passed} of {len(content.gates)} passed" if content.gates else "none set", findings.verdict(content.gates), gate_state),
-        Card("Epsilon spent", f"{number(budget.epsilon_spent)} of {number(budget.epsilon)}", findings.plan_words(budget), "bad" if over else "good"),
+        Card("Epsilon", f"{number(budget.epsilon_planned)} of {number(budget.epsilon)}", findings.plan_words(budget), "bad" if over else "good"),
         Card("Protected unit", budget.unit, NEIGHBOURS.get(budget.adjacency, budget.adjacency)),
         _learning_card(content, metrics),
         _distance_card(content, metrics),

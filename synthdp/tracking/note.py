@@ -19,7 +19,7 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 VIEW_COLUMNS = (
     "attributes.`Created`",
     "tags.`gate`",
-    "metrics.`epsilon_spent`",
+    "metrics.`epsilon_planned`",
     "params.`epsilon`",
     "metrics.`attack_advantage`",
     "metrics.`attack_advantage_upper`",
@@ -92,8 +92,11 @@ def note(facts: Mapping[str, str], figures: Mapping[str, float], attacks: Sequen
 def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
     """The line that is seen without opening the description: budget and attack."""
     allowed = f"{float(facts.get('epsilon', 'nan')):g}"
-    spent = f"{figures['epsilon_spent']:.4g} of {allowed}" if "epsilon_spent" in figures else f"at most {allowed}"
-    line = f"epsilon **{spent}** at delta {facts.get('delta', '?')}"
+    planned, spent = figures.get("epsilon_planned"), figures.get("epsilon_spent")
+    bound = f"at most {allowed}" if planned is None else f"{planned:.4g} of {allowed}"
+    line = f"epsilon **{bound}** at delta {facts.get('delta', '?')}"
+    if planned is not None and spent is not None and spent < planned * (1 - 1e-9):
+        line += f" ({spent:.4g} used on this outcome, which is no bound)"
     if "attack_advantage" in figures:
         low, high = (figures.get(f"attack_advantage_{end}") for end in ("lower", "upper"))
         interval = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""

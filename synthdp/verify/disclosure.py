@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synthdp.bundle.certificate import charges_of
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
 from synthdp.bundle.effects import effects_svg
@@ -34,11 +33,11 @@ def _check_effects(reader: Reader) -> Iterator[str]:
 
 
 def _check_profile(reader: Reader) -> Iterator[str]:
-    """Delta at every epsilon of the grid is what the ledger's events compose to, and the picture shows it."""
+    """Delta at every epsilon of the grid is what the planned events compose to, and the picture shows it."""
     name = "privacy/profile.json"
-    if not reader.entries:
+    if reader.certificate is None:
         return
-    stated, true = reader.json(name), profile_of(charges_of(reader.entries), reader.spec)
+    stated, true = reader.json(name), profile_of(reader.certificate.planned, reader.spec)
     if not isinstance(stated, dict) or {k: v for k, v in stated.items() if k != "points"} != {k: v for k, v in true.items() if k != "points"}:
         yield f"{name}: is not the profile of this release"
         return
@@ -49,8 +48,8 @@ def _check_profile(reader: Reader) -> Iterator[str]:
     for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
         if not abs(delta - bound) <= TOLERANCE * bound + TINY:
             how = "below" if delta < bound else "not"
-            yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {how} what the ledger's events give, {bound:.6g}"
-    if reader.certificate is not None and reader.text("privacy/profile.svg") != profile_svg(stated, reader.certificate):
+            yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {how} what the planned events give, {bound:.6g}"
+    if reader.text("privacy/profile.svg") != profile_svg(stated, reader.certificate):
         yield f"privacy/profile.svg: does not show {name}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from synthdp.bundle.certificate import FORMAT, Certificate, Charge, certify, charges_of, events_of
+from synthdp.bundle.certificate import FORMAT, Certificate, PlannedSpend, certify, events_of, plan_problems
 from synthdp.bundle.published import public_spec
 from synthdp.bundle.write import FILES
 from synthdp.graph.causal import CausalGraph
@@ -38,8 +38,7 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         yield f"privacy/ledger.json: {len(content['entries'])} entries are more than any release makes"
         return
     entries = [Entry(**e) for e in content["entries"]]
-    unit = spec.dataset.privacy_unit
-    beyond = list(event_problems([e.body["event"] for e in entries if e.kind == "charge"], rows=unit.max_rows if isinstance(unit, IdUnit) else 1))
+    beyond = list(event_problems([e.body["event"] for e in entries if e.kind == "charge"], rows=_rows(spec)))
     yield from (f"privacy/ledger.json: {problem}" for problem in beyond)
     reader.entries = [] if beyond else entries  # what cannot be composed is not held against anything
     for entry in entries:
@@ -66,14 +65,14 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
 
 
 def _check_certificate(reader: Reader) -> Iterator[str]:
-    """The certificate's facts are those of the spec and the ledger, and its numbers are bounds."""
+    """The certificate's facts are those of the spec and the ledger, its charges are planned, and its numbers bound the plan."""
     spec, name = reader.spec, "privacy/certificate.json"
     raw = reader.json(name)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    beyond = list(group_problems(stated.groups))
+    beyond = [*group_problems(stated.groups), *event_problems([p.event for p in stated.planned], rows=_rows(spec))]
     if beyond or not reader.entries:
         yield from (f"{name}: {problem}" for problem in beyond or ("its charges are not those of a ledger that can be composed",))
         reader.certificate = None
@@ -85,38 +84,43 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     true = certify(
         spec,
         run=reader.run,
+        planned=stated.planned,
         entries=reader.entries,
         group_epsilons=groups,
         receipts=receipts,
         program=stated.program,
         signer=stated.signer,
         audit=stated.audit,
-        epsilon_planned=stated.epsilon_planned,
     )
-    if stated.epsilon_planned > spec.privacy.epsilon * (1 + TOLERANCE):
-        yield f"{name}: planned epsilon {stated.epsilon_planned:g} is more than the spec allows, {spec.privacy.epsilon:g}"
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
-        yield f"privacy/ledger.json: its charges compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
+        yield f"{name}: its planned events compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
     for key in Certificate.model_fields:
         if not _same(getattr(stated, key), getattr(true, key)):
-            yield f"{name}: {key} does not follow from the spec and the ledger{_got(getattr(stated, key), getattr(true, key))}"
-    yield from (f"privacy/ledger.json: {c.purpose}: {why}" for c in true.charges for why in _unit_problems(c.event, true.unit_rows))
+            yield f"{name}: {key} does not follow from the spec, the plan and the ledger{_got(getattr(stated, key), getattr(true, key))}"
+    yield from (f"privacy/ledger.json: {problem}" for problem in plan_problems(stated.planned, true.charges))
+    yield from (f"{name}: {p.purpose}: {why}" for p in stated.planned for why in _unit_problems(p.event, true.unit_rows))
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
-    yield from _group_problems(stated, reader, spec)
+    yield from _group_problems(stated, spec)
     yield from _receipt_problems(stated, reader, spec)
 
 
+def _rows(spec: ReleaseSpec) -> int:
+    """The most rows that a unit may have."""
+    unit = spec.dataset.privacy_unit
+    return unit.max_rows if isinstance(unit, IdUnit) else 1
+
+
 def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
-    """Events that were charged as if a unit had fewer than `rows` rows."""
+    """Events that were planned as if a unit had fewer than `rows` rows."""
     match event:
         case {"event": "discrete_gaussian", "sensitivity": covered} if covered < rows:
-            yield f"a table was charged for {covered} rows of a unit; it may have {rows}"
+            yield f"a table was planned for {covered} rows of a unit; it may have {rows}"
         case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
-            yield f"training was charged for {max(moves):g} rows of a unit; it may have {rows}"
+            yield f"training was planned for {max(moves):g} rows of a unit; it may have {rows}"
         case {"event": "sparse_vector" | "noisy_max", "rows": covered} if covered < rows:
-            yield f"a search was charged for {covered} rows of a unit; it may have {rows}"
+            yield f"a search was planned for {covered} rows of a unit; it may have {rows}"
         case {"event": "poisson_sampled"} if rows > 1:
-            yield f"training was charged for one row of a unit; it may have {rows}"
+            yield f"training was planned for one row of a unit; it may have {rows}"
         case {"of": list(events)}:
             for inner in events:
                 yield from _unit_problems(inner, rows)
@@ -130,34 +134,32 @@ def _audit_problems(stated: Certificate) -> Iterator[str]:
         return
     if stated.audit.rows == "real":
         yield "was made on real rows, and is no part of a bundle"
-    if not stated.audit.covers((c.purpose, c.event) for c in stated.charges):
-        yield "is of other spends than were charged"
+    if not stated.audit.covers((p.purpose, p.event) for p in stated.planned):
+        yield "is of other spends than were planned"
     yield from stated.audit.refuted
 
 
-def _group_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
-    charges = charges_of(reader.entries)
+def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
     if 1 not in {g.size for g in stated.groups}:
         yield "privacy/certificate.json: groups do not begin with one unit"
     for group in stated.groups:
         bound = math.inf if group.joint_epsilon is None else group.joint_epsilon
-        true = _group_bound(charges, group.size, spec)
+        true = _group_bound(stated.planned, group.size, spec)
         if true > bound * (1 + TOLERANCE):
-            yield f"privacy/certificate.json: groups of {group.size}: epsilon {bound:.6g} is below what the ledger's events give, {true:.6g}"
+            yield f"privacy/certificate.json: groups of {group.size}: epsilon {bound:.6g} is below what the planned events give, {true:.6g}"
 
 
-def _group_bound(charges: Sequence[Charge], size: int, spec: ReleaseSpec) -> float:
-    """Epsilon for groups of `size` units, from the ledger's events.
+def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) -> float:
+    """Epsilon for groups of `size` units, from the planned events.
 
     Under add/remove a group is one unit with `size` times the rows, whose events follow from those that were
-    charged; under replace-one, for very large groups, and for events that cannot be widened, the generic group bound is used.
+    planned; under replace-one, for very large groups, and for events that cannot be widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
-    unit = spec.dataset.privacy_unit
-    rows = size * (unit.max_rows if isinstance(unit, IdUnit) else 1)
-    widened = [_widened(c.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for c in charges]
+    rows = size * _rows(spec)
+    widened = [_widened(p.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for p in planned]
     if adjacency == "replace_one" or None in widened:
-        return accounting.group_epsilon(events_of(charges), size=size, delta=delta, adjacency=adjacency)
+        return accounting.group_epsilon(events_of(planned), size=size, delta=delta, adjacency=adjacency)
     return accounting.epsilon([e for e in widened if e is not None], delta=delta, adjacency=adjacency)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.bundle.certificate import PlannedSpend, charges_of
 from synthdp.bundle.write import BundleContent, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
@@ -125,6 +126,7 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     content = BundleContent(
         spec=spec,
         run=run,
+        planned=tuple(PlannedSpend(**c.model_dump(exclude={"entry"})) for c in charges_of(ledger.run_entries(run))),
         group_epsilons=groups,
         synthetic=released(frame, everything),
         model=released(model, everything),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.certificate import Certificate, _groups, certify
+from synthdp.bundle.certificate import Certificate, PlannedSpend, _groups, certify
 from synthdp.bundle.certificate_text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
@@ -26,17 +26,38 @@ def _certificate(release: Any) -> Certificate:
     content: BundleContent = release.content
     receipts = {"synthetic.csv": content.synthetic.receipts}
     return certify(
-        content.spec, run=content.run, entries=release.ledger.run_entries(content.run), group_epsilons=content.group_epsilons, receipts=receipts
+        content.spec,
+        run=content.run,
+        planned=content.planned,
+        entries=release.ledger.run_entries(content.run),
+        group_epsilons=content.group_epsilons,
+        receipts=receipts,
     )
 
 
-def test_epsilon_is_composed_from_the_charges(release: Any) -> None:
+def test_epsilon_is_composed_from_the_plan(release: Any) -> None:
     certificate = _certificate(release)
     events = [accounting.event_from_json(e.body["event"]) for e in release.ledger.run_entries("run-1") if e.kind == "charge"]
-    assert certificate.epsilon == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
+    assert certificate.epsilon == certificate.epsilon_spent == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
     assert [p.purpose for p in certificate.purposes] == ["measure", "train"]
     assert max(p.epsilon for p in certificate.purposes) < certificate.epsilon < sum(p.epsilon for p in certificate.purposes)
     assert certificate.groups[0].joint_epsilon == pytest.approx(certificate.epsilon)
+
+
+def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) -> None:
+    """A bit decides whether the second look is taken: the guarantee of either outcome is that of both looks."""
+    second = PlannedSpend(purpose="graph: round 2", mechanism="Gaussian on tables", event={"event": "gaussian", "noise_multiplier": 2.0})
+    before = _certificate(release)
+    release.content = replace(release.content, planned=(*release.content.planned, second))
+    certificate = _certificate(release)
+    events = [accounting.event_from_json(p.event) for p in certificate.planned]
+    assert certificate.epsilon == accounting.epsilon(events, delta=1e-5, adjacency="add_remove") > 1.5 * before.epsilon
+    assert certificate.epsilon_spent == before.epsilon
+    assert [(p.purpose, p.used) for p in certificate.purposes] == [("measure", True), ("train", True), ("graph: round 2", False)]
+    text = render(certificate)
+    assert f"Planned and unused: graph: round 2. The looks that were taken compose to epsilon {up(before.epsilon)}." in text
+    assert f"changes the probability of any outcome by at most a factor of {up(math.exp(certificate.epsilon), digits=2)}" in text
+    assert "Planned and unused" not in render(before) and "| spent on this outcome | all that was planned |" in render(before)
 
 
 def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
@@ -93,7 +114,7 @@ def test_tables_chosen_in_the_search_have_other_noise(made: Path) -> None:
     certificate = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
     chosen = certificate.charges[0].model_copy(update={"event": {"event": "gaussian", "noise_multiplier": 4.0}})
     words = "on tables chosen during the search it is a 64-bit Gaussian rounded to whole numbers"
-    assert words not in render(certificate) and words in render(certificate.model_copy(update={"charges": (*certificate.charges, chosen)}))
+    assert words not in render(certificate) and words in render(certificate.model_copy(update={"planned": (*certificate.planned, chosen)}))
 
 
 def test_text_without_gates_does_not_speak_of_them(release: Any) -> None:

@@ -207,8 +207,8 @@ class TestProfile:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            (lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 0.99), "is below what the ledger's events give"),
-            (lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 1.01), "is not what the ledger's events give"),
+            (lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 0.99), "is below what the planned events give"),
+            (lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 1.01), "is not what the planned events give"),
             (lambda p: p["points"][10].update(epsilon=0.5), "its epsilons are not the public grid"),
             (lambda p: p["points"].pop(), "its epsilons are not the public grid"),
             (lambda p: p.update(adjacency="replace_one"), "is not the profile of this release"),

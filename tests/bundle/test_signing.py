@@ -360,8 +360,9 @@ class TestProgram:
         monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
         job: Any = Names(
-            release=release.spec, folder=Names(run=content.run), plan=Names(epsilon_spent=content.epsilon_planned),
-            spent=Names(group_epsilons=content.group_epsilons), bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
+            release=release.spec, folder=Names(run=content.run),
+            plan=Names(group_epsilons=content.group_epsilons, to_json=lambda: {"spends": [p.model_dump() for p in content.planned]}),
+            bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
         )  # fmt: skip
         fitted: Any = Names(synthesizer=content.model, tables=content.tables, graph=Names(released=None, graph=content.graph, report=None))
         assert verify_bundle(publish(job, fitted, content.synthetic, force=False), key=keys[1]).origin_checked

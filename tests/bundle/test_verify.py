@@ -138,7 +138,7 @@ class TestPrivacyClaims:
     def test_epsilon_lowered_in_the_certificate(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=0.5))
         (bundle / "privacy/certificate.md").write_text(render(Certificate.model_validate_json((bundle / CERTIFICATE).read_text())))
-        assert "certificate.json: epsilon does not follow from the spec and the ledger: says 0.5, should be 1.2" in problems(bundle)
+        assert "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 0.5, should be 1.2" in problems(bundle)
 
     def test_epsilon_above_the_spec(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=7.0))
@@ -190,7 +190,8 @@ class TestPrivacyClaims:
         edit_json(bundle / LEDGER, forge)
         found = problems(bundle)
         assert "entry 7 does not follow entry 6" in found
-        assert "certificate.json: epsilon does not follow" in found and "has a receipt that is no charge" in found
+        assert "ledger.json: 'train' is charged with another event than was planned" in found
+        assert "certificate.json: epsilon_spent does not follow" in found and "has a receipt that is no charge" in found
 
     def test_charge_or_reservation_left_out(self, bundle: Path) -> None:
         edit_json(bundle / LEDGER, lambda c: c["entries"].pop(2))
@@ -205,13 +206,36 @@ class TestPrivacyClaims:
     def test_more_spent_than_allowed(self, build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
         release = build(tmp_path, spec_text.replace("epsilon: 3\n", "epsilon: 1\n"))
         folder = write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
-        assert "its charges compose to epsilon 1.2" in problems(folder)
+        assert "its planned events compose to epsilon 1.2" in problems(folder)
+
+    def test_planned_look_left_out(self, bundle: Path) -> None:
+        """A certificate that lists less than was charged, or whose epsilon leaves out what was planned and not used."""
+        edit_json(bundle / CERTIFICATE, lambda c: c["planned"].pop())
+        found = problems(bundle)
+        assert "ledger.json: 'train' is charged and was not planned" in found and "epsilon does not follow" in found
+        assert "profile.json: at epsilon 0 delta" in found
+
+    def test_unused_look_must_count(self, bundle: Path) -> None:
+        unused = {"purpose": "graph: round 2", "mechanism": "tables", "event": {"event": "gaussian", "noise_multiplier": 3.0}}
+        edit_json(bundle / CERTIFICATE, lambda c: c["planned"].append(unused))
+        found = problems(bundle)
+        assert "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 1.2" in found
+        assert "purposes does not follow" in found and "groups of 1: epsilon 1.2" in found
+        assert "is below what the planned events give" in found
+
+    def test_a_look_planned_or_charged_twice(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c["planned"].append(c["planned"][0]))
+        assert "ledger.json: a purpose is planned twice" in problems(bundle)
+
+    def test_a_plan_that_cannot_be_composed(self, bundle: Path) -> None:
+        edit_json(bundle / CERTIFICATE, lambda c: c["planned"][0].update(event={"event": "gaussian", "noise_multiplier": 1e-9}))
+        assert "certificate.json: its charges spend far more than any spec allows" in problems(bundle)
 
     def test_unit_charged_for_fewer_rows(self, bundle: Path) -> None:
         replace(bundle / "spec.yaml", "    kind: row\n", "    kind: id\n    column: person\n    max_rows: 3\n")
         found = problems(bundle)
-        assert "measure: a table was charged for 1 rows of a unit; it may have 3" in found
-        assert "train: training was charged for one row of a unit; it may have 3" in found
+        assert "measure: a table was planned for 1 rows of a unit; it may have 3" in found
+        assert "train: training was planned for one row of a unit; it may have 3" in found
 
     def test_spec_with_mistakes(self, bundle: Path) -> None:
         replace(bundle / "spec.yaml", "adjacency: add_remove", "adjacency: none_at_all")

@@ -187,7 +187,7 @@ def test_plans_are_no_markup() -> None:
     """Rich reads brackets as styles unless told not to."""
     facts = {
         "dataset": "[red]d[/red]", "epsilon": 1.0, "epsilon_spent": 1.0, "delta": 1e-5, "adjacency": "add_remove", "rows_per_unit": 1,
-        "spends": [{"purpose": "[bold]p[/bold]", "epsilon_alone": 1.0, "mechanism": "[/nothing]"}],
+        "spends": [{"purpose": "[bold]p[/bold]", "epsilon_alone": 1.0, "mechanism": "[/nothing]", "serves": ["[blink]graph"]}],
         "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None}, "expected": {"cpu_seconds": 1, "memory_mb": 1},
     }  # fmt: skip
     text = plan_text(facts)

@@ -216,7 +216,11 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any
     page = (tiny.out / "internal" / "internal.html").read_text()
     assert "Withheld: 1 of 1 gates failed" in page and "sex independent of smoker" in page and "smallest detectable effect" in page
     told = json.loads((tiny.out / "internal" / "internal.json").read_text())
-    assert told["withheld"] and [s["purpose"] for s in told["budget"]["steps"]] == ["measure", "graph: validate"]
+    assert told["withheld"] and [(s["purpose"], s["used"]) for s in told["budget"]["steps"]] == [
+        ("measure", True),
+        ("graph: validate", True),
+        ("train", False),
+    ]
     assert told["budget"]["epsilon_spent"] < told["budget"]["epsilon_planned"] <= 20
     refuted = [f for f in told["graph"]["validation"]["findings"] if f["status"] == "refuted"]
     assert {"sex", "smoker"} in [{f["x"], f["y"]} for f in refuted]
@@ -276,7 +280,7 @@ def test_a_search_with_nothing_left_to_learn_spends_nothing_on_the_graph(tiny: A
     ).release()
     assert [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"] == ["measure", "train"]
     certificate = json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())
-    assert certificate["epsilon"] < certificate["epsilon_planned"] and verify_bundle(tiny.bundle).ok
+    assert certificate["epsilon_spent"] < certificate["epsilon"] and verify_bundle(tiny.bundle).ok
 
 
 def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(tiny: Any, synthdp: Any) -> None:
@@ -293,11 +297,14 @@ def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(tiny: Any,
     report = json.loads((tiny.out / "internal" / "internal.json").read_text())["budget"]
     assert charged < 6 and told["epsilon_spent"] < told["epsilon_planned"] <= told["epsilon"]
     for source in (certificate, report):
-        assert source["epsilon_planned"] == pytest.approx(told["epsilon_planned"])
-        assert (source.get("epsilon_spent") or source["epsilon"]) == pytest.approx(told["epsilon_spent"])
+        assert source.get("epsilon_planned", certificate["epsilon"]) == pytest.approx(told["epsilon_planned"])
+        assert source["epsilon_spent"] == pytest.approx(told["epsilon_spent"])
     assert certificate["groups"][0]["joint_epsilon"] == pytest.approx(certificate["epsilon"])
+    profile = json.loads((tiny.bundle / "privacy" / "profile.json").read_text())["points"]
+    planned = [accounting.event_from_json(p["event"]) for p in certificate["planned"]]
+    assert profile[0]["delta"] == accounting.delta_profile(planned, epsilons=(0.0,), adjacency="add_remove")[0][1]
     text = (tiny.bundle / "privacy" / "certificate.md").read_text()
-    assert "what the run did not need was not spent" in text and verify_bundle(tiny.bundle).ok
+    assert "Planned and unused: graph: " in text and verify_bundle(tiny.bundle).ok
 
 
 # --- refused, and nothing spent ----------------------------------------------------------------------------

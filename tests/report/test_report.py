@@ -81,6 +81,7 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
         domain=table,
         budget=Budget(
             epsilon=1.0,
+            epsilon_planned=0.9871,
             epsilon_spent=0.9871,
             delta=1e-5,
             adjacency="add_remove",
@@ -234,9 +235,9 @@ def test_numbers_that_are_not_finite_do_not_break_the_json(tmp_path: Path) -> No
 
 def test_a_plan_without_parts_still_tells_the_budget() -> None:
     spent = content().budget
-    bare = replace(spent, steps=(replace(spent.steps[0], epsilon=None),), epsilon_spent=1.2)
+    bare = replace(spent, steps=(replace(spent.steps[0], epsilon=None),), epsilon_planned=1.2)
     page = Page(render(content(budget=bare)))
-    assert "spent epsilon 1.2 of 1 (120%)" in page.text
+    assert "guarantees epsilon 1.2 of 1 (120%)" in page.text and "this outcome used 0.987 of it, which is no bound" in page.text
     assert sum(a.get("class") == "card bad" for _, a in page.tags) == 2  # overspent, data problems
 
 
