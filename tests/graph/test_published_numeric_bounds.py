@@ -146,14 +146,51 @@ def test_hsic_moves_by_at_most_four_over_m_less_one() -> None:
 
 
 @pytest.mark.parametrize("penalty", [0.05, 0.3, 1.0])
-def test_kernel_ridge_residuals_of_other_rows_move_as_corrected(penalty: float) -> None:
-    """Theorem 5's 8 / (n lambda^1.5), corrected to (4 / (n lambda))(1 + 1 / sqrt(2 lambda)): a climbing search stays below it."""
+def test_a_climbing_search_gets_within_a_factor_of_two_of_the_corrected_ridge_bound(penalty: float) -> None:
+    """Theorem 5's 8 / (n lambda^1.5), corrected to (4 / (n lambda))(1 + 1 / sqrt(2 lambda)) for any kernel of at most one.
+
+    Proof: the objective is lambda-convex, so lambda |w - w'| is at most the difference of the two rows' gradients at w',
+    (2 / n)(|f - y| + |f' - y'|) <= (4 / n)(1 + |w'|); and lambda |w'|^2 = (2 / n) sum (y - f) f <= 1/2. The search is over n - 1
+    equal rows and one that is replaced, features in a disc (the linear kernel on two numbers), at a row that feels the change
+    most. It gets to .55, .62 and .69 of the bound, the most of (1 + F cos t) sin t / (1 + F) with F = 1 / sqrt(2 lambda): both rows
+    at an angle t of w, one on either side.
+    """
+    n = 20_000
+    bound = 4 / (n * penalty) * (1 + 1 / math.sqrt(2 * penalty))
+    rng = np.random.default_rng(3)
+    best, furthest = rng.uniform(-1, 1, 9), 0.0
+    for step in range(6000):
+        trial = best + rng.normal(0, 0.3 * 0.999**step, 9) * (rng.random(9) < 0.5)
+        moved = _ridge_moves(n, penalty, *np.split(trial, [2, 4, 6]))
+        assert moved <= bound
+        if moved >= furthest:
+            furthest, best = moved, trial
+    size, angles = 1 / math.sqrt(2 * penalty), np.linspace(0, math.pi / 2, 1000)
+    reachable = float(((1 + size * np.cos(angles)) * np.sin(angles)).max()) / (1 + size)
+    assert furthest >= bound / 2
+    assert furthest == pytest.approx(reachable * bound, rel=0.01)
+
+
+def _ridge_moves(n: int, penalty: float, others: Floats, before: Floats, after: Floats, targets: Floats) -> float:
+    """|w - w'|: features `[2]` of n - 1 equal rows, and of one row before and after; their three targets."""
+    u, old, new = (v / max(1.0, float(np.linalg.norm(v))) for v in (others, before, after))
+    y = np.clip(targets, -1, 1)
+    weights = [
+        np.linalg.solve(penalty * np.eye(2) + 2 / n * ((n - 1) * np.outer(u, u) + np.outer(v, v)), 2 / n * ((n - 1) * y[0] * u + target * v))
+        for v, target in ((old, y[1]), (new, y[2]))
+    ]
+    return float(np.linalg.norm(weights[1] - weights[0]))
+
+
+@pytest.mark.parametrize("penalty", [0.05, 0.3, 1.0])
+def test_kernel_ridge_residuals_of_other_rows_stay_below_the_corrected_bound(penalty: float) -> None:
+    """The same with a Gaussian kernel and few rows that may differ."""
     n = 12
     bound = 4 / (n * penalty) * (1 + 1 / math.sqrt(2 * penalty))
     rng = np.random.default_rng(3)
     furthest = 0.0
     best = np.concatenate([rng.uniform(-1, 1, n), np.ones(n), [0.0, -1.0]])
-    for _ in range(1000):
+    for _ in range(500):
         trial = np.where(rng.random(len(best)) < 0.2, rng.choice([-1.0, 0.0, 1.0], len(best)), best)
         given, target = trial[:n, None], trial[n : 2 * n]
         changed_given, changed = given.copy(), target.copy()
@@ -162,7 +199,6 @@ def test_kernel_ridge_residuals_of_other_rows_move_as_corrected(penalty: float) 
         assert moved <= bound
         if moved >= furthest:
             furthest, best = moved, trial
-    assert furthest >= bound / 20  # how far the search got: 1/16, 1/3.6 and 1/2.01 of the bound at these penalties
 
 
 def _fitted(given: Floats, target: Floats, penalty: float) -> Floats:
