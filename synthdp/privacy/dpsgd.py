@@ -9,8 +9,11 @@ Noise on a lattice [derived here]. The clipped sum S is rounded to a public latt
 real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) + round(N) =
 round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output says through its low
 bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
-`DpSgd.sensitivity` also holds what float32 arithmetic of norms and sums may add. What remains assumed is that
-this slack is enough (tests measure it) and that the 64-bit generator's normals are normal.
+`DpSgd.sensitivity` also holds what arithmetic adds. For sums that is proved, whatever the size of the batch: examples
+are summed in groups, to which each goes by its own coins, so that one more changes the rounding of one small group
+(`layers.stable_sum`). What remains assumed, and measured by tests: that the slack for 32-bit norms is enough, and that the
+numbers that the passes give an example do not depend on which others are in its batch. Besides, that the 64-bit generator's
+normals are normal.
 """
 
 from __future__ import annotations
@@ -168,16 +171,27 @@ class _Trainer:
         sums: layers.Sums = {}
         if len(batch):
             latents = torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device)
-            losses = self.wrapped(batch, latents)
+            group, order = self._groups(latents).sort(stable=True)
+            losses = self.wrapped(batch[order], latents[order])
             # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
             torch.autograd.grad(losses.sum(), self.biases)
             coefficient = self.wrapped.get_clipping_coef()
             finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
             keep = slice(None) if bool(finite.all()) else finite  # a mask copies the batch
+            sizes = torch.bincount(group[keep]).tolist()
             for layer in self.layers:
-                sums |= layer.clipped_sum(*layer.take_seen(keep), coefficient[keep])
+                sums |= layers.stable_sum(layer, *layer.take_seen(keep), coefficient[keep], sizes)
         for p in self.params:
-            p.grad = sums.get(p, torch.zeros_like(p))
+            total = sums.get(p, torch.zeros_like(p, dtype=torch.float64))
+            p.grad = total.to(p.dtype)
+            # Opacus adds `p.grad` to this: nothing of a 64-bit sum is lost before the lattice.
+            p.summed_grad = total - p.grad  # type: ignore[attr-defined]
+
+    def _groups(self, latents: Tensor) -> Tensor:
+        """The group of each example, for `layers.stable_sum`: a function of its own normals, so that no other example has a say."""
+        count = self.settings.groups if self.device == "cpu" and self.latent else 1
+        share = torch.special.ndtr(latents[:, 0]) if count > 1 else latents.new_zeros(len(latents))
+        return (share * count).long().clamp(max=count - 1)
 
     def averaged(self) -> Weights:
         """The averaged weights by name (the last ones where averaging is off)."""
@@ -235,7 +249,7 @@ class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
     def add_noise(self) -> None:
         """Make the sums of all parameters, as one vector, noisy; see the module's proof."""
         exact = torch.cat([p.summed_grad.flatten() for p in self.params])
-        noisy = torch.from_numpy(self.randomness.lattice_gaussian(exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing)).to(exact)
+        noisy = torch.from_numpy(self.randomness.lattice_gaussian(exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing)).to(self.params[0])
         for p, part in zip(self.params, torch.split(noisy, [p.numel() for p in self.params]), strict=True):
             p.grad = part.view_as(p)
 

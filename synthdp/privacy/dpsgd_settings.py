@@ -12,9 +12,11 @@ import dp_accounting
 
 from synthdp.privacy.accounting import unit_sampled_gaussian
 
-# What float32 adds to a clipped sum of B examples, relative to the clipping norm: norms are off by < 1e-3, and a
-# sum by about 3e-8 B where all examples point the same way (measured, the worst found), so 1e-7 B is charged.
-NORM_SLACK, SUM_SLACK = 1e-3, 1e-7
+# What arithmetic adds to a clipped sum, relative to the clipping norm: 32-bit norms are off by < 1e-3 (measured), and
+# the sums of groups of examples by what `layers.stable_sum` proves. Larger groups cost noise, more of them time.
+NORM_SLACK = 1e-3
+MOST_SINGLE, MEAN_GROUP, MOST_GROUPS = 192, 160, 4096  # examples of a group summed in 32 bits, those expected in one, and groups
+GROUP_SLACK, DOUBLE_SLACK = (MOST_SINGLE + 2) ** 2 * 2.0**-24, 2.0**-14
 LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bits in L2
 
 
@@ -47,7 +49,12 @@ class DpSgd:
     @property
     def sensitivity(self) -> float:
         """Most that one row moves the sum rounded to the lattice, in L2; see `dpsgd` for the proof."""
-        return self.clip * (1 + NORM_SLACK + SUM_SLACK * self.expected_batch + 2.0**-LATTICE_BITS)
+        return self.clip * ((1 + NORM_SLACK) * (1 + GROUP_SLACK + DOUBLE_SLACK) + 2.0**-LATTICE_BITS)
+
+    @property
+    def groups(self) -> int:
+        """Public number of groups in which the examples of a batch are summed."""
+        return min(max(1, math.ceil(self.expected_batch / MEAN_GROUP)), MOST_GROUPS)
 
     def lattice_spacing(self, dimension: int) -> float:
         """Public spacing of the lattice in `dimension` coordinates: whatever the noise, sqrt(dimension) of it stay below clip / 2^bits."""

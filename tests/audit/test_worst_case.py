@@ -94,7 +94,7 @@ def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     add_noise = dpsgd._LatticeOptimizer.add_noise
 
     def forgetful(self: dpsgd._LatticeOptimizer) -> None:
-        exact = [p.summed_grad.clone() for p in self.params]
+        exact = [p.summed_grad.to(p.dtype) for p in self.params]
         add_noise(self)
         for p, value in zip(self.params, exact, strict=True):
             p.grad = value

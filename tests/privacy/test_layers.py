@@ -13,7 +13,7 @@ from synthdp.errors import BoundaryError
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.privacy.dpsgd import _Trainer
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup, Sums, stable_sum
 from synthdp.privacy.noise import Streams
 
 TOLERANCE = 2e-4
@@ -64,6 +64,26 @@ def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
     g = torch.zeros(layer(a).shape)
     sums = layer.clipped_sum(a[:0], g[:0], torch.zeros(0))
     assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters())
+
+
+@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+def test_stable_sums_hold_each_group_apart(layer: ClippedLayer, a: Tensor) -> None:
+    """Equal to one sum of all; and bit for bit the sums of the groups, whatever lies before them."""
+    shake(layer, 5)
+    a = a.repeat(60, *[1] * (a.dim() - 1))
+    g, c = torch.randn(layer(a).shape, generator=generator(6)), torch.rand(len(a), generator=generator(7))
+    for sizes in ([5, 0, 40, 195], [240], [1] * 240):
+        whole, parts = stable_sum(layer, a, g, c, sizes), list[Sums]()
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            own = slice(int(end) - size, int(end))
+            parts.append(stable_sum(layer, a[own].clone(), g[own].clone(), c[own].clone(), [size]))
+        for p, expected in layer.clipped_sum(a, g, c).items():
+            torch.testing.assert_close(whole[p].float(), expected, rtol=TOLERANCE, atol=1e-4)
+            apart = torch.zeros_like(p, dtype=torch.float64)
+            for part in parts:
+                apart += part.get(p, torch.zeros_like(apart))
+            assert whole[p].dtype == torch.float64 and torch.equal(whole[p], apart)
+    assert stable_sum(layer, a[:0], g[:0], c[:0], []) == {}
 
 
 def random_architecture(seed: int) -> Architecture:

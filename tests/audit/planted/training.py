@@ -95,7 +95,7 @@ class FirstLayerBare(_Trainer):
 
         def add_noise() -> None:
             noisy()
-            self.params[0].grad = self.params[0].summed_grad.view_as(self.params[0])
+            self.params[0].grad = self.params[0].summed_grad.view_as(self.params[0]).float()
 
         self.optimizer.add_noise = add_noise  # type: ignore[method-assign]
         super().step(codes, step)
@@ -397,7 +397,7 @@ BUGS: dict[str, Bug] = {
     "n in the learning rate": (training(RateOfRows), "output"),
     "mean over the actual batch": (training(MeanOfBatch), "output"),
     "n in the weight decay": (training(DecayOfRows), "output"),
-    "n in the normaliser": (training(seen=lambda s, codes: replace(s, expected_batch=s.rate * (1 + len(codes)))), "sigma"),
+    "n in the normaliser": (training(seen=lambda s, codes: replace(s, expected_batch=s.rate * (1 + len(codes)))), "output"),
     "n in the number of steps": (training(seen=lambda s, codes: replace(s, steps=1 + len(codes) // 8)), "calls"),
     "n in the rate": (training(seen=lambda s, codes: replace(s, rate=min(1.0, 8 / (1 + len(codes))))), "rate"),
     "early stopping": (training(stops=lambda trainer, codes: len(codes) > 0 and codes[:, 0].mean() > 1.2), "calls"),
