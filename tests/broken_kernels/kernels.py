@@ -53,7 +53,7 @@ KERNELS = {
         NOISE,
         (("np.rint(_checked(sigma) * self.noise", "np.rint(_checked(sigma / 2) * self.noise"),),
         caught=("test_noise_has_its_scale_and_no_other[Rounded(sigma=25.0)]", "test_noise_does_not_depend_on_the_counts[rounded]", "test_worst_case"),
-        place=r"[Rr]ounded|test_audit_of_a_plan|test_worst_case.*\[chosen tables",
+        place=r"[Rr]ounded|test_noise_of_chosen_tables|test_audit_of_a_plan|test_worst_case.*\[chosen tables",
         says=r"(?i)rounded",
     ),
     "half the noise on gradients": Broken(

@@ -243,9 +243,14 @@ def _changed(draw: st.DrawFn, tree: Any) -> Any:
 
 
 def _places(tree: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    if len(way) > DEEPEST_CHANGE:
+        return
     for key, below in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
         yield (*way, key)
         yield from _places(below, (*way, key))
+
+
+DEEPEST_CHANGE = 50  # the fuzzer's own walk ends here; what is deeper stays as it is
 
 
 @st.composite

@@ -30,7 +30,7 @@ from synthdp.graph.tests.answer import Answer
 from synthdp.graph.tests.mixture import Floats, Mixture, answers, contrasts, normal
 
 SPEAKS = 3.0
-"""A stratum counts as covered if its noisy size is this many standard deviations of its noise."""
+"""A stratum counts as covered if its noisy size is this many standard deviations of its noise; a test needs one."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def _mixture(t: Tables) -> Mixture:
     y = (axes @ r[..., None])[..., 0]
     covered = (size * (size >= SPEAKS * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
     held = size.sum(1)
-    gain = held * (part**2).sum(1) / max(r.shape[1], 1)
+    # Where no stratum stands out of the noise, what looks like rows is noise, and so would be any answer: the test is silent.
+    gain = np.where(covered > 0, held * (part**2).sum(1) / max(r.shape[1], 1), 0.0)
     return Mixture((part * y**2).sum(1), part.sum(1), (part**2).sum(1), (part**3).sum(1), gain, covered / np.maximum(held, 1.0))
 
 
