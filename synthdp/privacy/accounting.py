@@ -36,7 +36,10 @@ FINE, COARSE = 1e-4, 1e-3
 # A mixture has one component for each row of a group, and its PLD takes seconds beyond this many; larger groups
 # get the generic group bound.
 MOST_GROUP_ROWS = 20
-LARGEST_EPSILON = 600.0
+LARGEST_EPSILON, SMALLEST_EPSILON = 600.0, 1e-6
+# The library wants deltas below one, so that mechanisms without protection were given 1 - 1e-9 or more. Deltas above this are
+# rounded up to one again, and none above it is asked for: both are upper bounds.
+LARGEST_DELTA = 1 - 1e-8
 # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine grid takes minutes.
 MOST_FINE = 25.0
 RELATION = {
@@ -211,13 +214,18 @@ def _spread_counts(event: DiscreteGaussianDpEvent, count: int, adjacency: Adjace
 
 def epsilon(events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency) -> float:
     """Smallest epsilon with (epsilon, delta)-DP for all events together."""
-    return float(compose(events, adjacency).get_epsilon_for_delta(delta))
+    return float(compose(events, adjacency).get_epsilon_for_delta(min(delta, LARGEST_DELTA)))
 
 
 def delta_profile(events: Iterable[dp_accounting.DpEvent], *, epsilons: Sequence[float], adjacency: Adjacency) -> tuple[tuple[float, float], ...]:
     """(epsilon, delta) pairs: the whole trade-off, from which ceilings on attacks follow."""
     composed = compose(events, adjacency)
-    return tuple((e, float(composed.get_delta_for_epsilon(e))) for e in epsilons)
+    return tuple((e, _delta_at(composed, e)) for e in epsilons)
+
+
+def _delta_at(composed: pld.PrivacyLossDistribution, at: float) -> float:
+    delta = float(composed.get_delta_for_epsilon(at))
+    return delta if delta <= LARGEST_DELTA else 1.0
 
 
 def group_epsilon(events: Sequence[dp_accounting.DpEvent], *, size: int, delta: float, adjacency: Adjacency) -> float:
@@ -236,9 +244,12 @@ def group_epsilon(events: Sequence[dp_accounting.DpEvent], *, size: int, delta: 
         if size * e > 700:
             return math.inf
         factor = math.expm1(size * e) / math.expm1(e) if e > 0 else float(size)
-        return float(composed.get_delta_for_epsilon(e)) * factor
+        return _delta_at(composed, e) * factor
 
-    low, high = 0.0, epsilon(events, delta=delta, adjacency=adjacency)
+    if inflated(0.0) <= delta:
+        return 0.0
+    # Where delta pays for one unit and not for all, epsilon is 0, which doubling would never leave.
+    low, high = 0.0, max(epsilon(events, delta=delta, adjacency=adjacency), SMALLEST_EPSILON)
     while inflated(high) > delta:
         low, high = high, 2 * high
         if size * high > 700:

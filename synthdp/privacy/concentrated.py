@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 ORDERS = 1 + np.geomspace(1e-3, 1e4, 200)  # any order above 1 gives a sound bound; so many lose nothing visible
 TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
 LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
-NO_PROTECTION = 1 - 1e-9  # a delta beyond which nothing is claimed; the library wants one below 1 for that
+NO_PROTECTION = 1 - 1e-9  # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports 1
 POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
 
 

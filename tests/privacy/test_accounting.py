@@ -226,6 +226,24 @@ def test_group_bound_holds_for_a_gaussian() -> None:
     assert accounting.epsilon([dp_accounting.GaussianDpEvent(4.0 / 3)], delta=1e-6, adjacency="add_remove") <= bound
 
 
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(adjacency: accounting.Adjacency) -> None:
+    """Epsilon of one unit is 0 here; doubling it never ended."""
+    event = dp_accounting.GaussianDpEvent(8e4 if adjacency == "replace_one" else 4e4)
+    assert accounting.epsilon([event], delta=1e-5, adjacency=adjacency) == 0
+    bound = accounting.group_epsilon([event], size=10, delta=1e-5, adjacency=adjacency)
+    wide = dp_accounting.GaussianDpEvent(event.noise_multiplier / 10)
+    assert 0 < accounting.epsilon([wide], delta=1e-5, adjacency=adjacency) <= bound < 1e-2
+    assert accounting.group_epsilon([event], size=10, delta=0.5, adjacency=adjacency) == 0
+
+
+def test_no_protection_is_a_delta_of_one() -> None:
+    """The library wants deltas below one; what is reported, and at which delta, must not profit from that."""
+    for event in (NoisyMaxDpEvent(1e-3, 1, 1), DiscreteGaussianDpEvent(1e-3, 2)):
+        assert accounting.delta_profile([event], epsilons=(0.0, 10.0), adjacency="add_remove") == ((0.0, 1.0), (10.0, 1.0))
+        assert math.isinf(accounting.epsilon([event], delta=1 - 1e-13, adjacency="add_remove"))
+
+
 def test_order_of_events_is_irrelevant() -> None:
     costs = {round(accounting.epsilon(order, delta=1e-5, adjacency="add_remove"), 6) for order in itertools.permutations(EVENTS)}
     assert len(costs) == 1
