@@ -52,7 +52,7 @@ class Basis:
 
     `columns`: those that take part; `degree`: of each ranged column's polynomials; `interaction`: most total degree of
     a product over several columns (1: no products); `weights`: by total degree, from degree 1 on; small weights
-    keep costly terms from taking the noise budget of the others. `scales`: maps other than the declared range.
+    keep costly terms from taking the noise budget of the others; none is above 1. `scales`: maps other than the declared range.
     """
 
     domain: Domain
@@ -63,6 +63,8 @@ class Basis:
     scales: tuple[tuple[str, Scale], ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.weights or not all(0 <= w <= 1 for w in self.weights):
+            raise ValueError(f"weights must lie between 0 and 1, so that no function exceeds 1; got {self.weights}")
         for name in self.columns:
             column = self.domain[name]
             if not column.ranged and column.levels > MOST_LEVELS:

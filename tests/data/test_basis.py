@@ -103,3 +103,9 @@ def test_too_many_categories_are_refused_by_name() -> None:
     domain = Domain((number("x"), category("postcode", MOST_LEVELS + 1)))
     with pytest.raises(SynthdpError, match=r"column 'postcode' has 13 categories"):
         Basis(domain, domain.names)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.5), (-0.1,), (float("nan"),), ()])
+def test_weights_that_would_break_the_bound_of_a_function_are_refused(weights: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Basis(MIXED, MIXED.names, weights=weights)
