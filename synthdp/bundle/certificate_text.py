@@ -1,8 +1,8 @@
 """The certificate as Markdown: what was released, what is guaranteed, and what is not.
 
 The text is a function of a `Certificate` alone, so that `verify` can write it again and compare. The guarantee
-is worded as in Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899):
-a bound on the causal effect of one data point, with no assumption about correlations.
+is worded as in Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899,
+as in the version published at IEEE S&P 2020): a bound on the causal effect of one data point, with no assumption about correlations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The causal diagram of a certificate: the effect of a data point, of a status, and of a group, jointly and in total.
 
-Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899), sections 5 and 6.3.
+Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899, as in the version
+published at IEEE S&P 2020), sections 5 and 6.3.
 A function of the certificate alone, so that `verify` can draw it again and compare.
 """
 

@@ -1,6 +1,6 @@
 """Dependence scores of two columns, each times the number of rows, with what one added row can change.
 
-Scores of Kusner et al., "Private Causal Inference" (AISTATS 2016, arXiv:1512.05469), section 3.3, in a form whose sensitivity
+Scores of Kusner et al., "Private Causal Inference" (arXiv:1512.05469, as published at AISTATS 2016), section 3.3, in a form whose sensitivity
 needs no number of rows: the paper's bounds are for replaced rows and a public number of them. All sensitivities
 below are for one added or removed row; each is approached (tests/privacy/test_dependence.py searches).
 """

@@ -38,7 +38,11 @@ class IndependenceBit:
     statistic minus quantile thus moves by at most 3 d_x d_y, and the bit is post-processing of it plus noise of
     `noise_multiplier` times that [derived here; two units of `GRID` are added for rounding]. A unit of k rows is k such steps.
 
-    Level: with columns independent, each shuffled statistic has the law of the statistic, and noise of the same law.
+    Level: approximate. With columns independent, each shuffled statistic has the law of the statistic, and noise of the
+    same law; but random cycles are no group, so that the statistics are not exchangeable (seen from one cycle another is
+    no cycle, and has about one fixed row). Measured without noise at level 5%, with standard errors of half a percent: 32%
+    of 3 independent rows are rejected, 9% of 5, and 5% of 8, 12, 20 and 50. Use it for tens of rows or more. Privacy does
+    not rest on it.
     """
 
     domain: Domain

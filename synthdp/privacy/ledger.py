@@ -7,8 +7,8 @@ and delta, taken before any row is read), `charge` (one mechanism, written durab
 A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be done again
 and counts once, so one that was lost on its way back from the database is simply tried again.
 
-Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and Filters",
-arXiv:1605.08294, for basic composition, with parameters that each round may choose]. Claim: whatever the
+Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and Filters"
+arXiv:1605.08294, as in the published version (NIPS 2016), for basic composition, with parameters that each round may choose]. Claim: whatever the
 steward asks for in the light of earlier results, the law of everything that a dataset's runs release is
 (E, D)-indistinguishable between neighbouring tables, where (E, D) is the cap.
 

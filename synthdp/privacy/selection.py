@@ -5,7 +5,8 @@ are the levels of rank queries (`privacy.strata.level`): at least 0 where "indep
 most s. Both requests choose among scores that a row moves by at most s:
 
 HowMany   Of groups, in each of which the best query counts, how many are at least 0? With q(1) >= q(2) >= ... the
-          groups' scores, k scores min(q(k), -q(k + 1)): at least 0 for the true number alone. Order statistics and
+          groups' scores, k scores min(q(k), -q(k + 1)): at least 0 for the true number and below 0 for all others, but
+          where q(k + 1) is 0, when k too scores 0, and any of the tied numbers may be chosen. Order statistics and
           minima move by no more than what they are taken of [derived here].
 Which     The position of the best query in a list.
 

@@ -15,8 +15,10 @@ Query = tuple[str, str, tuple[str, ...]]
 class Answer:
     """Result of one test. Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium, .5 large.
 
-    `effect_upper` is an upper confidence bound of the effect; `detectable` the smallest effect that this test,
-    at its noise, would have found in four of five runs. Both are infinite where the tables say nothing.
+    `effect_upper` is an approximate upper confidence bound of the effect; `detectable` about the smallest effect that this
+    test, at its noise, would have found in four of five runs. Both rest on a normal approximation that takes a dependence to be
+    spread over the test's coordinates: one that sits in those which count most varies more, and may lie above
+    `effect_upper` more often than its level says (`mixture._shift`). Both are infinite where the tables say nothing.
     """
 
     verdict: Verdict

@@ -61,7 +61,8 @@ def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
     """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4 scale x) = excess.
 
     [Derived here, in the normal approximation: shifted coordinates add x = sum f_i s_i^2 to the mean and 4 sum f_i^2 s_i^2
-    to the variance, which is 4 scale x for the typical weight `scale`. The larger root of the squared equation.]
+    to the variance, which is 4 scale x for the typical weight `scale` = c3 / c2. It is 4 max(f) x where all of the shift sits in
+    the heaviest coordinate, so that a bound from the typical weight is approximate. The larger root of the squared equation.]
     """
     half = excess + 2 * scale * z**2
     return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)

@@ -3,7 +3,8 @@
 A claim is the whole profile delta(eps) of the events that were charged, as `accounting` composes it, both
 directions of the neighbour relation covered. A distinguisher looks at runs on D ("out") and on D' ("in"),
 and guesses "in" for scores above a threshold; its false-positive rate is a, its false-negative rate b.
-Under the claim, for every eps [Dong, Roth, Su, "Gaussian Differential Privacy", arXiv:1905.02383v3, Proposition 6]
+Under the claim, for every eps [Dong, Roth, Su, "Gaussian Differential Privacy", arXiv:1905.02383v3, section 2, on the trade-off
+function of (eps, delta)]
 
     e^eps a + b >= 1 - delta(eps)      and      a + e^eps b >= 1 - delta(eps).          (*)
 
