@@ -11,8 +11,8 @@ ranks and IQR without a bound at all. Regressions that are released need no trai
 score. And its IQR by propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
 the rest of a release.
 
-The default score, "table", is none of the paper's: it releases a two-way table of the pair instead (`privacy.pair_table`), from
-which the direction can be told at a fraction of the rows (benchmarks/orientation.py).
+The default score, "table", is none of the paper's: it releases a two-way table of the pair instead (`privacy.pair_table`), which at
+2000 rows and epsilon 1 tells .85 of the directions of simulated pairs, where HSIC tells .58 (benchmarks/orientation.py).
 """
 
 from __future__ import annotations
