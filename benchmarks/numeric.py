@@ -7,6 +7,9 @@ Ranges and bins are constants written below, of the generators and of the cytome
 beyond them are clipped. The seeds were not drawn from before: `rcit`'s constants were chosen on others.
 Tests use the columns' ranges; PC uses `rcit_pc`. `exact` is the same test without noise, `fisher_z` the textbook's,
 `pcd_published` Algorithm 1 of Zhang et al. (2023), which is not private and, at cubic cost, runs on 500 rows only.
+Measured: Type I at most .053 in every cell of 1000 runs; Type II .00 from 8000 rows at epsilon .5 and from 2000 at 2, .34 at 2000 and 1,
+.06 at 500 and 8, and .71 or more below, where `detectable` says so. From epsilon 2 on links of `rcit_pc` are about as good as those of
+Fisher's z without privacy, or better (ten seeds).
 Writes results/numeric_tests.csv, results/numeric_pc.csv and results/numeric.png.
 """
 

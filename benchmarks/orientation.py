@@ -6,9 +6,10 @@ The columns of each pair are swapped at random, so that a guess is right half th
 noise. `table` and the four scores of Kusner et al. (AISTATS 2016) are released alone, the whole of (epsilon, 1e-5) under add/remove
 planned for each and charged to a rehearsal: all rows are protected. `inf` is the same code with next to no noise, `textbook`
 ANM-HSIC without privacy. "Test half only" is the paper's own setting: regressions unprotected, Laplace noise, each score at epsilon.
-Constants of the readings were chosen on simulated pairs of another generator; ranges are the pairs' own, widened to round
-numbers, and not paid for. Intervals are Wilson's at 95% over pairs, repetitions averaged first; pairs of one data set are
-not independent, so that they are too narrow; `weighted_accuracy` counts each data set once (Mooij et al. 2016).
+Constants of the readings were chosen on simulated pairs of another generator (some settings had been seen on the Tuebingen pairs
+before); ranges are the pairs' own, widened to round numbers, and not paid for. Intervals are Wilson's at 95% over pairs,
+repetitions averaged first; pairs of one data set are not independent, so that they are too narrow; `weighted_accuracy` counts
+each data set once (Mooij et al. 2016).
 
 What holds of the paper's Table 2, and what does not. The table is of ten pairs of some 7,800 rows from another collection, and its
 means over them are .68 for HSIC without noise and .54, .62, .63 at epsilon .1, 1, 2; .44 to .55 for the others without noise.
@@ -23,7 +24,8 @@ means over them are .68 for HSIC without noise and .54, .62, .63 at epsilon .1, 
 - `table` keeps more: .84 against .59 (HSIC) at epsilon 1 on the 20 pairs of 500 to 1999 rows (eleven of which are of two data
   sets), .85 against .58 on simulated pairs of 2000 rows. Below 500 rows, and at epsilon .1 below 8000, everything here is a guess.
 - What a reading tells is the chance that noise has not changed the answer. On simulated pairs it is about the share that is right
-  for `table`, too low for HSIC of many rows, too high for ranks and IQR; on real pairs it is too high for all, since the model itself is wrong on a third.
+  for `table`, too low for HSIC of many rows, too high for ranks and IQR; on real pairs it is too high for all, since the model itself
+  is wrong on a third.
 """
 
 from __future__ import annotations
