@@ -144,6 +144,13 @@ def run(options: argparse.Namespace, path: Path) -> pd.DataFrame:
 
 
 BATCH = 50
+LOOKS: dict[str, dict[str, Any]] = {  # one colour, line and marker each, in every panel
+    "measured_pc": {"color": "#0b5394", "linestyle": "-", "marker": "o"},
+    "priv_pc": {"color": "#c55a11", "linestyle": "--", "marker": "s"},
+    "svt_pc": {"color": "#2e7d32", "linestyle": "-.", "marker": "^"},
+    "em_pc": {"color": "#8e24aa", "linestyle": (0, (1, 1)), "marker": "D"},
+    "rcit_pc": {"color": "#616161", "linestyle": (0, (5, 2, 1, 2)), "marker": "v"},
+}
 
 
 def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> None:
@@ -159,8 +166,8 @@ def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> No
     for name, axis in zip(names, axes.flat, strict=False):
         for algorithm, rows in chosen[chosen.network == name].groupby("algorithm"):
             by = rows.groupby("epsilon").f1.agg(["mean", "min", "max"])
-            (line,) = axis.plot(by.index, by["mean"], marker="o", markersize=4, label=algorithm)
-            axis.fill_between(by.index, by["min"], by["max"], alpha=0.15, color=line.get_color())
+            axis.plot(by.index, by["mean"], markersize=4, label=algorithm, **LOOKS[str(algorithm)])
+            axis.fill_between(by.index, by["min"], by["max"], alpha=0.12, color=LOOKS[str(algorithm)]["color"])
         exact = table[(table.algorithm == NON_PRIVATE) & (table.network == name)].f1
         if len(exact):
             axis.axhline(exact.mean(), color="black", linestyle=":", label="PC without privacy")

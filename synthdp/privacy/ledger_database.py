@@ -70,7 +70,8 @@ def _options(url: URL) -> dict[str, Any]:
     if url.get_backend_name() == "sqlite":
         if not url.database or ":memory:" in url.database:
             raise ValueError("a ledger in memory would forget what was spent")
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        if not url.database.startswith("file:"):  # an URI of SQLite's own: its folder must be there
+            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         return {"connect_args": {"timeout": LOCK_SECONDS}}
     if url.get_backend_name() == "postgresql":
         # A network that swallows packets must not hold a release forever.

@@ -206,7 +206,9 @@ def test_eight_processes_racing_for_the_last_of_a_cap(tmp_path: Path) -> None:
 def test_write_that_fails_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path / 'l.db'}")
     reserve(ledger, "r")
+    monkeypatch.chdir(tmp_path)
     read_only = Ledger(f"sqlite:///file:{tmp_path / 'l.db'}?mode=ro&uri=true")
+    assert not Path("file:").exists()
     with pytest.raises(BudgetError, match="refused to write"):
         reserve(read_only, "s")
     with pytest.raises(BudgetError, match="refused to write"):
