@@ -21,10 +21,10 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from benchmarks.discovery import RESULTS, network
-from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
-from synthdp.graph.validation import MAX_TABLES, required_tables, validate
-from synthdp.privacy.plan import adaptive_round, make_search_plan
+from synthdp.graph.stage import rounds, validated
+from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
+from synthdp.spec import models as spec
 
 LEVEL = 0.05
 KEYS = ["network", "rows", "epsilon", "delta", "adjacency"]
@@ -36,11 +36,11 @@ def run(name: str, rows: int, deleted: int | None, seed: int, epsilon: float, de
     domain, graph = net.domain(), net.graph()
     if deleted is not None:
         graph = replace(graph, edges=graph.edges[:deleted] + graph.edges[deleted + 1 :])
-    plan = make_search_plan({"validate": adaptive_round(domain, 1.0)}, epsilon=epsilon, delta=delta, adjacency=adjacency)
+    spends = rounds(spec.Graph(mode="validate"), domain, rows=rows)
+    plan = make_search_plan(spends, epsilon=epsilon, delta=delta, adjacency=adjacency)
     rehearsal = Rehearsal(net.sample(rows, rng=np.random.default_rng([seed, rows])), domain, plan)
     started = time.process_time()
-    tables = required_tables(graph, domain, max_cells=MAX_CELLS, max_tables=MAX_TABLES)
-    report = validate(graph, measure_round(rehearsal, "validate", tables).value, domain=domain, level=LEVEL, max_cells=MAX_CELLS)
+    report = validated(rehearsal, graph, domain, level=LEVEL).value
     cpu = time.process_time() - started
     arrow = "" if deleted is None else " -> ".join(net.graph().edges[deleted].pair)
     return {"network": name, "rows": rows, "deleted": arrow, "refuted": bool(report.refuted), "claims": len(report.findings), "cpu_s": cpu}

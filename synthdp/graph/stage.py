@@ -14,7 +14,16 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
-from synthdp.graph.validation import MAX_TABLES, ValidationReport, required_tables, validate
+from synthdp.graph.validation import (
+    MAX_TABLES,
+    VALIDATION_SHARES,
+    ValidationReport,
+    doubtful,
+    judged_again,
+    required_tables,
+    tables_of,
+    validate,
+)
 from synthdp.privacy.mechanisms import Mechanism, NoisyTable
 from synthdp.privacy.plan import Plan, Start, adaptive_round
 from synthdp.privacy.private import Released
@@ -44,7 +53,7 @@ class GraphResult:
 def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, Start]:
     """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is expected to see."""
     if settings.mode == "validate":
-        return {"validate": adaptive_round(domain, 1.0)}
+        return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
     if settings.mode == "learn":
         return ALGORITHMS[settings.algorithm].spends(settings, domain, rows)
     return {}
@@ -88,16 +97,27 @@ class _Keeping:
 
 
 def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
-    given = CausalGraph.from_spec(settings, domain.names)
+    report = validated(releaser, CausalGraph.from_spec(settings, domain.names), domain, level=settings.level)
+    graph = report.map(lambda r: r.apply(settings.on_refuted))
+    return GraphResult(graph.value, report, graph)
+
+
+def validated(releaser: Releaser, given: CausalGraph, domain: Domain, *, level: float) -> Released[ValidationReport]:
+    """What noisy tables say of `given`: every claim is measured, then those that look worst once more with far less noise.
+
+    Raises:
+        SynthdpError: the graph leaves nothing that can be tested.
+    """
     tables = required_tables(given, domain, max_cells=MAX_CELLS, max_tables=MAX_TABLES)
     if not tables:
         raise SynthdpError(
             "graph.mode validate: no claim of the graph fits a table that can be measured", hint="use fewer levels per column, or mode given"
         )
-    measured = measure_round(releaser, "validate", tables)
-    report = measured.map(lambda t: validate(given, t, domain=domain, level=settings.level, max_cells=MAX_CELLS))
-    graph = report.map(lambda r: r.apply(settings.on_refuted))
-    return GraphResult(graph.value, report, graph)
+    first = measure_round(releaser, "validate", tables).map(lambda t: validate(given, t, domain=domain, level=level, max_cells=MAX_CELLS))
+    claims = doubtful(first.value)
+    if not claims:
+        return first
+    return first.zip(measure_round(releaser, "confirm", tables_of(claims, domain))).map(lambda both: judged_again(both[0], claims, both[1]))
 
 
 def _learned(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:

@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.privacy.ledger import Ledger
 
-PURPOSES = ["measure", "graph: validate", "train"]
+PURPOSES = ["measure", "graph: validate", "graph: confirm", "train"]
 SIGKILL = -9
 
 

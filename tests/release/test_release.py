@@ -64,7 +64,7 @@ def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_o
     assert tiny.kinds() == ["cap", "reserve", *["charge"] * len(charges), "settle"]
     assert [(c["mechanism"], c["event"]) for c in charges] == [(name, event) for name, event, _ in calls]
     assert all(charged for *_, charged in calls)
-    assert len(charges) == {"none": 2, "given": 2, "validate": 3, "learn": 3}[mode]
+    assert len(charges) == {"none": 2, "given": 2, "validate": 4, "learn": 3}[mode]
 
     reserved = next(e.body for e in entries if e.kind == "reserve")
     composed = accounting.epsilon([accounting.event_from_json(c["event"]) for c in charges], delta=1e-5, adjacency="add_remove")
@@ -212,13 +212,14 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any
     assert done.code == 4 and "refuted by the noisy tables: sex independent of smoker" in done.err
     assert "the budget is spent" in done.err and str(tiny.out / "internal" / "internal.html") in done.err
     assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
-    assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]  # measured, tested, never trained
+    assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "charge", "settle"]  # measured, tested twice, never trained
     page = (tiny.out / "internal" / "internal.html").read_text()
     assert "Withheld: 1 of 1 gates failed" in page and "sex independent of smoker" in page and "smallest detectable effect" in page
     told = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert told["withheld"] and [(s["purpose"], s["used"]) for s in told["budget"]["steps"]] == [
         ("measure", True),
         ("graph: validate", True),
+        ("graph: confirm", True),
         ("train", False),
     ]
     assert told["budget"]["epsilon_spent"] < told["budget"]["epsilon_planned"] <= 20

@@ -69,7 +69,7 @@ def _mixture(tables: Floats, sigma: Floats) -> Mixture:
     axes = (1, 2, 3)
     gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / max((rows - 1) * (columns - 1), 1)
     held = np.where(speaks, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
-    return Mixture((weight * y**2 / variance).sum(axes), weight.sum(axes), (weight**2).sum(axes), (weight**3).sum(axes), gain, held)
+    return Mixture((weight * y**2 / variance).sum(axes), weight.reshape(len(weight), -1), gain, held)
 
 
 def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:

@@ -71,7 +71,7 @@ def _mixture(t: Tables) -> Mixture:
     held = size.sum(1)
     # Where no stratum stands out of the noise, what looks like rows is noise, and so would be any answer: the test is silent.
     gain = np.where(covered > 0, held * (part**2).sum(1) / max(r.shape[1], 1), 0.0)
-    return Mixture((part * y**2).sum(1), part.sum(1), (part**2).sum(1), (part**3).sum(1), gain, covered / np.maximum(held, 1.0))
+    return Mixture((part * y**2).sum(1), part, gain, covered / np.maximum(held, 1.0))
 
 
 def _shares(counts: Floats, noise: Floats) -> Floats:

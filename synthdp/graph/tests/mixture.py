@@ -3,7 +3,9 @@
 Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a part f_i is sampling and the
 rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates which are mostly noise count for little. Its
 null law, a weighted sum of chi-squares, is matched in three moments [Buckley and Eagleson, "An approximation to the
-distribution of quadratic forms in normal random variables", Australian Journal of Statistics 30A (1988)].
+distribution of quadratic forms in normal random variables", Australian Journal of Statistics 30A (1988)]. Far out, where
+the largest weight rules and three moments make a rare value too rare, its tail is the saddlepoint approximation [Kuonen,
+"Saddlepoint approximations for distributions of quadratic forms in normal variables", Biometrika 86 (1999), section 2].
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc, chdtri, ndtri
+from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 from synthdp.graph.tests.answer import Answer, Verdict
 
 Floats = npt.NDArray[np.float64]
 
+FAR_OUT = 0.02
+"""P-values below this are taken from the saddlepoint approximation."""
 POWER = 0.8
 """Chance of finding an effect that is called detectable."""
 COVERAGE = 0.8
@@ -27,34 +31,60 @@ COVERAGE = 0.8
 
 @dataclass(frozen=True)
 class Mixture:
-    """Per test, shape `[tests]`: the statistic, sums of powers 1 to 3 of its weights, what a squared effect of 1 adds
-    to it (0: the test is silent), and the share of the table that speaks."""
+    """Per test: the statistic `[tests]`, its weights `[tests, coordinates]`, what a squared effect of 1 adds to it `[tests]`
+    (0: the test is silent), and the share of the table that speaks `[tests]`."""
 
     statistic: Floats
-    first: Floats
-    second: Floats
-    third: Floats
+    weights: Floats
     gain: Floats
     coverage: Floats
+
+    def moment(self, power: int) -> Floats:
+        """Sum of a power of the weights, `[tests]`."""
+        total: Floats = (self.weights**power).sum(1)
+        return total
 
 
 def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
     """`level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for independence."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        nu = m.second**3 / m.third**2
-        scale = np.sqrt(m.second / nu)
-        excess = m.statistic - m.first
+        first, second, third = (m.moment(power) for power in (1, 2, 3))
+        nu = second**3 / third**2
+        scale = np.sqrt(second / nu)
+        excess = m.statistic - first
         p = np.where(m.gain > 0, chdtrc(nu, np.maximum(nu + excess / scale, 0.0)), 1.0)
+        far = (p < FAR_OUT) & (second**2 < (1 - 1e-9) * first * third)  # equal weights are a chi-square, and matched exactly
+        p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
-        upper = np.sqrt(_shift(excess, m.second, scale, -ndtri(level)) / m.gain)
-        detectable = np.sqrt(_shift(critical, m.second, scale, ndtri(POWER)) / m.gain)
+        upper = np.sqrt(_shift(excess, second, scale, -ndtri(level)) / m.gain)
+        detectable = np.sqrt(_shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
     effect, upper, detectable = np.where(silent, 0.0, effect), np.where(silent, np.inf, upper), np.where(silent, np.inf, detectable)
     claims = (upper <= margin) & (m.coverage >= COVERAGE)
     verdicts: list[Verdict] = ["dependent" if d else "independent" if i else "undecided" for d, i in zip(p <= level, claims, strict=True)]
     columns: Sequence[Floats] = (p, m.statistic, effect, upper, detectable)
     return [Answer(v, *map(float, row)) for v, row in zip(verdicts, zip(*columns, strict=True), strict=True)]
+
+
+def upper_tail(x: Floats, weights: Floats) -> Floats:
+    """P(sum_i w_i chi^2_i > x) by the saddlepoint approximation, for x `[tests]` above the mean and weights `[tests, coordinates]` >= 0.
+
+    With K(t) = -1/2 sum log(1 - 2 t w_i) and K'(t) = x it is 1 - Phi(r + log(v / r) / r), r = sqrt(2 (t x - K)), v = t sqrt(K'').
+    """
+    w = weights / weights.max(1, keepdims=True)
+    x = x / weights.max(1)
+    low, high = np.zeros(len(x)), np.full(len(x), 0.5)  # K' grows from the mean to infinity between them
+    for _ in range(60):
+        t = (low + high) / 2
+        below = (w / (1 - 2 * t[:, None] * w)).sum(1) < x
+        low, high = np.where(below, t, low), np.where(below, high, t)
+    t = (low + high) / 2
+    rest = 1 - 2 * t[:, None] * w
+    r = np.sqrt(2 * (t * x + np.log(rest).sum(1) / 2))
+    v = t * np.sqrt(2 * (w**2 / rest**2).sum(1))
+    tail: Floats = ndtr(-(r + np.log(v / r) / r))
+    return tail
 
 
 def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
