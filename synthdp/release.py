@@ -18,7 +18,7 @@ import pandas as pd
 from synthdp import run_folder
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
-from synthdp.bundle.certificate import planned_of
+from synthdp.bundle.certificate import plan_digest, planned_of
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError, VerifyError
@@ -180,6 +180,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     if "reserve" not in kinds:
         privacy = release.privacy
         body = {"by": steward(), "spec_sha256": job.spec_sha256, "unit": release.dataset.privacy_unit.meaning, "adjacency": privacy.adjacency}
+        body["plan_sha256"] = plan_digest(planned_of(job.plan))
         job.ledger.reserve(release.dataset.id, job.folder.run, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(release), body=body)
     return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
 

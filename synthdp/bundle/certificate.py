@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -180,12 +182,22 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
 
 def planned_of(plan: Plan) -> tuple[PlannedSpend, ...]:
     """The spends of a plan as a certificate lists them."""
-    return tuple(PlannedSpend(purpose=s["purpose"], mechanism=s["mechanism"], event=s["event"]) for s in plan.to_json()["spends"])
+    return tuple(
+        PlannedSpend(purpose=s.purpose, mechanism=s.mechanism.name, event=accounting.event_to_json(s.mechanism.event(plan.rows_per_unit)))
+        for s in plan.spends
+    )
 
 
-def plan_problems(planned: Sequence[PlannedSpend], charges: Sequence[Charge]) -> Iterator[str]:
-    """How `charges` are not what was planned: each planned purpose may be charged once, with its event."""
-    events = {p.purpose: p.event for p in planned}
+def plan_digest(planned: Sequence[PlannedSpend]) -> str:
+    """SHA-256 of a plan; the reservation holds it, so that no bundle can leave out a spend that its run did not use."""
+    return hashlib.sha256(json.dumps([p.model_dump(mode="json") for p in planned], sort_keys=True).encode()).hexdigest()
+
+
+def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
+    """How a run's entries are not what was planned: reserved for this plan, each purpose charged at most once, with its event."""
+    events, charges = {p.purpose: p.event for p in planned}, charges_of(entries)
+    if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {plan_digest(planned)}:
+        yield "the reservation was made for another plan"
     if len(events) < len(planned):
         yield "a purpose is planned twice"
     if len({c.purpose for c in charges}) < len(charges):

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import pandas as pd
 
 from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, charges_of, plan_problems
+from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, plan_problems
 from synthdp.bundle.certificate_text import render
 from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
@@ -122,7 +122,7 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
     entries = list(ledger.run_entries(content.run))
     for file, wanted in receipts.items():
         _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
-    for problem in plan_problems(content.planned, charges_of(entries)):
+    for problem in plan_problems(content.planned, entries):
         _refuse("plan", f"does not cover the ledger: {problem}")
     _check_table(content)
     if content.audit is not None and content.audit.rows == "real":

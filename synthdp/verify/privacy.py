@@ -97,7 +97,7 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     for key in Certificate.model_fields:
         if not _same(getattr(stated, key), getattr(true, key)):
             yield f"{name}: {key} does not follow from the spec, the plan and the ledger{_got(getattr(stated, key), getattr(true, key))}"
-    yield from (f"privacy/ledger.json: {problem}" for problem in plan_problems(stated.planned, true.charges))
+    yield from (f"privacy/ledger.json: {problem}" for problem in plan_problems(stated.planned, reader.entries))
     yield from (f"{name}: {p.purpose}: {why}" for p in stated.planned for why in _unit_problems(p.event, true.unit_rows))
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from _group_problems(stated, spec)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate import PlannedSpend, charges_of
+from synthdp.bundle.certificate import PlannedSpend, plan_digest
 from synthdp.bundle.write import BundleContent, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
@@ -108,10 +108,15 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     ledger.reserve(
         "clinic", "run-0", epsilon=0.5, delta=1e-6, cap=(cap.epsilon, cap.delta) if cap else None, body={}
     )  # another run's entry comes between
-    ledger.reserve("clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body={"adjacency": "add_remove"})
-    measure = ledger.charge("clinic", run, purpose="measure", mechanism="discrete Gaussian on 3 tables", event=measure_event(rows))
+    planned = (
+        PlannedSpend(purpose="measure", mechanism="discrete Gaussian on 3 tables", event=measure_event(rows)),
+        PlannedSpend(purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows)),
+    )
+    body = {"adjacency": "add_remove", "plan_sha256": plan_digest(planned)}
+    ledger.reserve("clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body=body)
+    measure = ledger.charge("clinic", run, **planned[0].model_dump())
     ledger.settle("clinic", "run-0")
-    train = ledger.charge("clinic", run, purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows))
+    train = ledger.charge("clinic", run, **planned[1].model_dump())
     ledger.settle("clinic", run)
     paid = [Receipt(run, e.hash) for e in (measure, train)]
     groups = {k: group_epsilon(spec, k * rows) for k in (GROUPS if rows == 1 else (1, 2))}
@@ -126,7 +131,7 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     content = BundleContent(
         spec=spec,
         run=run,
-        planned=tuple(PlannedSpend(**c.model_dump(exclude={"entry"})) for c in charges_of(ledger.run_entries(run))),
+        planned=planned,
         group_epsilons=groups,
         synthetic=released(frame, everything),
         model=released(model, everything),

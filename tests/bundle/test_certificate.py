@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.certificate import Certificate, PlannedSpend, _groups, certify
+from synthdp.bundle.certificate import Certificate, PlannedSpend, _groups, certify, plan_digest, plan_problems
 from synthdp.bundle.certificate_text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
@@ -42,6 +42,16 @@ def test_epsilon_is_composed_from_the_plan(release: Any) -> None:
     assert [p.purpose for p in certificate.purposes] == ["measure", "train"]
     assert max(p.epsilon for p in certificate.purposes) < certificate.epsilon < sum(p.epsilon for p in certificate.purposes)
     assert certificate.groups[0].joint_epsilon == pytest.approx(certificate.epsilon)
+
+
+def test_the_reservation_names_its_plan(release: Any) -> None:
+    planned, entries = release.content.planned, list(release.ledger.run_entries("run-1"))
+    assert list(plan_problems(planned, entries)) == []
+    unused = PlannedSpend(purpose="graph: round 2", mechanism="tables", event={"event": "gaussian", "noise_multiplier": 3.0})
+    assert list(plan_problems((*planned, unused), entries)) == ["the reservation was made for another plan"]
+    assert list(plan_problems(planned, [e for e in entries if e.kind != "reserve"])) == ["the reservation was made for another plan"]
+    moved = planned[0].model_copy(update={"mechanism": "discrete Gaussian on 2 tables"})
+    assert plan_digest((moved, *planned[1:])) != plan_digest(planned) == plan_digest(tuple(planned))
 
 
 def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) -> None:

@@ -359,9 +359,10 @@ class TestProgram:
 
         monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
+        monkeypatch.setattr("synthdp.release.planned_of", lambda plan: content.planned)
         job: Any = Names(
             release=release.spec, folder=Names(run=content.run),
-            plan=Names(group_epsilons=content.group_epsilons, to_json=lambda: {"spends": [p.model_dump() for p in content.planned]}),
+            plan=Names(group_epsilons=content.group_epsilons),
             bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
         )  # fmt: skip
         fitted: Any = Names(synthesizer=content.model, tables=content.tables, graph=Names(released=None, graph=content.graph, report=None))

@@ -222,6 +222,7 @@ class TestPrivacyClaims:
         assert "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 1.2" in found
         assert "purposes does not follow" in found and "groups of 1: epsilon 1.2" in found
         assert "is below what the planned events give" in found
+        assert "ledger.json: the reservation was made for another plan" in found
 
     def test_a_look_planned_or_charged_twice(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c["planned"].append(c["planned"][0]))
