@@ -57,10 +57,11 @@ def _render(*parts: object) -> str:
     return buffer.getvalue().rstrip()
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]) -> Table:
+    """`numbers`: places of the columns that are lined up on the right."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
@@ -74,7 +75,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     return _render(
         f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g}, delta {facts['delta']:g}, "
         f"{facts['adjacency']} neighbours, at most {facts['rows_per_unit']} row(s) per unit",
-        _table("", ["spend", "epsilon alone", "mechanism", "serves"], spends),
+        _table("", ["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB for measuring, training and sampling",
