@@ -27,7 +27,7 @@ from synthdp.reporter import Advance, Reporter
 from synthdp.verify import verify_bundle
 
 Make = Callable[..., Any]
-KINDS = ["cap", "reserve", "charge", "charge", "charge", "settle"]
+KINDS = ["cap", "reserve", "charge", "charge", "charge", "charge", "settle"]
 
 
 def check_unspent_then_write(ledger: Ledger, write: Callable[[], Any], mend: Callable[[], Any], *, says: str) -> None:
