@@ -8,6 +8,7 @@ Whatever comes in, the only way out is a value that keeps its promises, or a dec
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import math
 import os
@@ -213,18 +214,23 @@ def specs(draw: st.DrawFn) -> bytes:
     return _spoilt(draw, text.encode("utf-8", errors="replace"))
 
 
+def _atom(draw: st.DrawFn) -> Any:
+    """A copy of its own: what is changed later must not change what other inputs are made of."""
+    return copy.deepcopy(draw(st.sampled_from(ATOMS)))
+
+
 def _changed(draw: st.DrawFn, tree: Any) -> Any:
     """One node replaced, dropped, wrapped, repeated or exchanged for another one of the tree."""
     places = list(_places(tree, ()))
     if not places:
-        return draw(st.sampled_from(ATOMS))
+        return _atom(draw)
     *way, last = places[draw(PLACES) % len(places)]
     holder = tree
     for step in way:
         holder = holder[step]
     how = draw(st.sampled_from(["replace", "replace", "drop", "wrap", "repeat", "exchange", "rename"]))
     if how == "replace":
-        holder[last] = draw(st.sampled_from(ATOMS))
+        holder[last] = _atom(draw)
     elif how == "drop":
         del holder[last]
     elif how == "wrap":
