@@ -50,7 +50,7 @@ BIF = Path(__file__).parent.parent / "tests" / "graph" / "data"
 SMALL = ("cancer", "earthquake", "survey", "asia")
 NETWORKS = (*SMALL, "sachs", "child", "alarm")
 NON_PRIVATE = "pc"
-DEFAULT = ("measured_pc", NON_PRIVATE)
+DEFAULT = ("measured_pc", "priv_pc", "svt_pc", "em_pc", NON_PRIVATE)
 KEYS = ["algorithm", "network", "rows", "epsilon", "delta", "adjacency", "seed"]
 LEVEL, ORDER = 0.01, 3  # of the textbook's tests
 
