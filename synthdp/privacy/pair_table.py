@@ -77,7 +77,10 @@ class PairTable:
 
     def unpack(self, arrays: Arrays) -> NoisyPair:
         """The table."""
-        return NoisyPair(arrays["counts"], self.noise_multiplier)
+        counts = arrays["counts"]
+        if counts.shape != (CELLS, CELLS) or counts.dtype != np.float64 or not np.isfinite(counts).all():
+            raise ValueError("not the counts of a pair")
+        return NoisyPair(counts, self.noise_multiplier)
 
 
 def count_cells(x: Floats, y: Floats) -> Integers:
