@@ -40,6 +40,12 @@ def narrow() -> Domain:
     return Domain((ColumnDomain("x", "categorical", ("p", "q"), False), ColumnDomain("y", "ordinal", ("1", "2", "3", "missing"), True)))
 
 
+def numbers() -> Domain:
+    """Numbers, which mechanisms for pairs of them need."""
+    edges = (-1.0, -0.5, 0.0, 0.5)
+    return Domain(tuple(ColumnDomain(n, "number", (*"abcd", "missing"), True, edges=edges, stop=1.0, lower=-1.0, upper=1.0) for n in ("u", "v")))
+
+
 def vae(domain: Domain) -> CausalVae:
     """The product's own model, each column with the one before it as its parent."""
     parents = tuple((i - 1,) if i else () for i in range(len(domain)))
@@ -52,7 +58,7 @@ def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
 
 
 def configurations(domain: Domain) -> Iterator[Configuration]:
-    for own in (domain, narrow()):
+    for own in (domain, narrow(), numbers()):
         examples = [m for kind in EXAMPLES.values() for m in kind(own)]
         for mechanism in [*examples, Training(SETTINGS, vae(own), lambda done, total: None, None)]:
             for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one")):
@@ -70,10 +76,17 @@ def run(configuration: Configuration, pairs: Any) -> Any:
     return replay(mechanism, pairs, domain=domain, rows_per_unit=rows, adjacency=adjacency)
 
 
-def test_every_mechanism_of_the_kernel_is_registered(figure: Callable[..., None]) -> None:
+def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(domain: Domain, figure: Callable[..., None]) -> None:
+    """A registration without an example, or an example that nothing moves, would pass anything."""
     assert unregistered() == set()
     assert EXAMPLES.keys() == mechanism_classes()
-    figure("mechanisms replayed", len(EXAMPLES), len(mechanism_classes()))
+    moved: dict[type, float] = {}
+    for configuration in configurations(domain):
+        done = run(configuration, islice(pairs_of(configuration), 1, None, 8))
+        moved[type(configuration[0])] = max(done.largest_share, moved.get(type(configuration[0]), 0.0))
+    still = {kind for kind in mechanism_classes() if moved.get(kind, 0.0) <= 0.05}
+    assert still == set()
+    figure("mechanisms replayed", len(mechanism_classes()) - len(still), len(mechanism_classes()))
 
 
 def test_a_mechanism_without_an_example_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
