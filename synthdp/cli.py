@@ -72,7 +72,8 @@ def schema() -> None:
 
 @app.command()
 def init(
-    csv: Annotated[Path, typer.Argument(help="A CSV file; only its header is read.")],
+    csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
+    builtin: Annotated[str | None, typer.Option("--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
     ask: Annotated[bool, typer.Option(help="Ask for types, bounds and budget.")] = True,
     force: Force = False,
@@ -83,10 +84,22 @@ def init(
 
     if out.exists() and not force:
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
+    if csv is None:
+        return _builtin_draft(builtin, out)
     relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
     text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None).replace(f"path: {csv}", f"path: {relative}")
     out.write_text(text, encoding="utf-8")
     typer.echo(f"wrote {out}; complete it and run `synthdp validate {out}`", err=True)
+
+
+def _builtin_draft(name: str | None, out: Path) -> None:
+    from synthdp.data.builtin.drafts import DRAFTS
+    from synthdp.errors import OutputError
+
+    if name is None or name not in DRAFTS:
+        raise OutputError("no table to draft a spec for", hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}")
+    out.write_text(DRAFTS[name](), encoding="utf-8")
+    typer.echo(f"wrote {out}; it is complete: run `synthdp release {out}`", err=True)
 
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:

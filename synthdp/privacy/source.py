@@ -33,9 +33,6 @@ from synthdp.spec import models as spec
 
 T = TypeVar("T")
 
-# Tables that ship with synthdp.
-BUILTIN = {"synthetic": builtin.frame}
-
 
 @dataclass(frozen=True, repr=False)
 class Table:
@@ -143,7 +140,7 @@ def _read(dataset: spec.Dataset, domain: Domain, folder: Path) -> pd.DataFrame:
         spec.CsvSource: lambda s: read_csv_file(folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check),
         spec.ParquetSource: lambda s: read_parquet_files(folder / s.path, check=check, check_rows=lambda rows: _check_size(rows, dataset)),
         spec.SqlSource: _read_sql,
-        spec.BuiltinSource: lambda s: BUILTIN[s.name](),
+        spec.BuiltinSource: lambda s: builtin.frame(s.name),
     }
     return _guarded(source, lambda: readers[type(source)](source))
 

@@ -128,7 +128,7 @@ class BuiltinSource(Model):
     """A simulated table that ships with synthdp; see `synthdp.data.builtin`."""
 
     kind: Literal["builtin"]
-    name: Literal["synthetic"]
+    name: Literal["synthetic", "pain1000", "pain5000", "eedi"]
 
 
 Source = Annotated[CsvSource | ParquetSource | SqlSource | BuiltinSource, Field(discriminator="kind")]

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from synthdp.spec import models as spec
+
 ROWS = 1000
 SEED = 20261121
 
@@ -45,6 +47,11 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     for (name, own), seed in zip(STRUCTURE.items(), seeds, strict=True):
         values[name] = own.draw({p: values[p] for p in own.parents}, np.random.default_rng(seed), rows)
     return pd.DataFrame(values)
+
+
+def graph() -> spec.Graph:
+    """The parents of each column, as its equation has them."""
+    return spec.Graph(mode="given", edges=tuple(spec.Edge(causes=own.parents, effects=(name,)) for name, own in STRUCTURE.items() if own.parents))
 
 
 # --- noise and helpers -------------------------------------------------------------------------------------

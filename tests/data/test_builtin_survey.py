@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from synthdp.data.builtin import EDGES, STRUCTURE, frame
+from synthdp.data.builtin.survey import EDGES, STRUCTURE, frame
 
 
 def levels(values: pd.Series) -> np.ndarray:

@@ -1,0 +1,46 @@
+"""The built-in tables as one registry: public rows, graphs that specs can state, drafts that are the specs in specs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+import pytest
+
+from synthdp.data import builtin
+from synthdp.data.builtin.drafts import DRAFTS
+from synthdp.graph.causal import CausalGraph
+from synthdp.spec.load import load_spec
+from synthdp.spec.models import BuiltinSource
+
+SPECS = Path(__file__).parents[2] / "specs"
+SHAPES = {"synthetic": (1000, 22), "pain1000": (1000, 222), "pain5000": (5000, 222), "eedi": (2950, 948)}
+LINKS = {"synthetic": (30, 0), "pain1000": (770, 0), "pain5000": (770, 0), "eedi": (940, 9)}  # arrows, unseen causes
+
+
+def test_a_spec_can_name_exactly_the_tables_there_are() -> None:
+    assert get_args(BuiltinSource.model_fields["name"].annotation) == tuple(builtin.TABLES)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_everybody_has_the_same_rows_of_the_stated_shape(name: str) -> None:
+    pd.testing.assert_frame_equal(builtin.frame(name), builtin.frame(name))
+    assert builtin.frame(name).shape == SHAPES[name]
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_its_graph_holds_in_python_and_has_no_cycle(name: str) -> None:
+    columns = list(builtin.frame(name))
+    graph = CausalGraph.from_spec(builtin.graph(name), columns)
+    assert graph.is_dag and (len(graph.directed), len(graph.latent)) == LINKS[name]
+    assert all(columns.index(a) < columns.index(b) for a, b in graph.directed)  # columns stand in causal order
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_the_draft_of_a_wide_table_is_the_spec_and_states_its_true_graph(name: str) -> None:
+    path = SPECS / f"{name}.yaml"
+    assert path.read_text(encoding="utf-8") == DRAFTS[name]()
+    loaded = load_spec(path)
+    assert tuple(loaded.columns) == tuple(builtin.frame(name))
+    assert loaded.graph == builtin.graph(name) and loaded.dataset.source == BuiltinSource(kind="builtin", name=name)
