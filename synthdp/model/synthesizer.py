@@ -1,30 +1,37 @@
 """A trained synthesizer: architecture and released weights, ancestral sampling, saving and loading.
 
-Sampling reads nothing but the released weights, so it is free: as many rows as wanted, and interventions
-`do(column = level)`, which cut a column off from its parents and set it.
+Sampling reads nothing but the released weights, so it is free: as many rows as wanted, interventions
+`do(column = level)`, which cut a column off from its parents and set it, and conditions `column = level`, as weights.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError
+from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, draw
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.untrusted import check_plain, parse_json, read_text
 
-CHUNK_ROWS = 65_536
 MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups of a foreign model may take
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
+
+LogWeights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Synthesizer:
         *,
         rng: np.random.Generator,
         do: Mapping[str, int] | None = None,
+        threads: int | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Codes:
         """`rows` rows of levels, shape `[rows, columns]`; `do` maps column names to the level they are set to.
@@ -48,32 +56,59 @@ class Synthesizer:
         Raises:
             ValueError: `do` names an unknown column or level.
         """
-        fixed = self._fixed(do or {})
-        model = self._model()
-        # Sampling is post-processing; its generator may be seeded by the caller for repeatable samples.
-        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         out = np.empty((rows, len(self.columns)), dtype=np.uint16)
-        for start in range(0, rows, CHUNK_ROWS):
-            size = min(CHUNK_ROWS, rows - start)
-            out[start : start + size] = _ancestral(model, self._order(), fixed, size, generator).numpy().astype(np.uint16)
-            progress(start + size, rows)
+        sizes = [min(CHUNK_ROWS, rows - start) for start in range(0, rows, CHUNK_ROWS)]
+        done = 0
+        for codes, _ in self.draws(sizes, rng=rng, do=do, threads=threads):
+            out[done : done + len(codes)] = codes
+            done += len(codes)
+            progress(done, rows)
         return out
 
-    def _fixed(self, do: Mapping[str, int]) -> dict[int, int]:
-        fixed = {}
-        for name, level in do.items():
+    def draws(
+        self,
+        sizes: Iterable[int],
+        *,
+        rng: np.random.Generator,
+        do: Mapping[str, int] | None = None,
+        given: Mapping[str, int] | None = None,
+        threads: int | None = None,
+    ) -> Iterator[tuple[Codes, LogWeights]]:
+        """Chunks of `sizes` rows, one after the other: levels `[rows, columns]` and log weights `[rows]`.
+
+        Rows so weighted follow the model's law under `do`, conditioned on `given`; without `given` all weights are
+        one. `sizes` may have no end: only a few chunks are drawn ahead. What is drawn depends on `rng` and not on
+        the number of threads.
+
+        Raises:
+            ValueError: `do` or `given` names an unknown column or level, or both name the same column.
+        """
+        fixed, evidence = self._levels("do", do or {}), self._levels("given", given or {})
+        both = [self.columns[c] for c in fixed.keys() & evidence.keys()]
+        if both:
+            raise ValueError(f"given: column {both[0]!r} is set by do, so it cannot be conditioned on")
+        samplers = column_samplers(self._model())
+        # Sampling is post-processing; its generator may be seeded by the caller for repeatable samples.
+        seeds = np.random.default_rng(int(rng.integers(2**63)))
+
+        def chunk(size: int, seed: int) -> tuple[Codes, LogWeights]:
+            codes, weights = draw(samplers, size, do=fixed, given=evidence, generator=torch.Generator().manual_seed(seed))
+            return codes.T.numpy().astype(np.uint16), weights.numpy()
+
+        tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
+        return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
+
+    def _levels(self, what: str, named: Mapping[str, int]) -> dict[int, int]:
+        """Levels by the position of their column."""
+        levels = {}
+        for name, level in named.items():
             if name not in self.columns:
-                raise ValueError(f"do: unknown column {name!r}; columns are {', '.join(self.columns)}")
+                raise ValueError(f"{what}: unknown column {name!r}; columns are {', '.join(self.columns)}")
             column = self.columns.index(name)
             if not 0 <= level < self.architecture.sizes[column]:
-                raise ValueError(f"do: column {name!r} has levels 0 to {self.architecture.sizes[column] - 1}, got {level}")
-            fixed[column] = level
-        return fixed
-
-    def _order(self) -> list[int]:
-        graph = nx.DiGraph([(p, i) for i, own in enumerate(self.architecture.parents) for p in own])
-        graph.add_nodes_from(range(len(self.columns)))
-        return list(nx.topological_sort(graph))
+                raise ValueError(f"{what}: column {name!r} has levels 0 to {self.architecture.sizes[column] - 1}, got {level}")
+            levels[column] = level
+        return levels
 
     def _model(self) -> CausalVae:
         model = CausalVae(self.architecture, generator=torch.Generator().manual_seed(0))
@@ -133,7 +168,7 @@ class Synthesizer:
         if not all(v.dtype == torch.float32 and bool(v.isfinite().all()) for v in self.weights.values()):
             return False
         try:
-            self._order()
+            causal_order(own)
         except nx.NetworkXUnfeasible:
             return False
         return True
@@ -145,16 +180,22 @@ def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:
     return Synthesizer(domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()})
 
 
-@torch.no_grad()
-def _ancestral(model: CausalVae, order: list[int], fixed: Mapping[int, int], rows: int, generator: torch.Generator) -> Tensor:
-    """Columns in causal order, each from its parents and z; categorical draws by inverse cumulative sums."""
-    z = torch.randn(rows, len(model.architecture.latent_of), generator=generator)
-    codes = torch.zeros(rows, len(order), dtype=torch.long)
-    for column in order:
-        if column in fixed:
-            codes[:, column] = fixed[column]
-            continue
-        cumulative = model.column_logits(column, codes, z).softmax(1).cumsum(1)
-        uniform = torch.rand(rows, 1, generator=generator) * cumulative[:, -1:]
-        codes[:, column] = (uniform >= cumulative).sum(1).clamp_(max=cumulative.shape[1] - 1)
-    return codes
+def _in_threads(
+    chunk: Callable[[int, int], tuple[Codes, LogWeights]], tasks: Iterator[tuple[int, int]], threads: int
+) -> Iterator[tuple[Codes, LogWeights]]:
+    """Results of `chunk` in the order of `tasks`, at most twice as many chunks ahead as there are threads."""
+    first = list(itertools.islice(tasks, 2))
+    if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread
+        yield from itertools.starmap(chunk, itertools.chain(first, tasks))
+        return
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        ahead: deque[Future[tuple[Codes, LogWeights]]] = deque()
+        for task in itertools.chain(first, tasks):
+            ahead.append(pool.submit(chunk, *task))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,121 @@
+"""Ancestral sampling of the causal VAE, made for speed: columns in causal order, each from its parents and z.
+
+The arithmetic is that of `CausalVae.column_logits`, laid out for one pass over a chunk of rows that stays in the
+cache: a column's parents are one lookup, its part of z and its biases one product, and a level is found in unnormalised
+cumulative sums. Tests hold both against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from synthdp.model.causal_vae import Architecture, CausalVae
+
+CHUNK_ROWS = 8192
+SAFE_SUM = 1e30  # sums of exponentials between this and its inverse have neither overflowed nor lost digits
+
+
+@dataclass(frozen=True)
+class ColumnSampler:
+    """One column's decoder: `parents` and where each begins in `table` `[levels of all parents, hidden]`; `latent` `[latent + 1, hidden]`,
+    whose last row is the bias; `weight` `[hidden, levels]` and `bias` `[levels]`."""
+
+    column: int
+    parents: tuple[int, ...]
+    offsets: tuple[int, ...]
+    table: Tensor | None
+    latent: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def logits(self, codes: Tensor, z: Tensor) -> Tensor:
+        """Logits `[rows, levels]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with ones last."""
+        if self.table is None:
+            hidden = z @ self.latent
+        else:
+            rows = torch.empty(len(z), len(self.parents), dtype=torch.int32)
+            for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
+                torch.add(codes[parent], offset, out=rows[:, slot])
+            hidden = F.embedding_bag(rows, self.table, mode="sum").addmm_(z, self.latent)
+        return torch.addmm(self.bias, hidden.relu_(), self.weight)
+
+
+def causal_order(architecture: Architecture) -> list[int]:
+    """Columns with parents before children.
+
+    Raises:
+        networkx.NetworkXUnfeasible: the parents form a cycle.
+    """
+    graph = nx.DiGraph([(p, i) for i, own in enumerate(architecture.parents) for p in own])
+    graph.add_nodes_from(range(len(architecture.sizes)))
+    return list(nx.topological_sort(graph))
+
+
+@torch.no_grad()
+def column_samplers(model: CausalVae) -> list[ColumnSampler]:
+    """The decoder of `model`, column by column in causal order."""
+    return [_column_sampler(model, column) for column in causal_order(model.architecture)]
+
+
+def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
+    own, lookup = model.architecture, model.decode_parents
+    rows = slice(column * own.hidden, (column + 1) * own.hidden)
+    latent = (model.decode_latent.weight * model.decode_latent.mask)[rows].T
+    bias, table, parents, offsets = model.decode_latent.bias[rows], None, own.parents[column], []
+    first = sum(own.sizes[p] for before in own.parents[:column] for p in before)
+    length = 0
+    for p in parents:
+        offsets.append(length)
+        length += own.sizes[p]
+    if lookup is not None:
+        bias = bias + lookup.bias[column]
+        table = lookup.weight[first : first + length].contiguous() if parents else None
+    size = own.sizes[column]
+    levels = model.decode_levels
+    extended = torch.cat([latent, bias.unsqueeze(0)]).contiguous()
+    return ColumnSampler(column, parents, tuple(offsets), table, extended, levels.weight[column, :, :size].contiguous(), levels.bias[column, :size])
+
+
+@torch.no_grad()
+def draw(
+    samplers: list[ColumnSampler], rows: int, *, do: Mapping[int, int], given: Mapping[int, int], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Levels `[columns, rows]` and the log of each row's weight `[rows]`.
+
+    Columns in `do` are set, whatever their parents; those in `given` are set too, and the weight of a row is the
+    probability that its own parents and z give to what was set. Rows so weighted follow the law that is intervened
+    on by `do` and then conditioned on `given` (likelihood weighting; Koller and Friedman, "Probabilistic Graphical
+    Models", 2009, Section 12.2).
+    """
+    latent = len(samplers[0].latent) - 1
+    z = torch.ones(rows, latent + 1)
+    z[:, :latent] = torch.randn(rows, latent, generator=generator)
+    codes = torch.zeros(len(samplers), rows, dtype=torch.int32)
+    log_weight = torch.zeros(rows)
+    for sampler in samplers:
+        column = sampler.column
+        if column in do:
+            codes[column] = do[column]
+        elif column in given:
+            codes[column] = given[column]
+            log_weight += sampler.logits(codes, z).log_softmax(1)[:, given[column]]
+        else:
+            uniform = torch.rand(rows, 1, generator=generator)
+            codes[column] = _levels(sampler.logits(codes, z), uniform)
+    return codes, log_weight
+
+
+def _levels(logits: Tensor, uniform: Tensor) -> Tensor:
+    """A level of each row of `logits` `[rows, levels]` by inverse cumulative sums, `[rows]`."""
+    sums = logits.exp().cumsum_(1)
+    total = sums[:, -1:]
+    if not 1 / SAFE_SUM < float(total.min()) <= float(total.max()) < SAFE_SUM:
+        sums = logits.softmax(1).cumsum_(1)
+        total = sums[:, -1:]
+    return torch.searchsorted(sums, uniform * total, right=True, out_int32=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
