@@ -1,4 +1,4 @@
-"""Strength of association of every pair of columns: Cramér's V with Bergsma's bias correction.
+"""Strength of association of pairs of columns: Cramér's V with Bergsma's bias correction.
 
 Source: W. Bergsma, "A bias-correction for Cramér's V and Tschuprow's T", Journal of the Korean Statistical
 Society 42 (2013), equation for V tilde. Levels that never occur do not count as levels.
@@ -6,34 +6,27 @@ Society 42 (2013), equation for V tilde. Levels that never occur do not count as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from synthdp.evaluate.counting import CrossTable, FloatArray
+from synthdp.evaluate.counting import FloatArray, IntArray
 
 
-def association_matrix(pairs: Iterable[CrossTable], columns: int) -> FloatArray:
-    """Cramér's V of each pair, shape `[columns, columns]`: symmetric, 1 on the diagonal, 0 to 1."""
-    matrix = np.eye(columns)
-    for table in pairs:
-        i, j = table.columns
-        matrix[i, j] = matrix[j, i] = cramers_v(table)
-    return matrix
+def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
+    """V of one column with each of several others, shape `[others]`; 0 where a column has a single level or there is one row.
 
-
-def cramers_v(table: CrossTable) -> float:
-    """Bias-corrected Cramér's V of one 2-way table; 0 where a column has a single level or there is one row."""
-    keys, counts = table.occupied()
-    rows, columns = np.divmod(keys, table.sizes[1])
-    row_totals = np.bincount(rows, weights=counts, minlength=table.sizes[0])
-    column_totals = np.bincount(columns, weights=counts, minlength=table.sizes[1])
-    r, c, n = int((row_totals > 0).sum()), int((column_totals > 0).sum()), int(counts.sum())
-    if n < 2 or min(r, c) < 2:
-        return 0.0
-    # chi² / n = sum n_ij² / (n_i n_j) - 1 needs the cells that occur alone
-    phi2 = float((counts.astype(np.float64) ** 2 / (row_totals[rows] * column_totals[columns])).sum()) - 1.0
-    phi2 = max(0.0, phi2 - (r - 1) * (c - 1) / (n - 1))
-    r_corrected, c_corrected = r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)
-    room = min(r_corrected, c_corrected) - 1
-    return min(1.0, float(np.sqrt(phi2 / room))) if room > 0 else 0.0
+    `counts` has shape `[levels of the others one after the other, levels of the column]`; `starts` is where each other begins.
+    """
+    cells = counts.astype(np.float64)
+    ours, theirs = np.add.reduceat(cells, starts, axis=0)[0], cells.sum(axis=1)
+    n = ours.sum()
+    r, c = np.add.reduceat(theirs > 0, starts, dtype=np.int64), int((ours > 0).sum())
+    if n < 2 or c < 2:
+        return np.zeros(len(starts))
+    # chi² / n = sum n_ij² / (n_i n_j) - 1; a level that does not occur has empty cells alone
+    inverse = [np.divide(1.0, total, out=np.zeros_like(total), where=total > 0) for total in (theirs, ours)]
+    phi2 = np.add.reduceat((cells**2 @ inverse[1]) * inverse[0], starts) - 1.0
+    phi2 = np.maximum(0.0, phi2 - (r - 1) * (c - 1) / (n - 1))
+    room = np.minimum(r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)) - 1
+    ratio = np.divide(phi2, room, out=np.zeros(len(starts)), where=(room > 0) & (r >= 2))
+    strength: FloatArray = np.minimum(1.0, np.sqrt(ratio))
+    return strength

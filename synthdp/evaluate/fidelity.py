@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.evaluate.association import association_matrix
 from synthdp.evaluate.counting import CrossTable, FloatArray, count_tables, total_variation
+from synthdp.evaluate.pairs import compare_pairs
 
 TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release of one domain
 
@@ -28,14 +28,15 @@ class FidelityReport:
     """Mean total variation (0 is equal, 1 is disjoint) of all 1-way, all 2-way and some 3-way tables.
 
     `tv2` and `tv3` are None where there is no such table. `shares_*` are each column's level shares, shape
-    `[levels]`; `association_*` are matrices of Cramér's V, shape `[columns, columns]`.
+    `[levels]`. Of pairs there are symmetric matrices, shape `[columns, columns]`: `pairs` has the total variation,
+    `association_*` Cramér's V.
     """
 
     tv1: float
     tv2: float | None
     tv3: float | None
     by_column: Mapping[str, float]
-    by_pair: Mapping[tuple[str, str], float]
+    pairs: FloatArray
     by_triple: Mapping[tuple[str, str, str], float]
     shares_real: Mapping[str, FloatArray]
     shares_synthetic: Mapping[str, FloatArray]
@@ -54,13 +55,19 @@ class FidelityReport:
             "tv2": self.tv2,
             "tv3": self.tv3,
             "by_column": dict(self.by_column),
-            "by_pair": [{"columns": list(pair), "tv": tv} for pair, tv in self.by_pair.items()],
+            "by_pair": {"columns": list(self.by_column), "tv": _digits(self.pairs)},
             "by_triple": [{"columns": list(triple), "tv": tv} for triple, tv in self.by_triple.items()],
             "shares_real": {name: shares.tolist() for name, shares in self.shares_real.items()},
             "shares_synthetic": {name: shares.tolist() for name, shares in self.shares_synthetic.items()},
-            "association_real": self.association_real.tolist(),
-            "association_synthetic": self.association_synthetic.tolist(),
+            "association_real": _digits(self.association_real),
+            "association_synthetic": _digits(self.association_synthetic),
         }
+
+
+def _digits(matrix: FloatArray) -> list[list[float]]:
+    """Six decimals: half a million pairs of a wide table stay readable."""
+    rounded: list[list[float]] = matrix.round(6).tolist()
+    return rounded
 
 
 def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64) -> FidelityReport:
@@ -70,30 +77,27 @@ def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64
     """
     if not len(real) or not len(synthetic):
         raise ValueError("fidelity needs at least one row in both tables")
-    columns = len(domain)
-    tables = [(i,) for i in range(columns)], list(combinations(range(columns), 2)), choose_triples(columns, triples)
-    wanted = [table for group in tables for table in group]
-    counted_real, counted_synthetic = (count_tables(codes, domain.sizes, wanted) for codes in (real, synthetic))
-    tv = {a.columns: total_variation(a, b) for a, b in zip(counted_real, counted_synthetic, strict=True)}
-    singles, pairs, threes = ([tv[t] for t in group] for group in tables)
-    names = domain.names
-    span = slice(columns, columns + len(pairs))
+    singles, threes = [(i,) for i in range(len(domain))], choose_triples(len(domain), triples)
+    counted = [count_tables(codes, domain.sizes, [*singles, *threes]) for codes in (real, synthetic)]
+    tv = [total_variation(a, b) for a, b in zip(*counted, strict=True)]
+    pairs = compare_pairs(real, synthetic, domain.sizes)
+    names, one = domain.names, len(singles)
     return FidelityReport(
-        tv1=float(np.mean(singles)),
-        tv2=_mean(pairs),
-        tv3=_mean(threes),
-        by_column=dict(zip(names, singles, strict=True)),
-        by_pair={(names[i], names[j]): value for (i, j), value in zip(tables[1], pairs, strict=True)},
-        by_triple={(names[i], names[j], names[k]): value for (i, j, k), value in zip(tables[2], threes, strict=True)},
-        shares_real=_shares(counted_real[:columns], names),
-        shares_synthetic=_shares(counted_synthetic[:columns], names),
-        association_real=association_matrix(counted_real[span], columns),
-        association_synthetic=association_matrix(counted_synthetic[span], columns),
+        tv1=float(np.mean(tv[:one])),
+        tv2=_mean(pairs.variation[np.triu_indices(one, 1)]),
+        tv3=_mean(tv[one:]),
+        by_column=dict(zip(names, tv[:one], strict=True)),
+        pairs=pairs.variation,
+        by_triple={(names[i], names[j], names[k]): value for (i, j, k), value in zip(threes, tv[one:], strict=True)},
+        shares_real=_shares(counted[0][:one], names),
+        shares_synthetic=_shares(counted[1][:one], names),
+        association_real=pairs.association[0],
+        association_synthetic=pairs.association[1],
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _mean(values: Sequence[float] | FloatArray) -> float | None:
+    return float(np.mean(values)) if len(values) else None
 
 
 def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, FloatArray]:

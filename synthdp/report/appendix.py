@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from synthdp.data.domain import Domain
 from synthdp.evaluate import EvaluationReport, FidelityReport
 from synthdp.report.content import Budget, ReportContent
@@ -96,15 +98,15 @@ def _fidelity(report: FidelityReport, floor: FidelityReport | None, domain: Doma
 
 
 def _pairs(report: FidelityReport, most: int) -> Table:
-    place = {name: i for i, name in enumerate(report.by_column)}
-    ordered = sorted(report.by_pair.items(), key=lambda item: -item[1])
+    names = tuple(report.by_column)
+    first, second = np.triu_indices(len(names), 1)
+    worst = np.argsort(-report.pairs[first, second], kind="stable")
     rows = []
-    for (a, b), tv in ordered:
-        at = place[a], place[b]
-        real, synthetic = report.association_real[at], report.association_synthetic[at]
-        rows.append((a, b, f"{tv:.4f}", f"{real:.3f}", f"{synthetic:.3f}", f"{synthetic - real:+.3f}"))
+    for i, j in zip(first[worst[:most]].tolist(), second[worst[:most]].tolist(), strict=True):
+        real, synthetic = report.association_real[i, j], report.association_synthetic[i, j]
+        rows.append((names[i], names[j], f"{report.pairs[i, j]:.4f}", f"{real:.3f}", f"{synthetic:.3f}", f"{synthetic - real:+.3f}"))
     headings = ("column", "column", "total variation", "Cramér's V real", "synthetic", "difference")
-    return _cut(Table("Pairs of columns, furthest off first", headings, tuple(rows)), most)
+    return Table("Pairs of columns, furthest off first", headings, tuple(rows), len(worst) - len(rows))
 
 
 def _cut(table: Table, most: int) -> Table:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import counting
-from synthdp.evaluate.association import cramers_v
+from synthdp.evaluate import counting, pairs
 from synthdp.evaluate.counting import count_tables, total_variation
 from synthdp.evaluate.fidelity import choose_triples, fidelity, nearest_distribution, noisy_tv1
+from synthdp.evaluate.pairs import compare_pairs
 
 
 def domain(*sizes: int) -> Domain:
@@ -37,12 +37,25 @@ def reference_tv(a: np.ndarray, b: np.ndarray, columns: tuple[int, ...]) -> floa
     return sum(abs(p.get(k, 0.0) - q.get(k, 0.0)) for k in {*p, *q}) / 2
 
 
+def reference_v(table: np.ndarray, i: int, j: int) -> float:
+    """Bergsma's corrected V from the table of counts, as its paper writes it."""
+    levels = [np.unique(table[:, c], return_inverse=True) for c in (i, j)]
+    r, c = (len(values) for values, _ in levels)
+    counts = np.zeros((r, c))
+    np.add.at(counts, (levels[0][1], levels[1][1]), 1)
+    n = counts.sum()
+    expected = np.outer(counts.sum(1), counts.sum(0)) / n
+    phi2 = max(0.0, ((counts - expected) ** 2 / expected).sum() / n - (r - 1) * (c - 1) / (n - 1))
+    room = min(r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)) - 1
+    return float(np.sqrt(phi2 / room)) if min(r, c) > 1 else 0.0
+
+
 def test_hand_table() -> None:
     real = codes((0, 0), (0, 0), (1, 1), (1, 1))
     synthetic = codes((0, 0), (0, 1), (1, 0), (1, 1))
     report = fidelity(real, synthetic, domain(2, 2))
     assert report.by_column == {"c0": 0.0, "c1": 0.0}
-    assert report.by_pair == {("c0", "c1"): 0.5}
+    np.testing.assert_array_equal(report.pairs, [[0, 0.5], [0.5, 0]])
     assert (report.tv1, report.tv2, report.tv3) == (0.0, 0.5, None)
     np.testing.assert_allclose(report.shares_real["c0"], [0.5, 0.5])
 
@@ -61,6 +74,20 @@ def test_row_order_and_replication_do_not_matter() -> None:
     np.testing.assert_allclose(permuted.association_difference, 0, atol=1e-12)
 
 
+@pytest.mark.parametrize("limits", [{"MOST_CELLS": 1}, {"MOST_CELLS": 21, "MOST_KEYS": 5}, {"MOST_KEYS": 1}])
+def test_pairs_in_small_blocks_of_cells_and_rows_agree_with_the_reference(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(pairs, name, value)
+    rng = np.random.default_rng(8)
+    sizes = (3, 1, 5, 2, 4)
+    a, b = (np.column_stack([rng.integers(0, s, size=n) for s in sizes]).astype(np.uint16) for n in (83, 61))
+    found = compare_pairs(a, b, sizes)
+    for i, j in combinations(range(5), 2):
+        assert found.variation[i, j] == found.variation[j, i] == pytest.approx(reference_tv(a, b, (i, j)))
+        for matrix, table in zip(found.association, (a, b), strict=True):
+            assert matrix[i, j] == matrix[j, i] == pytest.approx(reference_v(table, i, j))
+
+
 @pytest.mark.parametrize("limits", [{}, {"DENSE_CELLS": 0}, {"CHUNK_ROWS": 7}, {"DENSE_CELLS": 20, "DENSE_TOTAL": 30, "CHUNK_ROWS": 11}])
 def test_dense_sparse_and_chunked_agree_with_the_reference(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in limits.items():
@@ -69,8 +96,8 @@ def test_dense_sparse_and_chunked_agree_with_the_reference(limits: dict[str, int
     sizes = (3, 5, 2, 4)
     real, synthetic = (np.column_stack([rng.integers(0, s, size=n) for s in sizes]).astype(np.uint16) for n in (83, 61))
     report = fidelity(real, synthetic, domain(*sizes), triples=4)
-    for (i, j), value in zip(combinations(range(4), 2), report.by_pair.values(), strict=True):
-        assert value == pytest.approx(reference_tv(real, synthetic, (i, j)))
+    for i, j in combinations(range(4), 2):
+        assert report.pairs[i, j] == report.pairs[j, i] == pytest.approx(reference_tv(real, synthetic, (i, j)))
     for names, value in report.by_triple.items():
         assert value == pytest.approx(reference_tv(real, synthetic, tuple(int(n[1]) for n in names)))
     assert report.tv1 == pytest.approx(np.mean([reference_tv(real, synthetic, (i,)) for i in range(4)]))
@@ -130,13 +157,14 @@ def test_association_of_copies_is_one_and_of_independent_columns_near_zero() -> 
 def test_cramers_v_by_hand() -> None:
     # [[30, 10], [10, 30]]: chi² = 80 * .25 = 20, phi² = .25; corrected (.25 - 1/79) / (2 - 1/79 - 1)
     rows = [(0, 0)] * 30 + [(0, 1)] * 10 + [(1, 0)] * 10 + [(1, 1)] * 30
-    table = count_tables(codes(*rows), (2, 2), [(0, 1)])[0]
-    assert cramers_v(table) == pytest.approx(np.sqrt((0.25 - 1 / 79) / (1 - 1 / 79)))
+    found = compare_pairs(codes(*rows), codes((0, 0)), (2, 2))
+    assert found.association[0][0, 1] == pytest.approx(np.sqrt((0.25 - 1 / 79) / (1 - 1 / 79)))
+    assert found.association[1][0, 1] == 0.0  # one row
 
 
 def test_a_constant_column_has_no_association() -> None:
-    table = count_tables(codes((0, 0), (0, 1), (0, 1)), (2, 2), [(0, 1)])[0]
-    assert cramers_v(table) == 0.0
+    table = codes((0, 0), (0, 1), (0, 1))
+    assert compare_pairs(table, table[:, ::-1], (2, 2)).association[0][0, 1] == 0.0
 
 
 # --- against released tables ------------------------------------------------------------------------------

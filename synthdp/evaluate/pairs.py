@@ -1,0 +1,72 @@
+"""All pairs of columns of two tables at once: how far apart their counts are, and how strongly each pair is associated.
+
+A column is counted with all later ones in one go, so that a table of a thousand columns (half a million pairs) takes
+seconds and no pair costs a call of its own. Memory is that of a block of cells and a block of rows, not of all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.evaluate.association import cramers_v
+from synthdp.evaluate.counting import FloatArray, IntArray
+
+MOST_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
+MOST_KEYS = 1 << 20  # cell numbers held at once
+
+
+@dataclass(frozen=True, eq=False)
+class PairFigures:
+    """Matrices `[columns, columns]`, symmetric: total variation (0 on the diagonal), Cramér's V of either table (1 there)."""
+
+    variation: FloatArray
+    association: tuple[FloatArray, FloatArray]
+
+
+def compare_pairs(first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]], sizes: Sequence[int]) -> PairFigures:
+    """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row; codes are below `sizes`."""
+    columns = len(sizes)
+    tables = [np.ascontiguousarray(codes.T) for codes in (first, second)]
+    variation = np.zeros((columns, columns))
+    association = np.eye(columns), np.eye(columns)
+    for i, later in _blocks(sizes):
+        starts = np.cumsum([0, *(sizes[j] for j in later)])
+        counts = [_count(levels, i, later, starts, sizes[i]) for levels in tables]
+        shares = [table / levels.shape[1] for table, levels in zip(counts, tables, strict=True)]
+        variation[i, later] = 0.5 * np.add.reduceat(np.abs(shares[0] - shares[1]).sum(axis=1), starts[:-1])
+        for matrix, table in zip(association, counts, strict=True):
+            matrix[i, later] = cramers_v(table, starts[:-1])
+    for matrix in (variation, *association):
+        matrix += np.triu(matrix, 1).T
+    return PairFigures(variation, association)
+
+
+def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
+    """Each column with runs of later ones: every pair once, in runs of at most `MOST_CELLS` cells or a single pair."""
+    for i, own in enumerate(sizes):
+        begin, levels = i + 1, 0
+        for j in range(i + 1, len(sizes)):
+            if levels and own * (levels + sizes[j]) > MOST_CELLS:
+                yield i, range(begin, j)
+                begin, levels = j, 0
+            levels += sizes[j]
+        if levels:
+            yield i, range(begin, len(sizes))
+
+
+def _count(levels: npt.NDArray[np.integer[Any]], i: int, later: range, starts: IntArray, own: int) -> IntArray:
+    """Counts `[levels of the later columns one after the other, levels of i]` from `levels` `[columns, rows]`."""
+    counts = np.zeros(int(starts[-1]) * own, dtype=np.int64)
+    step = max(1, MOST_KEYS // len(later))
+    for begin in range(0, levels.shape[1], step):
+        rows = slice(begin, begin + step)
+        keys = levels[later.start : later.stop, rows] + starts[:-1, None]
+        keys *= own
+        keys += levels[i, rows]
+        counts += np.bincount(keys.ravel(), minlength=len(counts))
+    return counts.reshape(-1, own)
