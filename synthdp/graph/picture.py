@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -27,6 +27,7 @@ _Route = tuple[str, str, str]
 """A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent` one."""
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
+MOST_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,13 @@ def draw(graph: CausalGraph, *, title: str, styles: Mapping[str, Style] = STYLES
     width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
     lowest_bend = max((y for points in bends.values() for _, y in points), default=0.0)
     bottom = max([b.y + HEIGHT for b in boxes.values()] + [lowest_bend + HEIGHT / 2]) + MARGIN
-    height = bottom + 20 * (len(used) + bool(graph.latent) + bool(hidden)) + MARGIN
+    legend = _legend({p: styles[p] for p in used}, graph, bottom, hidden, named=styles is STYLES)
+    height = bottom + 20 * len(legend) + MARGIN
     body = [
         *_latents(graph, boxes, bends),
         *(_link(e, boxes, bends, styles[e.provenance]) for e in edges),
         *(_node(n, b) for n, b in boxes.items()),
-        *_legend({p: styles[p] for p in used}, graph, bottom, hidden, named=styles is STYLES),
+        *legend,
     ]
     return "\n".join(
         [
@@ -133,7 +135,7 @@ def _layout(graph: CausalGraph, edges: Sequence[GraphEdge]) -> tuple[dict[str, _
     layers: list[list[_Slot]] = [[(n,) for n in graph.nodes if level[n] == i] for i in range(max(level.values(), default=-1) + 1)]
     before: dict[_Slot, list[_Slot]] = {}
     after: dict[_Slot, list[_Slot]] = {}
-    pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in graph.confounded]
+    pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in _confounded(graph)]
     for a, b, kind in [(a, b, kind) if level[a] < level[b] else (b, a, kind) for a, b, kind in pairs if level[a] != level[b]]:
         chain: list[_Slot] = [(a,), *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])), (b,)]
         for i, slot in enumerate(chain[1:-1]):
@@ -212,11 +214,16 @@ def _node(name: str, box: _Box) -> str:
     return f"<g>{rect}{label}</g>"
 
 
+def _confounded(graph: CausalGraph) -> list[Pair]:
+    """Pairs that get a latent line; the pairs of an unseen cause of hundreds of columns would bury the graph, and are told in words."""
+    return [pair for names in graph.latent if len(names) <= MOST_SHARING for pair in combinations(names, 2)]
+
+
 def _latents(graph: CausalGraph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]) -> list[str]:
     """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one to the other."""
     colour, dashes, width = LATENT
     lines = []
-    for a, b in graph.confounded:
+    for a, b in _confounded(graph):
         path = _path((a, b), boxes, bends, kind="latent", gap=0, drop=LATENT_DROP)
         look = f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}" marker-start="url(#dot)" marker-end="url(#dot)"'
         lines.append(f'<path class="latent" d="{path}" {look}><title>{_text(f"{a} and {b}: unseen common cause")}</title></path>')
@@ -239,6 +246,9 @@ def _legend(used: Mapping[str, Style], graph: CausalGraph, top: float, hidden: i
     rows = [(s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning) for p, s in used.items()]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
+    wide = sum(len(names) > MOST_SHARING for names in graph.latent)
+    if wide:
+        rows.append(("none", "", 0.0, f"unseen causes of more than {MOST_SHARING} columns each, not drawn: {wide}"))
     if hidden:
         rows.append(("none", "", 0.0, f"{hidden} more pairs without enough evidence are not drawn"))
     lines = []

@@ -73,6 +73,13 @@ def test_many_open_pairs_are_counted_and_small_graphs_draw() -> None:
         ElementTree.fromstring(graph.to_svg())
 
 
+def test_unseen_causes_of_many_columns_are_told_and_not_drawn() -> None:
+    names = tuple(f"c{i}" for i in range(400))
+    svg = CausalGraph(names, latent=(names, names[:200], names[:3])).to_svg()
+    assert svg.count('class="latent"') == 3 and "columns each, not drawn: 2" in svg and len(svg) < 300_000
+    assert CausalGraph(names[:16], latent=(names[:16],)).to_svg().count('class="latent"') == 120
+
+
 def points(path: str) -> list[tuple[float, float]]:
     """Points along a path of cubic curves."""
     corners = [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
