@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec import graphchecks
 from synthdp.spec.crossproblem import CrossProblem
+from synthdp.spec.expressions import constraint_problems
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
@@ -275,6 +276,7 @@ CHECKS = (
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),
     _Check(("columns", "columns[]"), _levels),
+    _Check(("columns", "columns[]", "constraints"), constraint_problems),
     _Check(("columns",), _whole_bounds),
     _Check(("dataset.source", "columns"), _missing_texts),
     _Check(("dataset.source",), _source),

@@ -426,6 +426,10 @@ class Sampling(Model):
     oversample: Annotated[Whole, Field(ge=1, le=64)] = Field(default=4, description="draws per written row before raking")
 
 
+Constraint = Annotated[str, Field(min_length=1, max_length=1000)]
+Constraints = Annotated[tuple[Constraint, ...], Field(max_length=100), AfterValidator(_unique)]
+
+
 ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
 
 
@@ -543,6 +547,10 @@ class ReleaseSpec(Model):
     graph: Graph = Graph(mode="none")
     synthesizer: Synthesizer = Synthesizer()
     sampling: Sampling = Sampling()
+    constraints: Constraints = Field(
+        default=(),
+        description="what every synthetic row must fulfil, e.g. age >= 18 or `marital-status` == 'Never-married'; real rows are not held to it",
+    )
     evaluation: Evaluation = Evaluation()
     attacks: Attacks = Attacks()
     gates: tuple[Gate, ...] = ()

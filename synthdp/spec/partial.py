@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from synthdp.spec.models import Categorical, Column, Dataset, Gate, PrivacyUnit, ReleaseSpec, Rows, Source
+from synthdp.spec.models import Categorical, Column, Constraint, Dataset, Gate, PrivacyUnit, ReleaseSpec, Rows, Source
 from synthdp.spec.yamltree import Node
 
 _M = TypeVar("_M", bound=BaseModel)
-_APART = ("dataset", "columns", "gates")
+_APART = ("dataset", "columns", "gates", "constraints")
 
 
 def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
@@ -33,7 +33,8 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
         parts[name] = _section(model, tree.entries.get(name), name, lost) if name in tree.entries or field.is_required() else field.default
     parts["dataset"] = _dataset(tree.entries.get("dataset"), lost)
     parts["columns"] = _columns(tree.entries.get("columns"), lost)
-    parts["gates"] = _gates(tree.entries.get("gates"))
+    parts["gates"] = _entries(Gate, tree.entries.get("gates"))
+    parts["constraints"] = _entries(Constraint, tree.entries.get("constraints"))
     return tree, ReleaseSpec.model_construct(**parts), frozenset(lost)
 
 
@@ -97,10 +98,11 @@ def _columns(node: Node | None, lost: set[str]) -> dict[str, Any]:
     return {name: column if column is not None else unknown for name, column in columns.items()}
 
 
-def _gates(node: Node | None) -> tuple[Gate, ...]:
+def _entries(entry: Any, node: Node | None) -> tuple[Any, ...]:
+    """The valid entries of a list."""
     if node is None or node.kind != "list":
         return ()
-    kind: TypeAdapter[Any] = TypeAdapter(Gate)
+    kind: TypeAdapter[Any] = TypeAdapter(entry)
     node.items = [item for item in node.items if _valid(kind, item) is not None]
     return tuple(_valid(kind, item) for item in node.items)
 
