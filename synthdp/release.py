@@ -20,12 +20,12 @@ from synthdp.bundle import BundleContent, check_target, load_signer, write_bundl
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
 from synthdp.data.domain import Domain
-from synthdp.data.encoding import decode
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.gates import Verdict, check_gates
 from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
+from synthdp.model.constraints import Constraints
 from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample, serves
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
@@ -149,7 +149,8 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint)
             with reporter.stage("sample") as progress:
                 codes = sample(fitted, release, rng=fresh_generator(), progress=progress)
-                synthetic = codes.map(lambda c: decode(job.domain, c, rng=fresh_generator()))
+                constraints = Constraints.from_spec(release, job.domain)
+                synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
             judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter)
             verdicts = check_gates(release.gates, judgement.metrics_for_steward())
             with reporter.stage("bundle and report"):

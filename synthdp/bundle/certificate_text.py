@@ -13,7 +13,7 @@ from typing import Any
 
 from synthdp.bundle.audit_text import audit_markdown
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.wording import plain, up
+from synthdp.bundle.wording import code, plain, up
 
 
 def render(certificate: Certificate) -> str:
@@ -128,8 +128,19 @@ def _released(c: Certificate) -> str:
             "## What was released\n\nFiles that came out of rows, and the spends (numbered below) that paid for them. All other files of the bundle "
             "are functions of the spec, the ledger and these.\n\n| file | paid for by |\n|---|---|",
             *lines,
+            *_constraints(c),
         ]
     )
+
+
+def _constraints(c: Certificate) -> list[str]:
+    if not c.constraints:
+        return []
+    head = (
+        "\nEvery synthetic row fulfils the constraints below. The model's rows that did not were left out, which is a function of these rows alone "
+        "and costs no privacy; the original rows were never held to them.\n"
+    )
+    return [head, *map(code, c.constraints)]
 
 
 def _spends(c: Certificate) -> str:

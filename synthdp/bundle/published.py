@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.wording import plain, up
+from synthdp.bundle.wording import code, plain, up
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, Signing, SqlSource
 
@@ -68,6 +68,8 @@ def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
     # Quoted, so that a publisher's words cannot pass for what this page states.
     about = "".join(f"\n> {plain(line)}".rstrip() for line in (spec.dataset.description or "").strip().splitlines())
     rows = spec.sampling.rows or spec.dataset.rows.value
+    held = "\n".join(map(code, spec.constraints))
+    constraints = f"\nEvery row fulfils these constraints (a comparison with a missing value violates none):\n\n{held}\n" if held else ""
     licence = plain(spec.dataset.licence) if spec.dataset.licence else "not stated: ask the publisher before you redistribute it"
     citation = f"- Cite the original table as: {plain(spec.dataset.citation)}\n" if spec.dataset.citation else ""
     record = "| `privacy/deployment.yaml` | a record for the OpenDP Deployments Registry |\n" if spec.publication else ""
@@ -84,7 +86,7 @@ def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
 
 `synthetic.csv` holds {rows:,} made-up rows with the columns of the original table. No row was copied from it: each was drawn from a model
 that was fitted to the original with differential privacy.
-
+{constraints}
 ## Guarantee
 
 Changing any one data point of the original ({plain(certificate.unit_meaning)}) changes the probability of anything in this folder

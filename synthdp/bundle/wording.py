@@ -12,6 +12,11 @@ def plain(text: str) -> str:
     return re.sub(r"([|*_\[\]~])", r"\\\1", words)
 
 
+def code(text: str) -> str:
+    """A line of a Markdown code block, where nothing is markup."""
+    return "    " + " ".join(text.split())
+
+
 def up(value: float, *, digits: int = 4) -> str:
     """A bound, rounded up so that it stays one."""
     scaled = value * 10**digits

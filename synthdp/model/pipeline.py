@@ -21,6 +21,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.constraints import Constraints, check_possible
 from synthdp.model.marginals import probabilities, rake, smoothed
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.dpsgd import Training
@@ -52,6 +53,7 @@ class Fitted:
 
 def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
+    check_possible(release, domain)
     return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
 
 
@@ -134,14 +136,16 @@ def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGra
 
 
 def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator, progress: Progress) -> Released[Codes]:
-    """The synthetic table as levels `[rows, columns]`: drawn, and raked to the noisy tables' one-way margins if the spec says so."""
+    """The synthetic table as levels `[rows, columns]`: drawn, held to the constraints, raked to the noisy tables' margins if the spec says so."""
+    constraints = Constraints.from_spec(release, Domain.from_spec(release.columns))
     rows = release.sampling.rows or release.dataset.rows.value
 
     def draw(pair: tuple[Synthesizer, tuple[NoisyTable, ...]]) -> Codes:
         synthesizer, tables = pair
+        pool_rows = rows * release.sampling.oversample if release.sampling.rake else rows
+        pool = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads, progress=progress), pool_rows, rng=rng)
         if not release.sampling.rake:
-            return synthesizer.sample(rows, rng=rng, progress=progress)
-        pool = synthesizer.sample(rows * release.sampling.oversample, rng=rng, progress=progress)
+            return pool
         targets = probabilities(tables, synthesizer.columns)
         return rake(pool, targets, columns=range(len(synthesizer.columns)), rows=rows, rng=rng)
 

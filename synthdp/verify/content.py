@@ -20,6 +20,7 @@ from synthdp.data.encoding import encode_column
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.validation import STATUSES, implications
+from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.spec.models import IdUnit
 from synthdp.verify.reader import Check, Reader
@@ -34,9 +35,10 @@ PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
 def _check_csv(reader: Reader) -> Iterator[str]:
-    """Header in the spec's order, the spec's number of rows, every value in its domain."""
+    """Header in the spec's order, the spec's number of rows, every value in its domain, every row as the constraints say."""
     spec, path = reader.spec, reader.folder / CSV_NAME
     domain, rows = Domain.from_spec(spec.columns), 0
+    constraints = Constraints.from_spec(spec, domain)
     if path.stat().st_size > most_bytes(domain, spec.sampling.rows or 0):
         yield f"{CSV_NAME}: is larger than a table of the spec's columns and rows can be"
         return
@@ -45,7 +47,7 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     if tuple(next(csv.reader([header]), ())) != domain.names:
         yield f"{CSV_NAME}: its header is not the spec's columns in order"
         return
-    bad = dict.fromkeys(domain.names, 0)
+    bad, broken = dict.fromkeys(domain.names, 0), dict.fromkeys(spec.constraints, 0)
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False, "encoding": "utf-8", "index_col": False}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would drop surplus fields with a warning only
@@ -58,12 +60,15 @@ def _check_csv(reader: Reader) -> Iterator[str]:
                     rows += len(chunk)
                     for column in domain.columns:
                         bad[column.name] += _misfits(column, chunk[column.name])
+                    for text, violated in constraints.violated_in(chunk).items():
+                        broken[text] += int(violated.sum())
         except pd.errors.ParserWarning:
             yield f"{CSV_NAME}: a row has more fields than the header"
             return
     if rows != spec.sampling.rows:
         yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
     yield from (f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain" for name, count in bad.items() if count)
+    yield from (f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}" for text, count in broken.items() if count)
 
 
 def most_bytes(domain: Domain, rows: int) -> int:

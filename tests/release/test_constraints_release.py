@@ -1,0 +1,52 @@
+"""A release with constraints: they hold in the bundle, the bundle says so, and verify sees a row that breaks one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from synthdp.errors import GateError, SpecError, VerifyError
+from synthdp.verify import verify_bundle
+
+TEXTS = ["visits == 0 or weight >= 60", "joined >= '2021-01-01' or not smoker", "grade is missing or grade != 'high' or visits < 8"]
+
+
+def mended(bundle: Any, old: str, new: str) -> None:
+    """The table changed, with checksums that fit."""
+    from synthdp.bundle.write import sha256
+
+    table, sums = bundle / "synthetic.csv", bundle / "SHA256SUMS"
+    before = sha256(table)
+    table.write_text(table.read_text().replace(old, new, 1))
+    sums.write_text(sums.read_text().replace(before, sha256(table)))
+
+
+def test_a_release_holds_its_constraints_and_says_so(tiny: Any) -> None:
+    tiny.write(constraints=TEXTS, attacks={"membership": {"enabled": False}}).release()
+    table = pd.read_csv(tiny.bundle / "synthetic.csv", parse_dates=["joined"])
+    assert len(table) == 250
+    assert ((table["visits"] == 0) | (table["weight"] >= 60)).all() and ((table["joined"] >= "2021-01-01") | (table["smoker"] == "never")).all()
+    assert not ((table["grade"] == "high") & (table["visits"] >= 8)).any()
+    assert verify_bundle(tiny.bundle).ok
+    for name in ("README.md", "privacy/certificate.md"):
+        assert "\n    visits == 0 or weight >= 60\n" in (tiny.bundle / name).read_text()
+    assert "visits == 0 or weight" in (tiny.out / "internal" / "internal.html").read_text()
+    row = table[(table["visits"] == 0) & (table["smoker"] == "never") & table["grade"].isna()].iloc[0]
+    mended(tiny.bundle, f"{row['sex']},,never,0,{row['weight']},", f"{row['sex']},,never,5,41.0,")
+    with pytest.raises(VerifyError, match="1 rows do not fulfil the constraint 'visits == 0 or weight >= 60'"):
+        verify_bundle(tiny.bundle)
+
+
+def test_an_impossible_constraint_is_refused_before_anything_is_spent(tiny: Any) -> None:
+    with pytest.raises(SpecError, match="none of 50,000 rows"):
+        tiny.write(constraints=["visits > 20"]).release()
+    assert tiny.kinds() == []
+
+
+def test_constraints_that_the_model_does_not_fulfil_withhold_the_bundle(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.9)
+    with pytest.raises(GateError, match="the hardest, 'weight < 60'"):
+        tiny.write(constraints=["weight < 60", "visits < 20"]).release()
+    assert not tiny.bundle.exists() and tiny.kinds().count("charge") == 2
