@@ -108,8 +108,23 @@ class Streams:
         return int(_max_measurement(_checked(scale))(scores.tolist()))
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
-        """From the sampling stream."""
-        return np.flatnonzero(self.sampling.random(rows) < rate)
+        """From the sampling stream, by the gaps between the rows drawn: `rows * rate` draws do for `rows` coins.
+
+        Of independent coins of chance q the next success is j rows further with chance (1 - q)^(j - 1) q, whatever came
+        before. So gaps drawn by this law, one after the other until they pass the last row, give every batch the
+        chance that one coin for each row gives it; and rows added at the end change nothing before them.
+        """
+        if rate <= 0:
+            return np.zeros(0, dtype=np.intp)
+        expected = rows * rate
+        drawn: list[Integers] = []
+        last = -1
+        while last < rows:
+            gaps = self.sampling.geometric(rate, size=int(expected + 6 * expected**0.5) + 8)
+            drawn.append(last + np.cumsum(np.minimum(gaps, rows + 1)))
+            last = int(drawn[-1][-1])
+        places = np.concatenate(drawn).astype(np.intp)
+        return places[: np.searchsorted(places, rows)]
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         """From the latent stream."""

@@ -303,7 +303,33 @@ def test_batches_by_any_other_law_are_told_apart(wrong: str) -> None:
     assert departures(draw(np.random.default_rng(7))) >= seen
 
 
-@pytest.mark.parametrize(("rows", "rate", "size"), [(0, 0.5, 0), (1, 1.0, 1), (7, 1.0, 7), (7, 0.0, 0)])
+@pytest.mark.parametrize("rate", [0.01, 0.2, 1 / 3, 0.5, 0.9])
+def test_every_set_of_rows_has_the_chance_that_one_coin_for_each_row_gives_it(rate: float) -> None:
+    """All 2^6 batches of six rows, which are not those of seven tenths of the rate."""
+    streams, bits = Streams.fresh(), 1 << np.arange(6)
+    drawn = np.bincount([int(bits[streams.poisson_batch(6, rate=rate)].sum()) for _ in range(20_000)], minlength=64)
+    held = np.asarray([bin(batch).count("1") for batch in range(64)])
+
+    def fits(chance: float) -> bool:
+        expected = 20_000 * chance**held * (1 - chance) ** (6 - held)
+        common = expected >= 5
+        pooled = [np.append(counts[common], counts[~common].sum()) for counts in (drawn, expected)]
+        return bool(stats.chisquare(*(p[pooled[1] > 0] for p in pooled)).pvalue > SIGNIFICANCE)
+
+    assert fits(rate) and not fits(0.7 * rate)
+
+
+def test_a_batch_of_a_large_table_takes_no_coin_for_each_of_its_rows() -> None:
+    """Its gaps alone are drawn: the stream moves by about the rows drawn, and positions reach the end of the table."""
+    streams, rows = Streams.fresh(), 10**9
+    batches = [streams.poisson_batch(rows, rate=1e-6) for _ in range(40)]
+    sizes = np.asarray([len(b) for b in batches])
+    assert abs(sizes.mean() - 1000) < 5 * math.sqrt(1000 / 40) and 0.4 < sizes.var() / 1000 < 2
+    assert all((np.diff(b) > 0).all() and b[0] >= 0 and b[-1] < rows for b in batches)
+    assert stats.kstest(np.concatenate(batches) / rows, "uniform").pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize(("rows", "rate", "size"), [(0, 0.5, 0), (1, 1.0, 1), (7, 1.0, 7), (7, 0.0, 0), (3, 1e-300, 0)])
 def test_batches_at_the_edges(rows: int, rate: float, size: int) -> None:
     assert len(Streams.fresh().poisson_batch(rows, rate=rate)) == size
 
