@@ -45,7 +45,9 @@ def encode_column(column: ColumnDomain, values: pd.Series[object]) -> EncodedCol
 def _encode_category(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
     known = column.labels[: column.levels - 1] if column.missing else column.labels
     absent = values.isna().to_numpy()
-    text = values.map(_category_text).to_numpy(dtype=object)
+    # Text alone needs no look at each value; anything else may hold 1, 1.0 and true, which are equal and mean different categories.
+    plain = pd.api.types.infer_dtype(values, skipna=True) == "string"
+    text = (values if plain else values.map(_category_text)).to_numpy(dtype=object)
     position = pd.Index(known).get_indexer(text)  # -1 where unknown
     outside = (position < 0) & ~absent
     codes = np.where(position < 0, 0, position)

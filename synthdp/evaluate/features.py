@@ -45,16 +45,20 @@ class Features:
         return Features(self.wide[rows], self.narrow[rows])
 
 
-def build_features(domain: Domain, frame: pd.DataFrame, names: Sequence[str]) -> Features:
-    """Features of the columns `names` (at least one) for every row of `frame`."""
-    wide, narrow = zip(*(_column(domain[name], frame[name]) for name in names), strict=True)
-    return Features(np.hstack(wide), np.column_stack(narrow))
+def build_features(domain: Domain, frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Features]:
+    """Features of each column of `names` by itself, for every row of `frame`: made once, and joined for each target."""
+    return {name: Features(*_column(domain[name], frame[name])) for name in names}
+
+
+def join(parts: Sequence[Features]) -> Features:
+    """Features of several columns (at least one) side by side."""
+    return Features(np.hstack([p.wide for p in parts]), np.hstack([p.narrow for p in parts]))
 
 
 def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatrix, FloatMatrix]:
     if not column.ranged:
         codes = encode_column(column, values).codes
-        return _indicators(codes, column.levels), codes.astype(np.float32)
+        return _indicators(codes, column.levels), codes.astype(np.float32)[:, None]
     numbers = clamped_numbers(column, values)
     scaled = ((numbers - column.lower) / (column.upper - column.lower)).astype(np.float32)
     absent = np.isnan(numbers)
@@ -62,7 +66,7 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
     blocks += [(numbers == spike).astype(np.float32)[:, None] for spike in column.spikes]
     if column.missing:
         blocks.append(absent.astype(np.float32)[:, None])
-    return np.hstack(blocks), scaled
+    return np.hstack(blocks), scaled[:, None]
 
 
 def _indicators(codes: Codes, levels: int) -> FloatMatrix:

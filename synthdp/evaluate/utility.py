@@ -21,6 +21,7 @@ from synthdp.evaluate.features import (
     build_features,
     category_mask,
     clamped_numbers,
+    join,
     target_levels,
 )
 
@@ -113,10 +114,11 @@ def utility(
     if not len(real_train) or not len(synthetic):
         return UtilityReport((), ("not available: a table to learn from has no rows",))
     frames = _Frames(*(_choose(frame, max_rows, rng) for frame in (real_train, real_test, synthetic)))
+    columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items().items()}
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for target in targets:
-        found, said = _one_target(frames, domain, target, classifiers, rng)
+        found, said = _one_target(frames, columns, domain, target, classifiers, rng)
         rows += found
         notes += said
     return UtilityReport(tuple(rows), tuple(notes))
@@ -149,12 +151,17 @@ class _Task:
 
 
 def _one_target(
-    frames: _Frames, domain: Domain, target: str, classifiers: Sequence[str], rng: np.random.Generator
+    frames: _Frames,
+    columns: Mapping[str, Mapping[str, Features]],
+    domain: Domain,
+    target: str,
+    classifiers: Sequence[str],
+    rng: np.random.Generator,
 ) -> tuple[list[UtilityRow], list[str]]:
     names = [n for n in domain.names if n != target]
     if not names:
         return [], [f"{target}: not available: there is no other column to predict it from"]
-    features = {side: build_features(domain, frame, names) for side, frame in frames.items().items()}
+    features = {side: join([own[n] for n in names]) for side, own in columns.items()}
     make = _regression if domain[target].ranged else _classification
     task = make(domain, target, names, frames, features, classifiers)
     if task is None:

@@ -116,3 +116,13 @@ def test_draws_are_spread_over_their_bin_and_avoid_spikes() -> None:
     low, high = real.edges[1], real.edges[2]
     assert low - 1e-3 < numbers.min() and numbers.max() < high + 1e-3 and abs(numbers.mean() - (low + high) / 2) < 0.02
     assert (np.round(numbers, 3) == numbers).all()
+
+
+def test_values_that_are_equal_and_mean_different_categories_are_told_apart() -> None:
+    """1, 1.0 and true are equal in Python; a column of text alone takes a quicker way, to the same levels."""
+    column = Domain.from_spec({"c": spec.Categorical(type="categorical", categories=("1", "true", "1.5"), missing=True)})["c"]
+    mixed = encode_column(column, pd.Series([True, 1, 1.0, "1", "true", None, 1.5, False], dtype=object))
+    assert mixed.codes.tolist() == [1, 0, 0, 0, 1, 3, 2, 0] and mixed.outside == 1
+    for kind in (object, "str"):
+        text = encode_column(column, pd.Series(["true", "1", None, "1.5", "2"], dtype=kind))
+        assert text.codes.tolist() == [1, 0, 3, 2, 0] and text.outside == 1

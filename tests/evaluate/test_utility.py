@@ -11,7 +11,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate import EvaluationReport, evaluate
-from synthdp.evaluate.features import MOST_INDICATORS, build_features, target_levels
+from synthdp.evaluate.features import MOST_INDICATORS, build_features, join, target_levels
 from synthdp.evaluate.learners import CLASSIFIERS
 from synthdp.evaluate.utility import UtilityReport, utility
 from synthdp.spec import models as m
@@ -166,21 +166,20 @@ def test_what_a_model_warns_of_is_recorded_and_does_not_leak(monkeypatch: pytest
 
 def test_features_come_from_the_domain_alone() -> None:
     names = ["group", "dose", "ill"]
-    some = build_features(DOMAIN, TRAIN, names)
-    one = build_features(DOMAIN, TRAIN.iloc[[3]], names)
+    some, one = (join(list(build_features(DOMAIN, rows, names).values())) for rows in (TRAIN, TRAIN.iloc[[3]]))
     np.testing.assert_array_equal(some.wide[[3]], one.wide)
     # 3 groups and missing; dose, its spike at 0 and missing; ill
     assert some.wide.shape == (1500, 4 + 3 + 1) and some.narrow.shape == (1500, 3)
     hand = pd.DataFrame({"group": [None, "b"], "dose": [0.0, np.nan], "ill": ["true", "false"]})
-    np.testing.assert_allclose(build_features(DOMAIN, hand, names).wide, [[0, 0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 0.5, 0, 1, 0]])
+    np.testing.assert_allclose(join(list(build_features(DOMAIN, hand, names).values())).wide, [[0, 0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 0.5, 0, 1, 0]])
 
 
 def test_features_stay_inside_public_bounds_and_memory() -> None:
     outside = TRAIN.assign(dose=1e9)
-    assert build_features(DOMAIN, outside, ["dose"]).wide.max() == 1
+    assert build_features(DOMAIN, outside, ["dose"])["dose"].wide.max() == 1
     many = Domain.from_spec({"code": m.Categorical(type="categorical", categories=tuple(map(str, range(1000))))})
     frame = pd.DataFrame({"code": ["0", "999", "256"]})
-    assert build_features(many, frame, ["code"]).wide.shape == (3, MOST_INDICATORS)
+    assert build_features(many, frame, ["code"])["code"].wide.shape == (3, MOST_INDICATORS)
     assert target_levels(many["code"], frame["code"]).tolist() == [0, 999, 256]
 
 
