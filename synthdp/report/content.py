@@ -118,6 +118,8 @@ class ReportContent:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list) and set(map(type, value)) == {float} and np.isfinite(value).all():
+        return value  # a row of a matrix, of which wide tables have many
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):

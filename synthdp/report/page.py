@@ -61,9 +61,14 @@ def write_internal_report(folder: Path, content: ReportContent) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "internal.html"
     page.write_text(render(content), encoding="utf-8")
-    numbers = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / "internal.json").write_text(numbers + "\n", encoding="utf-8")
+    (folder / "internal.json").write_text(_numbers(content), encoding="utf-8")
     return page
+
+
+def _numbers(content: ReportContent) -> str:
+    """The content as JSON, a section on each line: indenting the matrices of a wide table would take longer than all else here."""
+    sections = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}" for key, value in content.to_json().items())
+    return "{\n" + ",\n".join(sections) + "\n}\n"
 
 
 def render(content: ReportContent) -> str:
