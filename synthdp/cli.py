@@ -226,15 +226,30 @@ def keygen(folder: Annotated[Path, typer.Argument(help="Where to put the two fil
 def sample(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
-    out: Annotated[Path | None, typer.Option("--out", help="CSV to write [default: stdout].")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write, .csv or .parquet [default: CSV on stdout].")] = None,
     do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.")] = None,
+    given: Annotated[list[str] | None, typer.Option("--given", help="Condition on an observed COLUMN=VALUE; may be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)] = None,
+    as_json: Json = False,
 ) -> None:
-    """Draw rows from a bundle's model, free of charge; with --do, under an intervention."""
-    from synthdp.sampling import sample_bundle
+    """Draw rows from a bundle's model, free of charge; with --do under an intervention, with --given of those that were observed so."""
+    from synthdp.errors import OutputError
+    from synthdp.reporter import Reporter
+    from synthdp.sample_files import check_file, write_blocks
+    from synthdp.sampling import Sampler, generator
+    from synthdp.show import ProgressDisplay
 
-    frame = sample_bundle(bundle, rows=rows, do=do or [], seed=seed)
-    frame.to_csv(out or sys.stdout, index=False, lineterminator="\n")
+    if out is not None:
+        check_file(out)
+    elif as_json:
+        raise OutputError("--json prints facts where the rows would go", hint="give --out FILE.csv or FILE.parquet")
+    sampler = Sampler.of_bundle(bundle)
+    with ProgressDisplay() as display, Reporter(display).stage("sample") as progress:
+        blocks = sampler.sample(rows, do=do or [], given=given or [], rng=generator(seed), progress=progress)
+        write_blocks(blocks, sampler.columns, out)
+    if out is not None:
+        facts = {"file": str(out), "rows": rows, "do": do or [], "given": given or [], "seed": seed, "calibrated": sampler.calibrated(do or [])}
+        show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 
 
 @app.command()

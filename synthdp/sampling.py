@@ -1,55 +1,226 @@
-"""Sampling from a bundle's model: post-processing, so it is free, as often as wanted."""
+"""Sampling from a bundle's model: post-processing, so it is free, as often as wanted.
+
+Rows follow the law of the published table: the model's, calibrated to the noisy marginals by the same raking (where the
+spec asks for it), and held to the spec's constraints. `given` conditions that law on what was observed. `do` intervenes, and
+then nothing is calibrated: the marginals are of the world as it was, and an intervention is to change them.
+
+Everything is one stream of weighted rows in bounded memory. A row of weight w is used w / W times, rounded up or down at
+random, so that uses are proportional to weights in expectation; W is chosen on a first draw so that hardly any row is used twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import decode, encode_column
-from synthdp.errors import SpecError, SpecProblem, VerifyError
-from synthdp.model.synthesizer import Synthesizer
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.errors import OutputError, VerifyError
+from synthdp.model.ancestral import CHUNK_ROWS
+from synthdp.model.constraints import Constraints, ConstraintsUnmet
+from synthdp.model.marginals import probabilities, raking_factors, raking_weights
+from synthdp.model.synthesizer import LogWeights, Synthesizer
+from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.noise import fresh_generator
+from synthdp.settings import Setting, settings_of
 from synthdp.spec.load import load_spec
+from synthdp.spec.models import Column
+from synthdp.untrusted import parse_json, read_text
+
+FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
+BLOCK_CELLS = 2_000_000  # values in memory as a table
+MOST_DRAWS = 1000  # drawn rows for one that is used
+LEAST_PROBABILITY = 1e-9  # below it a condition is held to be impossible
+USED_TWICE = 0.01  # share of rows that may be a second use
+
+Progress = Callable[[int, int], None]
 
 
-def sample_bundle(bundle: Path, *, rows: int, do: Sequence[str], seed: int | None) -> pd.DataFrame:
-    """`rows` rows from the model in `bundle`, as values; `do` holds interventions as COLUMN=VALUE.
+@dataclass(frozen=True)
+class Weighing:
+    """What a drawn row counts: its evidence's log weight, its raking factors, and the weight `whole` of one use."""
+
+    factors: tuple[npt.NDArray[np.float64], ...] = ()
+    whole: float = 1.0
+
+    def weights(self, codes: Codes, log_weights: LogWeights) -> npt.NDArray[np.float64]:
+        """Weight of each row, shape `[rows]`."""
+        evidence = np.exp(log_weights.astype(np.float64))
+        return evidence * raking_weights(codes, self.factors, columns=range(len(self.factors)))
+
+    def used(self, codes: Codes, log_weights: LogWeights, rng: np.random.Generator) -> Codes:
+        """Each row as often as its weight says, in random order."""
+        share = self.weights(codes, log_weights) / self.whole
+        rows = np.repeat(np.arange(len(codes)), np.floor(share + rng.random(len(codes))).astype(np.intp))
+        used: Codes = codes[rng.permutation(rows)]
+        return used
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A bundle's model with what calibrates and constrains its rows; `columns` are the spec's."""
+
+    columns: Mapping[str, Column]
+    domain: Domain
+    synthesizer: Synthesizer
+    constraints: Constraints
+    tables: tuple[NoisyTable, ...] | None
+
+    @classmethod
+    def of_bundle(cls, bundle: Path) -> Sampler:
+        """Read a bundle.
+
+        Raises:
+            VerifyError: it holds no readable model, or marginals, of its spec's columns.
+        """
+        release = load_spec(bundle / "spec.yaml")
+        domain = Domain.from_spec(release.columns)
+        synthesizer = Synthesizer.load(bundle)
+        if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, domain.sizes):
+            raise VerifyError(f"the model in {bundle} is not over the columns and levels of its spec", hint=f"see `synthdp verify {bundle}`")
+        tables = _tables(bundle, domain) if release.sampling.rake else None
+        return cls(release.columns, domain, synthesizer, Constraints.from_spec(release, domain), tables)
+
+    def calibrated(self, do: Sequence[str]) -> bool:
+        """Whether rows under these interventions are raked to the noisy marginals."""
+        return self.tables is not None and not do
+
+    def sample(
+        self, rows: int, *, do: Sequence[str] = (), given: Sequence[str] = (), rng: np.random.Generator, progress: Progress
+    ) -> Iterator[pd.DataFrame]:
+        """`rows` rows as tables of values, one block after the other; `do` and `given` hold COLUMN=VALUE.
+
+        Raises:
+            SpecError: a setting names an unknown column or a value outside its domain; every mistake is told.
+            OutputError: next to no row has what is given, or fulfils the constraints.
+        """
+        fixed, observed = settings_of(do, given, self.domain)
+        weighing = self._weighing(fixed, observed, rng)
+        try:
+            yield from self._blocks(rows, fixed, observed, weighing, rng, progress)
+        except ConstraintsUnmet as unmet:
+            raise OutputError(
+                unmet.message, hint="the spec's constraints hold for every row that is written, whatever --do and --given say"
+            ) from None
+
+    def _weighing(self, fixed: Mapping[str, Setting], observed: Mapping[str, Setting], rng: np.random.Generator) -> Weighing:
+        """Raking factors and the weight of one use, by first draws that are not used themselves."""
+        if not self.calibrated(tuple(fixed)) and not observed:
+            return Weighing()
+        first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
+        factors: tuple[npt.NDArray[np.float64], ...] = ()
+        if self.tables is not None and not fixed:
+            targets = probabilities(self.tables, self.domain.names)
+            pool = self.constraints.draw(lambda n: self.synthesizer.sample(n, rng=rng), first, rng=rng)
+            factors = tuple(raking_factors(pool, targets, columns=range(len(targets))))
+        sizes = [CHUNK_ROWS] * (first // CHUNK_ROWS)
+        draws = list(self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed)))
+        weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
+        whole = one_use(weights)
+        if observed:
+            _check_possible(float(np.mean([np.exp(log.astype(np.float64)).mean() for _, log in draws])), weights.mean() / whole if whole else 0.0)
+        return Weighing(factors, whole)
+
+    def _blocks(
+        self,
+        rows: int,
+        fixed: Mapping[str, Setting],
+        observed: Mapping[str, Setting],
+        weighing: Weighing,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Iterator[pd.DataFrame]:
+        block, done, drawn, broken = max(1024, BLOCK_CELLS // len(self.domain)), 0, 0, np.zeros(len(self.constraints.expressions))
+        sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
+        with closing(self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))) as draws:
+            used = (weighing.used(codes, logs, rng) for codes, logs in draws)
+            while done < rows:
+                codes = _gather(used, min(block, rows - done))
+                frame = self._values(codes, {**fixed, **observed}, rng)
+                if self.constraints.expressions:
+                    violated = self.constraints.violated_by(codes, frame)
+                    broken, frame = broken + violated.sum(1), frame[~violated.any(0)]
+                drawn, done = drawn + len(codes), done + len(frame)
+                self.constraints.check_share(broken, drawn, done)
+                progress(done, rows)
+                yield frame
+
+    def _values(self, codes: Codes, settings: Mapping[str, Setting], rng: np.random.Generator) -> pd.DataFrame:
+        """Values for levels; a column that was set has the very value that was asked for."""
+        frame = Constraints(self.domain, ()).decode(codes, rng=rng)
+        for name, setting in settings.items():
+            if setting.value is not None:
+                frame[name] = pd.Series([setting.value] * len(frame), dtype=frame[name].dtype)
+        return frame
+
+
+def one_use(weights: npt.NDArray[np.float64]) -> float:
+    """The smallest weight of one use for which at most `USED_TWICE` of all uses are further uses of a row."""
+    descending = np.sort(weights)[::-1]
+    beyond = np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending  # mass above each weight
+    return float(descending[np.searchsorted(beyond, USED_TWICE * weights.sum(), side="right") - 1])
+
+
+def _check_possible(probability: float, share: float) -> None:
+    """Whether what is given can be sampled.
 
     Raises:
-        VerifyError: the bundle holds no readable model of its spec's columns.
-        SpecError: an intervention names an unknown column or a value outside its domain.
+        OutputError: it is (nearly) impossible under the model.
     """
-    domain = Domain.from_spec(load_spec(bundle / "spec.yaml").columns)
-    synthesizer = Synthesizer.load(bundle)
-    if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, domain.sizes):
-        raise VerifyError(f"the model in {bundle} is not over the columns and levels of its spec", hint=f"see `synthdp verify {bundle}`")
-    rng = fresh_generator() if seed is None else np.random.default_rng(seed)
-    codes = synthesizer.sample(rows, rng=rng, do=dict(_intervention(text, domain) for text in do))
-    return decode(domain, codes, rng=rng)
+    if probability < LEAST_PROBABILITY:
+        raise OutputError(
+            f"--given: under the model this has a probability of about {probability:.1e}; below {LEAST_PROBABILITY:g} it counts as impossible",
+            hint="give fewer conditions, or more likely ones",
+        )
+    if share * MOST_DRAWS < 1:
+        raise OutputError(
+            f"--given: under the model this has a probability of about {probability:.1e}; fewer than one drawn row in {MOST_DRAWS:,} could be used",
+            hint="give fewer conditions, or more likely ones; conditions on causes cost less than conditions on effects",
+        )
 
 
-def _intervention(text: str, domain: Domain) -> tuple[str, int]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise _wrong(text, "needs the form COLUMN=VALUE")
-    if name not in domain.names:
-        raise _wrong(text, f"unknown column {name!r}; columns are {', '.join(domain.names)}")
-    return name, _level(domain[name], value, text)
+def _gather(used: Iterator[Codes], rows: int) -> Codes:
+    parts: list[Codes] = []
+    while sum(map(len, parts)) < rows:
+        parts.append(next(used))
+    return np.concatenate(parts)[:rows]
 
 
-def _level(column: ColumnDomain, value: str, text: str) -> int:
-    if value == "missing" and column.missing_level is not None:
-        return column.missing_level
-    encoded = encode_column(column, pd.Series([value], dtype="str"))
-    if encoded.misfits:
-        allowed = f"{column.lower:g} to {column.upper:g}" if column.ranged else ", ".join(column.labels)
-        raise _wrong(text, f"{value!r} is outside the domain of {column.name}: {allowed}")
-    return int(encoded.codes[0])
+def _levels(settings: Mapping[str, Setting]) -> dict[str, int]:
+    return {name: setting.level for name, setting in settings.items()}
 
 
-def _wrong(text: str, message: str) -> SpecError:
-    return SpecError([SpecProblem("--do", 1, 1, text, message)])
+def _tables(bundle: Path, domain: Domain) -> tuple[NoisyTable, ...]:
+    """The noisy tables of a bundle.
+
+    Raises:
+        VerifyError: they cannot be read, or are not over the spec's columns.
+    """
+    try:
+        stated = parse_json(read_text(bundle / "marginals.json"))["tables"]
+        tables = tuple(
+            NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]), float(t["sigma"])) for t in stated
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise VerifyError(f"cannot read marginals.json in {bundle}: {type(error).__name__}", hint=f"see `synthdp verify {bundle}`") from None
+    names = {name for t in tables for name in t.columns}
+    if names != set(domain.names) or not all(_fits(t, domain) for t in tables):
+        raise VerifyError(f"marginals.json in {bundle} is not over the columns and levels of its spec", hint=f"see `synthdp verify {bundle}`")
+    return tables
+
+
+def _fits(table: NoisyTable, domain: Domain) -> bool:
+    shape = tuple(domain[n].levels for n in table.columns)
+    return table.counts.shape == shape and bool(np.isfinite(table.counts).all()) and table.sigma > 0
+
+
+def generator(seed: int | None) -> np.random.Generator:
+    """Randomness of a sample, from a seed or from the system: sampling is post-processing, so a seed costs nothing."""
+    return fresh_generator() if seed is None else np.random.default_rng(seed)

@@ -22,8 +22,12 @@ DATE_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H:%M:%S", "minute": "%Y-%m
 
 def write_csv(frame: pd.DataFrame, columns: Mapping[str, models.Column], path: Path) -> None:
     """Write `frame` in the order of `columns`: UTF-8, LF, header, no index; missing values are empty fields."""
-    written = pd.DataFrame({name: _written(frame[name], column) for name, column in columns.items()})
-    written.to_csv(path, index=False, encoding="utf-8", lineterminator="\n", na_rep="")
+    as_written(frame, columns).to_csv(path, index=False, encoding="utf-8", lineterminator="\n", na_rep="")
+
+
+def as_written(frame: pd.DataFrame, columns: Mapping[str, models.Column]) -> pd.DataFrame:
+    """`frame` in the order of `columns`, with instants as text."""
+    return pd.DataFrame({name: _written(frame[name], column) for name, column in columns.items()})
 
 
 def _written(values: pd.Series[Any], column: models.Column) -> pd.Series[Any]:

@@ -24,7 +24,7 @@ from synthdp.spec.models import ReleaseSpec
 LEAST_SHARE = 0.01  # drawing again is given up where fewer rows hold
 FIRST_DRAW = 20_000  # no share is judged on fewer rows
 EVEN_ROWS = 50_000
-MOST_REDRAWS = 1 << 20  # of one row's values inside its bins
+MOST_REDRAWS = 1 << 20  # rows that are drawn again at once
 
 Mask = npt.NDArray[np.bool_]
 Values = Mapping[str, npt.NDArray[np.float64]]
@@ -110,18 +110,21 @@ class Constraints:
     def decode(self, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
         """Values for levels `[rows, columns]` that `draw` gave: a row that violates a constraint is drawn again inside its bins.
 
+        Levels of which a share q of decodings holds were kept with chance q and take 1 / q redraws, so that all rows together take
+        at most 1 / `LEAST_SHARE` each in expectation.
+
         Raises:
             ConstraintsUnmet: a row's levels hold next to no values that fulfil the constraints.
         """
         frame = decode(self.domain, codes, rng=rng)
         bad = np.flatnonzero(self.violated_by(codes, frame).any(0)) if self.expressions else np.zeros(0, np.intp)
-        tries, total = 1, 0
+        tries, redrawn = 1, 0
         while len(bad):
             tries = min(2 * tries, max(1, MOST_REDRAWS // len(bad)))
-            total += tries
-            if total > 2 * MOST_REDRAWS:
-                raise ConstraintsUnmet("constraints: the values inside the bins of some rows next to never fulfil them", hint="use narrower bins")
             again = np.repeat(bad, tries)
+            redrawn += len(again)
+            if redrawn > 4 * MOST_REDRAWS + 10 / LEAST_SHARE * len(codes):  # ten times what is expected at most
+                raise ConstraintsUnmet("constraints: the values inside the bins of some rows next to never fulfil them", hint="use narrower bins")
             drawn = self.decode_ranged(codes[again], rng)
             holds = ~self.violated_by(codes[again], drawn).any(0)
             rows, first = np.unique(again[holds], return_index=True)  # the first try that held, for each row

@@ -63,22 +63,41 @@ def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
 def rake(codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int], rows: int, rng: np.random.Generator) -> Codes:
     """`rows` rows resampled from `codes` so that the named columns follow `targets`.
 
-    Iterative proportional fitting of row weights (Deming and Stephan, 1940), then systematic resampling, so a
-    row is used at most one time more or less than its weight says. Only rows of `codes` are ever returned, so a
-    target on levels that none of them has is met as far as they allow.
+    Rows are weighted by `raking_factors`; systematic resampling then uses a row at most one time more or less than its weight
+    says. Only rows of `codes` are ever returned, so a target on levels that none of them has is met as far as they allow.
     """
-    weights = np.full(len(codes), 1 / len(codes))
-    for _ in range(RAKING_ROUNDS):
-        worst = 0.0
-        for column, target in zip(columns, targets, strict=True):
-            current = np.bincount(codes[:, column], weights=weights, minlength=len(target))
-            worst = max(worst, float(np.abs(current - target).sum()) / 2)
-            moved = weights * np.divide(target, current, out=np.zeros_like(target), where=current > 0)[codes[:, column]]
-            if moved.sum() > 0:  # no row of the pool has a level that the target wants: leave the column as drawn
-                weights = moved / moved.sum()
-        if worst < RAKING_TOLERANCE:
-            break
+    weights = raking_weights(codes, raking_factors(codes, targets, columns=columns), columns=columns)
     points = (np.arange(rows) + rng.random()) / rows
-    chosen = np.searchsorted(np.cumsum(weights), points, side="right")
+    chosen = np.searchsorted(np.cumsum(weights / weights.sum()), points, side="right")
     resampled: Codes = codes[rng.permutation(np.minimum(chosen, len(codes) - 1))]
     return resampled
+
+
+def raking_weights(codes: Codes, factors: Sequence[npt.NDArray[np.float64]], *, columns: Sequence[int]) -> npt.NDArray[np.float64]:
+    """The product of each row's factors, shape `[rows]`."""
+    weights = np.ones(len(codes))
+    for factor, column in zip(factors, columns, strict=True):
+        weights *= factor[codes[:, column]]
+    return weights
+
+
+def raking_factors(codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int]) -> list[npt.NDArray[np.float64]]:
+    """A factor of each level of the named columns, shape `[levels]` each: rows weighted by the product of theirs follow `targets`.
+
+    Iterative proportional fitting of row weights (Deming and Stephan, 1940). A level that `codes` lacks has the factor 1.
+    """
+    weights = np.full(len(codes), 1 / len(codes))
+    factors = [np.ones(len(target)) for target in targets]
+    for _ in range(RAKING_ROUNDS):
+        worst = 0.0
+        for factor, column, target in zip(factors, columns, targets, strict=True):
+            current = np.bincount(codes[:, column], weights=weights, minlength=len(target))
+            worst = max(worst, float(np.abs(current - target).sum()) / 2)
+            ratio = np.divide(target, current, out=np.ones_like(target), where=current > 0)
+            moved = weights * ratio[codes[:, column]]
+            if moved.sum() > 0:  # no row of the pool has a level that the target wants: leave the column as drawn
+                weights = moved / moved.sum()
+                factor *= ratio / moved.sum()
+        if worst < RAKING_TOLERANCE:
+            break
+    return factors

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups 
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
 
 LogWeights = npt.NDArray[np.float32]
+Draws = Generator[tuple[Codes, LogWeights], None, None]
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Synthesizer:
         do: Mapping[str, int] | None = None,
         given: Mapping[str, int] | None = None,
         threads: int | None = None,
-    ) -> Iterator[tuple[Codes, LogWeights]]:
+    ) -> Draws:
         """Chunks of `sizes` rows, one after the other: levels `[rows, columns]` and log weights `[rows]`.
 
         Rows so weighted follow the model's law under `do`, conditioned on `given`; without `given` all weights are
@@ -180,9 +181,7 @@ def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:
     return Synthesizer(domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()})
 
 
-def _in_threads(
-    chunk: Callable[[int, int], tuple[Codes, LogWeights]], tasks: Iterator[tuple[int, int]], threads: int
-) -> Iterator[tuple[Codes, LogWeights]]:
+def _in_threads(chunk: Callable[[int, int], tuple[Codes, LogWeights]], tasks: Iterator[tuple[int, int]], threads: int) -> Draws:
     """Results of `chunk` in the order of `tasks`, at most twice as many chunks ahead as there are threads."""
     first = list(itertools.islice(tasks, 2))
     if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread

@@ -59,7 +59,7 @@ def test_rows_do_not_depend_on_the_number_of_threads_and_chunks_differ() -> None
 def test_endless_draws_can_be_left_at_any_time() -> None:
     endless = synthesizer(model()).draws(iter(lambda: 100, 0), rng=np.random.default_rng(1), threads=2)
     assert [next(endless)[0].shape for _ in range(5)] == [(100, 5)] * 5
-    endless.close()  # type: ignore[attr-defined]
+    endless.close()
 
 
 @pytest.mark.parametrize("shift", [0.0, 300.0, -300.0])

@@ -1,0 +1,83 @@
+"""Columns set or observed on the command line: COLUMN=VALUE as a level of the domain and the value to write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from synthdp.data.domain import MISSING_LABEL, RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.encoding import encode_column, level_of, to_numbers
+from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.wording import nearest
+
+MOST_SHOWN = 40  # categories or columns in a message
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A level of a column, and the value inside it that was asked for: None where the level alone says it (a category, missing)."""
+
+    level: int
+    value: int | float | np.datetime64 | None = None
+
+
+def settings_of(do: Sequence[str], given: Sequence[str], domain: Domain) -> tuple[dict[str, Setting], dict[str, Setting]]:
+    """Settings by column, of `--do` and of `--given`.
+
+    Raises:
+        SpecError: unknown columns, values outside the domain, columns that are set twice; every mistake is told.
+    """
+    found: dict[str, dict[str, Setting]] = {"--do": {}, "--given": {}}
+    problems: list[SpecProblem] = []
+    for option, text in [("--do", t) for t in do] + [("--given", t) for t in given]:
+        name, separator, value = text.partition("=")
+        setting = _setting(domain[name], value) if separator and name in domain.names else None
+        if not separator:
+            problems.append(SpecProblem(option, 1, 1, text, "needs the form COLUMN=VALUE"))
+        elif name not in domain.names:
+            hint = nearest(name, domain.names) or f"columns are {_some(domain.names)}"
+            problems.append(SpecProblem(option, 1, 1, text, f"unknown column {name!r}", hint))
+        elif any(name in settings for settings in found.values()):
+            problems.append(SpecProblem(option, 1, 1, text, f"column {name!r} is set more than once", "do and given take a column once"))
+        elif setting is None:
+            hint = f"it holds {_allowed(domain[name])}"
+            problems.append(SpecProblem(option, 1, 1, text, f"{value!r} is outside the domain of {name!r}", hint))
+        else:
+            found[option][name] = setting
+    if problems:
+        raise SpecError(problems)
+    return found["--do"], found["--given"]
+
+
+def _setting(column: ColumnDomain, text: str) -> Setting | None:
+    """What a text sets a column to; None where it is outside the domain."""
+    if text == MISSING_LABEL and column.missing_level is not None:
+        return Setting(column.missing_level)
+    values = pd.Series([text], dtype="str")
+    encoded = encode_column(column, values)
+    if encoded.misfits or not column.ranged:
+        return None if encoded.misfits else Setting(int(encoded.codes[0]))
+    number = float(to_numbers(column, values)[0])
+    if column.type == "number" and number not in column.spikes:
+        number = min(max(round(number, column.decimals), column.lower), column.upper)
+    level = int(level_of(column, np.asarray([number]))[0])
+    if column.type == "datetime":
+        return Setting(level, np.datetime64(int(number) * RESOLUTION_SECONDS[column.resolution], "s"))
+    return Setting(level, int(number) if column.type == "integer" else number)
+
+
+def _allowed(column: ColumnDomain) -> str:
+    if not column.ranged:
+        return _some(column.labels)
+    bounds = f"{column.lower:g} to {column.upper:g}"
+    if column.type == "datetime":
+        first, last = (np.datetime64(int(n) * RESOLUTION_SECONDS[column.resolution], "s") for n in (column.lower, column.upper))
+        bounds = f"{first} to {last}"
+    return bounds + (", and missing" if column.missing else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
