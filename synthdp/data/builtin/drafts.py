@@ -8,6 +8,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from synthdp.data.builtin import answers, graph, pain
 
 _KEPT = "\0"  # a space inside a name, where no line is broken
@@ -49,11 +51,18 @@ graph:
 {_edges(f"pain{rows}")}
 
 synthesizer: {{steps: 300, batch: {rows // 10}, hidden: 16}}
-evaluation:
-  targets: [Bukbesvär, Nackbesvär, L Axelbesvär, Huvudvärk, Lumbago]
+evaluation:                                # 20 labels at random x 5 classifiers
+  targets:
+{_wrapped(f"[{_names(_targets())}]")}
+  classifiers: [logistic, boosted_trees, random_forest, knn, linear_svc]
 attacks:
   membership: {{rows: 200, pairs: 8, steps: 40}}
 {_TAIL}"""
+
+
+def _targets() -> list[str]:
+    """The labels that classifiers learn: a public draw."""
+    return sorted(np.random.default_rng(pain.SEED).choice(pain.labels(), 20, replace=False).tolist(), key=pain.labels().index)
 
 
 def _answers() -> str:
@@ -85,18 +94,18 @@ graph:
   edges:                                   # each question leads to the next one; a quiz is begun by those who began the one before
 {_edges("eedi")}
   latent:                                  # the ability in general, then that in each of {answers.TOPICS} topics
-{_lines(_wrapped(f"[{_names(columns)}]") for columns in graph("eedi").latent)}
+{_lines(_wrapped(f"- [{_names(columns)}]") for columns in graph("eedi").latent)}
 
 synthesizer: {{steps: 200, batch: 295, hidden: 8, latent: 1}}
 evaluation:
   targets: [q01_01, q40_01, q79_01]
 attacks:
-  membership: {{rows: 100, pairs: 4, steps: 20}}
+  membership: {{rows: 100, pairs: 10, steps: 20}}
 {_TAIL}"""
 
 
 def _edges(name: str) -> str:
-    return _lines(_wrapped(f"{_names(edge.causes)} -> {_names(edge.effects)}") for edge in graph(name).edges)
+    return _lines(_wrapped(f"- {_names(edge.causes)} -> {_names(edge.effects)}") for edge in graph(name).edges)
 
 
 def _names(names: Sequence[str]) -> str:
@@ -104,8 +113,8 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _wrapped(item: str) -> str:
-    """An item of a list on lines that a screen holds, broken between names."""
-    lines = textwrap.wrap(item, 140, initial_indent="    - ", subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+    """A list or an item of one on lines that a screen holds, broken between names."""
+    lines = textwrap.wrap(item, 140, initial_indent="    ", subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
     return _lines(line.replace(_KEPT, " ") for line in lines)
 
 
