@@ -36,7 +36,8 @@ from synthdp.untrusted import parse_json, read_text
 
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 2_000_000  # values in memory as a table
-MOST_DRAWS = 1000  # drawn rows for one that is used
+CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
+MOST_DRAWS = 200  # drawn rows for one that is used, at most
 LEAST_PROBABILITY = 1e-9  # below it a condition is held to be impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
 
@@ -123,10 +124,9 @@ class Sampler:
         sizes = [CHUNK_ROWS] * (first // CHUNK_ROWS)
         draws = list(self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed)))
         weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
-        whole = one_use(weights)
         if observed:
-            _check_possible(float(np.mean([np.exp(log.astype(np.float64)).mean() for _, log in draws])), weights.mean() / whole if whole else 0.0)
-        return Weighing(factors, whole)
+            _check_possible(np.exp(np.concatenate([log for _, log in draws]).astype(np.float64)))
+        return Weighing(factors, min(one_use(weights), weights.mean() * MOST_DRAWS))
 
     def _blocks(
         self,
@@ -137,18 +137,21 @@ class Sampler:
         rng: np.random.Generator,
         progress: Progress,
     ) -> Iterator[pd.DataFrame]:
-        block, done, drawn, broken = max(1024, BLOCK_CELLS // len(self.domain)), 0, 0, np.zeros(len(self.constraints.expressions))
+        block = max(1024, BLOCK_CELLS // len(self.domain))
+        done, drawn, kept, broken = 0, 0, 0, np.zeros(len(self.constraints.expressions))
         sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
         with closing(self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))) as draws:
             used = (weighing.used(codes, logs, rng) for codes, logs in draws)
             while done < rows:
-                codes = _gather(used, min(block, rows - done))
+                least = CONSTRAINED_ROWS if self.constraints.expressions else 0
+                codes = _gather(used, min(block, max(rows - done, least)))
                 frame = self._values(codes, {**fixed, **observed}, rng)
                 if self.constraints.expressions:
                     violated = self.constraints.violated_by(codes, frame)
                     broken, frame = broken + violated.sum(1), frame[~violated.any(0)]
-                drawn, done = drawn + len(codes), done + len(frame)
-                self.constraints.check_share(broken, drawn, done)
+                drawn, kept = drawn + len(codes), kept + len(frame)
+                self.constraints.check_share(broken, drawn, kept)
+                done += len(frame := frame.iloc[: rows - done])
                 progress(done, rows)
                 yield frame
 
@@ -168,20 +171,21 @@ def one_use(weights: npt.NDArray[np.float64]) -> float:
     return float(descending[np.searchsorted(beyond, USED_TWICE * weights.sum(), side="right") - 1])
 
 
-def _check_possible(probability: float, share: float) -> None:
-    """Whether what is given can be sampled.
+def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
+    """Whether what is given can be sampled; `evidence` are weights of first draws, whose mean is its probability.
 
     Raises:
         OutputError: it is (nearly) impossible under the model.
     """
+    probability = float(evidence.mean())
     if probability < LEAST_PROBABILITY:
         raise OutputError(
             f"--given: under the model this has a probability of about {probability:.1e}; below {LEAST_PROBABILITY:g} it counts as impossible",
             hint="give fewer conditions, or more likely ones",
         )
-    if share * MOST_DRAWS < 1:
+    if one_use(evidence) > MOST_DRAWS * probability:
         raise OutputError(
-            f"--given: under the model this has a probability of about {probability:.1e}; fewer than one drawn row in {MOST_DRAWS:,} could be used",
+            f"--given: under the model this has a probability of about {probability:.1e}; fewer than one drawn row in {MOST_DRAWS} could be used",
             hint="give fewer conditions, or more likely ones; conditions on causes cost less than conditions on effects",
         )
 

@@ -171,6 +171,30 @@ def test_sample_refuses_interventions_outside_the_domain(released: Any, synthdp:
     assert done.code == 2 and says in done.err and done.out == ""
 
 
+def test_sample_conditions_and_writes_parquet_and_facts(released: Any, synthdp: Any) -> None:
+    out = released.folder / "more.parquet"
+    done = synthdp("sample", released.bundle, "--rows", "50", "--given", "smoker=yes", "--do", "sex=male", "--out", out, "--json")
+    facts = json.loads(done.out)
+    assert done.code == 0 and (facts["rows"], facts["given"], facts["calibrated"]) == (50, ["smoker=yes"], False) and "sample:" in done.err
+    table = pd.read_parquet(out)
+    assert len(table) == 50 and set(table["smoker"]) == {"yes"} and set(table["sex"]) == {"male"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--do", "sexx=male", "--given", "smoker=maybe"], ("did you mean 'sex'", "never, yes", "2 mistakes")),
+        (["--given", "sex=male", "--do", "sex=male"], ("set more than once",)),
+        (["--json"], ("give --out",)),
+        (["--out", "x.txt"], (".csv, .parquet",)),
+        (["--seed", "-1"], ("--seed",)),
+    ],
+)
+def test_sample_says_what_is_wrong_before_it_draws(released: Any, synthdp: Any, arguments: list[str], says: tuple[str, ...]) -> None:
+    done = synthdp("sample", released.bundle, "--rows", "5", *arguments)
+    assert done.code == 2 and all(s in done.err for s in says) and done.out == ""
+
+
 def test_sample_of_something_else_than_a_bundle(tiny: Any, synthdp: Any) -> None:
     done = synthdp("sample", tiny.folder, "--rows", "5")
     assert done.code in (2, 6) and "internal" not in done.err
