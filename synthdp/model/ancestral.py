@@ -17,16 +17,19 @@ from torch.nn import functional as F
 
 from synthdp.model.causal_vae import Architecture, CausalVae
 
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 4096
+FEW = 4  # levels up to which a product by columns is faster than a wider one
+VECTOR = 16  # matrix products run at full speed on widths that are multiples of this, and at half of it or less on others
 SAFE_SUM = 1e30  # sums of exponentials between this and its inverse have neither overflowed nor lost digits
 
 
 @dataclass(frozen=True)
 class ColumnSampler:
     """One column's decoder: `parents` and where each begins in `table` `[levels of all parents, hidden]`; `latent` `[latent + 1, hidden]`,
-    whose last row is the bias; `weight` `[hidden, levels]` and `bias` `[levels]`."""
+    whose last row is the bias; `weight` `[hidden, width]` and `bias` `[width]`, where levels from `levels` on do not exist and have -inf."""
 
     column: int
+    levels: int
     parents: tuple[int, ...]
     offsets: tuple[int, ...]
     table: Tensor | None
@@ -35,7 +38,7 @@ class ColumnSampler:
     bias: Tensor
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits `[rows, levels]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with ones last."""
+        """Logits `[rows, width]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with ones last."""
         if self.table is None:
             hidden = z @ self.latent
         else:
@@ -76,10 +79,12 @@ def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
     if lookup is not None:
         bias = bias + lookup.bias[column]
         table = lookup.weight[first : first + length].contiguous() if parents else None
-    size = own.sizes[column]
-    levels = model.decode_levels
-    extended = torch.cat([latent, bias.unsqueeze(0)]).contiguous()
-    return ColumnSampler(column, parents, tuple(offsets), table, extended, levels.weight[column, :, :size].contiguous(), levels.bias[column, :size])
+    size, extended = own.sizes[column], torch.cat([latent, bias.unsqueeze(0)]).contiguous()
+    weight, level_bias = model.decode_levels.weight[column, :, :size], model.decode_levels.bias[column, :size]
+    if size > FEW:
+        weight, level_bias = F.pad(weight, (0, -size % VECTOR)), F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf)
+        return ColumnSampler(column, size, parents, tuple(offsets), table, extended, weight.contiguous(), level_bias)
+    return ColumnSampler(column, size, parents, tuple(offsets), table, extended, weight.T.contiguous().T, level_bias)
 
 
 @torch.no_grad()
@@ -107,15 +112,14 @@ def draw(
             log_weight += sampler.logits(codes, z).log_softmax(1)[:, given[column]]
         else:
             uniform = torch.rand(rows, 1, generator=generator)
-            codes[column] = _levels(sampler.logits(codes, z), uniform)
+            codes[column] = _levels(sampler.logits(codes, z), uniform).clamp_(max=sampler.levels - 1)
     return codes, log_weight
 
 
 def _levels(logits: Tensor, uniform: Tensor) -> Tensor:
     """A level of each row of `logits` `[rows, levels]` by inverse cumulative sums, `[rows]`."""
     sums = logits.exp().cumsum_(1)
-    total = sums[:, -1:]
-    if not 1 / SAFE_SUM < float(total.min()) <= float(total.max()) < SAFE_SUM:
+    least, most = torch.aminmax(sums[:, -1])
+    if not 1 / SAFE_SUM < float(least) <= float(most) < SAFE_SUM:
         sums = logits.softmax(1).cumsum_(1)
-        total = sums[:, -1:]
-    return torch.searchsorted(sums, uniform * total, right=True, out_int32=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
+    return torch.searchsorted(sums, uniform.mul_(sums[:, -1:]), right=True, out_int32=True).squeeze(1)
