@@ -12,7 +12,7 @@ from synthdp.evaluate.counting import FloatArray, IntArray
 
 
 def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
-    """V of one column with each of several others, shape `[others]`; 0 where a column has a single level or there is one row.
+    """V of one column with each of several others, shape `[others]`; 0 where a column has a single level (no room is left then) or there is one row.
 
     `counts` has shape `[levels of the others one after the other, levels of the column]`; `starts` is where each other begins.
     """
@@ -27,6 +27,6 @@ def cramers_v(counts: IntArray, starts: IntArray) -> FloatArray:
     phi2 = np.add.reduceat((cells**2 @ inverse[1]) * inverse[0], starts) - 1.0
     phi2 = np.maximum(0.0, phi2 - (r - 1) * (c - 1) / (n - 1))
     room = np.minimum(r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)) - 1
-    ratio = np.divide(phi2, room, out=np.zeros(len(starts)), where=(room > 0) & (r >= 2))
+    ratio = np.divide(phi2, room, out=np.zeros(len(starts)), where=room > 0)
     strength: FloatArray = np.minimum(1.0, np.sqrt(ratio))
     return strength

@@ -18,6 +18,7 @@ def test_the_graph_is_the_published_one() -> None:
 
 def test_a_label_without_a_present_cause_appears_at_its_leak_and_one_cause_adds_its_link() -> None:
     table = {label: values.to_numpy() for label, values in draw(rows=ROWS).items()}
+    assert (LEAK, LINK) == ((0.01, 0.05), (0.2, 0.8))
     leaks, links = [], []
     for label, own in causes().items():
         others = np.column_stack([table[c] for c in own]) if own else np.zeros((ROWS, 0), dtype=bool)

@@ -29,6 +29,11 @@ def test_everybody_has_the_same_rows_of_the_stated_shape(name: str) -> None:
     assert builtin.frame(name).shape == SHAPES[name]
 
 
+def test_the_wide_tables_are_those_that_figures_were_published_on() -> None:
+    assert [int(builtin.frame(name).to_numpy().sum()) for name in ("pain1000", "pain5000")] == [21300, 102696]
+    assert [int((builtin.frame("eedi") == answer).to_numpy().sum()) for answer in ("right", "wrong")] == [376409, 357744]
+
+
 @pytest.mark.parametrize("name", LINKS)
 def test_its_graph_holds_in_python_and_has_no_cycle(name: str) -> None:
     columns = list(builtin.frame(name))

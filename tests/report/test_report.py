@@ -14,7 +14,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate import EvaluationReport, UtilityReport, UtilityRow, fidelity
-from synthdp.report.appendix import attack_tables
+from synthdp.report.appendix import Limits, attack_tables, tables
 from synthdp.report.page import (
     MOST_BYTES,
     Budget,
@@ -195,6 +195,17 @@ def test_every_number_is_in_the_appendix_and_in_the_json(tmp_path: Path) -> None
     assert numbers["attack"]["roc"] == whole.attack["roc"] if whole.attack else False
     assert numbers["budget"]["group_epsilons"] == {"2": 2.0456, "3": 3.1234}
     assert numbers["misfits"]["sort"]["outside"] == 17 and "not to be shared" in numbers["confidential"]
+
+
+def test_pairs_of_columns_are_listed_furthest_off_first_with_their_own_figures() -> None:
+    whole = content()
+    assert whole.evaluation is not None and whole.evaluation.fidelity is not None
+    near = whole.evaluation.fidelity
+    table = next(t for t in tables(whole, Limits(2, 10, 1)) if t.caption.startswith("Pairs of columns"))
+    place = list(near.by_column).index
+    assert [row[2] for row in table.rows] == [f"{tv:.4f}" for tv in sorted(near.pairs[np.triu_indices(len(near.pairs), 1)])[::-1][:2]]
+    assert all(row[2] == f"{near.pairs[place(row[0]), place(row[1])]:.4f}" for row in table.rows)
+    assert table.left_out == len(near.pairs) * (len(near.pairs) - 1) // 2 - 2
 
 
 def test_a_wide_table_stays_below_the_size_limit(tmp_path: Path) -> None:
