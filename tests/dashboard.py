@@ -57,6 +57,11 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         for what in ("releases that fitted the cap and won", "releases beyond the cap that were let in", "racers deadlocked or failed")
     ),
     "Malicious input": ("bad inputs refused with the declared error", "fuzzed inputs without a crash"),
+    "Causal consistency": (
+        "graphs whose decoder has no slope outside of a column's parents",
+        "implied independences that hold in samples",
+        "networks whose interventions do() reproduces",
+    ),
     "Accountant": ("accountant grid: cells within bounds",),
     "Noise": ("noise fits: true scale accepted", "noise fits: 0.9x and 1.1x rejected"),
     "Graph search": (

@@ -5,6 +5,7 @@ The networks are published ones (see tests/graph/data/README.md) and graphs draw
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -90,9 +91,10 @@ def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None
 
 
 @pytest.mark.parametrize("name", [*NETWORKS, "synthetic", "1", "2", "3"])
-def test_a_columns_logits_have_no_slope_in_any_column_but_its_parents(name: str) -> None:
+def test_a_columns_logits_have_no_slope_in_any_column_but_its_parents(name: str, figure: Callable[..., None]) -> None:
     vae = network(graph_named(name))
     check_jacobian(vae, vae.architecture.parents)
+    figure("graphs whose decoder has no slope outside of a column's parents", 1, 1)
 
 
 def test_a_weight_that_connects_another_column_is_seen() -> None:
@@ -158,10 +160,12 @@ def drawn(vae: CausalVae, graph: CausalGraph, rows: int = 60_000) -> npt.NDArray
 
 
 @pytest.mark.parametrize("name", ["asia", "survey", "sachs", "synthetic", "1", "2", "3"])
-def test_what_the_graph_separates_is_independent_in_samples(name: str) -> None:
+def test_what_the_graph_separates_is_independent_in_samples(name: str, figure: Callable[..., None]) -> None:
     graph = graph_named(name)
     vae = network(graph, spread=0.6, seed=3)
-    assert check_independences(graph, drawn(vae, graph), vae.architecture.sizes) >= 5
+    held = check_independences(graph, drawn(vae, graph), vae.architecture.sizes)
+    assert held >= 5
+    figure("implied independences that hold in samples", held, held)
 
 
 def test_a_declared_latent_cause_binds_its_columns_alone() -> None:
