@@ -19,6 +19,8 @@ from synthdp.evaluate.counting import FloatArray, IntArray
 MOST_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
 MOST_KEYS = 1 << 20  # cell numbers held at once
 
+Codes = npt.NDArray[np.integer[Any]]
+
 
 @dataclass(frozen=True, eq=False)
 class PairFigures:
@@ -28,10 +30,10 @@ class PairFigures:
     association: tuple[FloatArray, FloatArray]
 
 
-def compare_pairs(first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]], sizes: Sequence[int]) -> PairFigures:
+def compare_pairs(first: Codes, second: Codes, sizes: Sequence[int]) -> PairFigures:
     """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row; codes are below `sizes`."""
+    tables, sizes = _occurring(first, second, sizes)
     columns = len(sizes)
-    tables = [np.ascontiguousarray(codes.T) for codes in (first, second)]
     variation = np.zeros((columns, columns))
     association = np.eye(columns), np.eye(columns)
     for i, later in _blocks(sizes):
@@ -44,6 +46,19 @@ def compare_pairs(first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.in
     for matrix in (variation, *association):
         matrix += np.triu(matrix, 1).T
     return PairFigures(variation, association)
+
+
+def _occurring(first: Codes, second: Codes, sizes: Sequence[int]) -> tuple[list[Codes], list[int]]:
+    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either: others change no figure and cost cells."""
+    tables: list[Codes] = [codes.T.copy(order="C") for codes in (first, second)]
+    found = []
+    for i, size in enumerate(sizes):
+        occurs = np.bincount(np.concatenate([levels[i] for levels in tables]), minlength=size) > 0
+        number = (np.cumsum(occurs) - 1).astype(first.dtype)
+        for levels in tables:
+            levels[i] = number[levels[i]]
+        found.append(int(occurs.sum()))
+    return tables, found
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
@@ -59,7 +74,7 @@ def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
             yield i, range(begin, len(sizes))
 
 
-def _count(levels: npt.NDArray[np.integer[Any]], i: int, later: range, starts: IntArray, own: int) -> IntArray:
+def _count(levels: Codes, i: int, later: range, starts: IntArray, own: int) -> IntArray:
     """Counts `[levels of the later columns one after the other, levels of i]` from `levels` `[columns, rows]`."""
     counts = np.zeros(int(starts[-1]) * own, dtype=np.int64)
     step = max(1, MOST_KEYS // len(later))

@@ -88,6 +88,16 @@ def test_pairs_in_small_blocks_of_cells_and_rows_agree_with_the_reference(limits
             assert matrix[i, j] == matrix[j, i] == pytest.approx(reference_v(table, i, j))
 
 
+def test_levels_that_do_not_occur_change_nothing_and_the_tables_stay_as_they_are() -> None:
+    rng = np.random.default_rng(9)
+    a, b = (np.asfortranarray(10 * rng.integers(0, 4, size=(n, 3)).astype(np.uint16) + 7) for n in (50, 40))
+    before = a.copy(), b.copy()
+    wide, narrow = compare_pairs(a, b, (99, 99, 99)), compare_pairs(a // 10, b // 10, (4, 4, 4))
+    np.testing.assert_array_equal(wide.variation, narrow.variation)
+    np.testing.assert_array_equal(wide.association, narrow.association)
+    assert (a == before[0]).all() and (b == before[1]).all()
+
+
 @pytest.mark.parametrize("limits", [{}, {"DENSE_CELLS": 0}, {"CHUNK_ROWS": 7}, {"DENSE_CELLS": 20, "DENSE_TOTAL": 30, "CHUNK_ROWS": 11}])
 def test_dense_sparse_and_chunked_agree_with_the_reference(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in limits.items():
