@@ -105,13 +105,13 @@ def test_rows_are_calibrated_as_the_released_table_is() -> None:
 def test_conditions_are_on_the_law_that_is_sampled_without_them() -> None:
     """Against keeping the rows that fulfil the condition. Evidence weights without raking's, or raking without evidence's, are another law."""
     everything = draw(sampler(), 400_000)
-    kept = everything[(everything["sex"] == "male") & everything["visits"].between(4, 6)]
-    table = draw(sampler(), 40_000, given=("sex=male", "visits=5"))
-    assert (table["sex"] == "male").all() and (table["visits"] == 5).all()
-    assert distance(table, kept) < 0.015
-    assert distance(draw(sampler(rake=False), 40_000, given=("sex=male", "visits=5")), kept) > 0.03
-    forced = draw(sampler(), 40_000, do=("sex=male", "visits=5"))
-    assert distance(forced, kept) > 0.03
+    kept = everything[(everything["sex"] == "female") & everything["visits"].between(1, 3)]
+    settings = ("sex=female", "visits=2")
+    table = draw(sampler(), 40_000, given=settings)
+    assert (table["sex"] == "female").all() and (table["visits"] == 2).all()
+    assert distance(table, kept) < 0.02  # .009 by chance alone
+    for other in (draw(sampler(rake=False), 40_000, given=settings), draw(sampler(), 40_000, do=settings)):
+        assert distance(other, kept) > 0.06
 
 
 def test_interventions_are_the_models_own_and_not_calibrated() -> None:
