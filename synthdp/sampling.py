@@ -35,7 +35,7 @@ from synthdp.spec.models import Column
 from synthdp.untrusted import parse_json, read_text
 
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
-BLOCK_CELLS = 2_000_000  # values in memory as a table
+BLOCK_CELLS = 4_000_000  # values in memory as a table
 CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
 MOST_DRAWS = 200  # drawn rows for one that is used, at most
 LEAST_PROBABILITY = 1e-9  # below it a condition is held to be impossible
