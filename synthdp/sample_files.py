@@ -14,6 +14,7 @@ from synthdp.bundle.datapackage import as_written
 from synthdp.errors import OutputError
 from synthdp.spec.models import Column
 
+CSV_ROWS = 4096  # rows that pandas formats at once; left to itself it takes a hundred of a wide table, which is slower
 SUFFIXES = (".csv", ".parquet")
 
 
@@ -55,7 +56,7 @@ def write_blocks(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], 
 
 def _write_csv(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]) -> None:
     for i, block in enumerate(blocks):
-        as_written(block, columns).to_csv(file, index=False, header=i == 0, lineterminator="\n")
+        as_written(block, columns).to_csv(file, index=False, header=i == 0, lineterminator="\n", chunksize=CSV_ROWS)
 
 
 def _write_parquet(blocks: Iterator[pd.DataFrame], path: Path) -> None:
