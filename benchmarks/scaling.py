@@ -130,7 +130,13 @@ def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    stages = {"seconds": "all", "measure_and_train_s": "measure and train", "read_s": "read", "sample_s": "sample", "bundle_and_report_s": "bundle"}
+    stages = {
+        "cpu_seconds": "all, CPU time",
+        "measure_and_train_s": "measure and train",
+        "read_s": "read",
+        "sample_s": "sample",
+        "bundle_and_report_s": "bundle",
+    }
     figure, axes = plt.subplots(2, 3, figsize=(13, 7))
     for (what, points), above, below in zip(SERIES.items(), *axes, strict=True):
         rows = [measured[p] for p in points if p in measured]
