@@ -46,7 +46,7 @@ class ColumnSampler:
             for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
                 torch.add(codes[parent], offset, out=rows[:, slot])
             hidden = F.embedding_bag(rows, self.table, mode="sum").addmm_(z, self.latent)
-        return torch.addmm(self.bias, hidden.relu_(), self.weight)
+        return torch.addmm(self.bias, hidden.tanh_(), self.weight)
 
 
 def causal_order(architecture: Architecture) -> list[int]:
@@ -112,11 +112,11 @@ def draw(
             log_weight += sampler.logits(codes, z).log_softmax(1)[:, given[column]]
         else:
             uniform = torch.rand(rows, 1, generator=generator)
-            codes[column] = _levels(sampler.logits(codes, z), uniform).clamp_(max=sampler.levels - 1)
+            codes[column] = levels_of(sampler.logits(codes, z), uniform).clamp_(max=sampler.levels - 1)
     return codes, log_weight
 
 
-def _levels(logits: Tensor, uniform: Tensor) -> Tensor:
+def levels_of(logits: Tensor, uniform: Tensor) -> Tensor:
     """A level of each row of `logits` `[rows, levels]` by inverse cumulative sums, `[rows]`."""
     sums = logits.exp().cumsum_(1)
     least, most = torch.aminmax(sums[:, -1])

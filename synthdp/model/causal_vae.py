@@ -11,7 +11,7 @@ it to any other column (`ParentLookup` holds rows for parents only).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from synthdp.privacy.dpsgd import PerExampleLoss
-from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.layers import Features, MaskedLinear, NodeLinear, ParentLookup
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
 
@@ -82,17 +82,22 @@ class CausalVae(PerExampleLoss):
 
     absent: Tensor
 
-    def __init__(self, architecture: Architecture, *, generator: torch.Generator) -> None:
-        """`generator` draws the starting weights, which depend on nothing else."""
+    def __init__(self, architecture: Architecture, *, generator: torch.Generator, features: Features | None = None) -> None:
+        """`generator` draws the starting weights, which depend on nothing else.
+
+        With `features`, one matrix `[levels, features]` per column, weights are those of features: what order says of levels is used in
+        training. `plain` gives the weights of the same network without features.
+        """
         super().__init__()
         self.architecture = architecture
         columns, width, latent = len(architecture.sizes), architecture.hidden, len(architecture.latent_of)
         self.latent = latent
-        self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width)
+        self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width, features)
         self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
-        self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width) if any(architecture.parents) else None
+        self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width, features) if any(architecture.parents) else None
         self.decode_latent = MaskedLinear(_latent_mask(architecture))
-        self.decode_levels = NodeLinear(columns, width, max(architecture.sizes))
+        self.decode_levels = NodeLinear(columns, width, max(architecture.sizes), features)
+        self.decode_levels.bias.requires_grad_(False)  # released margins say more of it than gradients would
         self.register_buffer("absent", torch.arange(max(architecture.sizes)) >= torch.tensor(architecture.sizes).unsqueeze(1), persistent=False)
         self._reset(generator)
 
@@ -104,10 +109,20 @@ class CausalVae(PerExampleLoss):
             self.decode_parents.reset(generator)
 
     def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
-        """Set each column's bias to the log of its (released) probabilities, so that training starts there."""
+        """Set each column's bias to the log of its (released) probabilities. Training leaves it there."""
         with torch.no_grad():
             for i, p in enumerate(marginals):
                 self.decode_levels.bias[i, : len(p)] = torch.from_numpy(np.log(p)).float()
+
+    @torch.no_grad()
+    def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All weights of the network without features that computes the same, from the `trained` ones of this."""
+        self.cpu().load_state_dict(dict(trained), strict=False)
+        weights = {name: p.detach().clone() for name, p in self.named_parameters()}
+        for name, layer in self.named_children():
+            if isinstance(layer, ParentLookup | NodeLinear):
+                weights[f"{name}.weight"] = layer.table().detach().clone()
+        return weights
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
         """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`; z by `noise` `[batch, latent]`."""
@@ -129,7 +144,7 @@ class CausalVae(PerExampleLoss):
         hidden = self.decode_latent(z).view(len(z), -1, self.architecture.hidden)
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents(codes)
-        levels: Tensor = self.decode_levels(torch.relu(hidden))
+        levels: Tensor = self.decode_levels(torch.tanh(hidden))
         return levels.masked_fill(self.absent, -torch.inf)
 
     def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
@@ -140,7 +155,7 @@ class CausalVae(PerExampleLoss):
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents.of_node(column, codes)
         size = self.architecture.sizes[column]
-        return torch.relu(hidden) @ self.decode_levels.weight[column, :, :size] + self.decode_levels.bias[column, :size]
+        return torch.tanh(hidden) @ self.decode_levels.table()[column, :, :size] + self.decode_levels.bias[column, :size]
 
 
 def _latent_mask(architecture: Architecture) -> Tensor:

@@ -16,15 +16,17 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.data.features import level_features
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.stage import GraphResult, find_graph, rounds
+from synthdp.model.balance import balanced
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.constraints import Constraints, check_possible
-from synthdp.model.marginals import probabilities, rake, smoothed
+from synthdp.model.marginals import probabilities, rake, raking_factors, raking_weights, smoothed
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.dpsgd import Training, Weights
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
@@ -34,6 +36,7 @@ from synthdp.spec import models as spec
 Progress = Callable[[int, int], None]
 
 ONE_THREAD_WORK = 4_000_000  # hidden values of one batch; below this more threads cost more than they save
+LEAST_CALIBRATION_ROWS, MOST_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
 START_FLOOR_ROWS = 5.0  # no level starts training with less than this many rows' worth of probability
 
 
@@ -94,18 +97,29 @@ def train(
     architecture = network.architecture
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
     tables = all_tables(marginals, graph)
-    network.start_from([smoothed(p, floor=floor) for p in probabilities(tables.value, domain.names)])
+    margins = probabilities(tables.value, domain.names)
+    network.start_from([smoothed(p, floor=floor) for p in margins])
     torch.set_num_threads(release.compute.threads or threads_for(release, domain))
     weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint, release.compute.device), purpose="train")
-    paid = weights.zip(tables)
-    if graph.released is not None:
-        return paid.zip(graph.released).map(lambda w: Synthesizer(domain.names, architecture, w[0][0]))
-    return paid.map(lambda w: Synthesizer(domain.names, architecture, w[0]))
+    paid = weights.zip(tables) if graph.released is None else weights.zip(tables).zip(graph.released).map(lambda w: w[0])
+
+    def finished(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
+        synthesizer = Synthesizer(domain.names, architecture, network.plain(w[0]))
+        rows = min(MOST_CALIBRATION_ROWS, max(LEAST_CALIBRATION_ROWS, 2 * expected_fit_rows(release)))
+        return synthesizer.calibrated(margins, rows=int(rows), generator=_fresh()) if release.sampling.rake else synthesizer
+
+    return paid.map(finished)
 
 
 def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
-    """The network with fresh starting weights."""
-    return CausalVae(architecture_for(release, domain, graph), generator=torch.Generator().manual_seed(secrets.randbits(63)))
+    """The network with fresh starting weights, which knows the order of levels."""
+    features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
+    return CausalVae(architecture_for(release, domain, graph), generator=_fresh(), features=features)
+
+
+def _fresh() -> torch.Generator:
+    """For what is no noise of a mechanism: starting weights and draws from released content."""
+    return torch.Generator().manual_seed(secrets.randbits(63))
 
 
 def check_device(release: spec.ReleaseSpec) -> None:
@@ -146,8 +160,11 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         pool = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads, progress=progress), pool_rows, rng=rng)
         if not release.sampling.rake:
             return pool
-        targets = probabilities(tables, synthesizer.columns)
-        return rake(pool, targets, columns=range(len(synthesizer.columns)), rows=rows, rng=rng)
+        targets, columns = probabilities(tables, synthesizer.columns), range(len(synthesizer.columns))
+        if not release.sampling.balance:
+            return rake(pool, targets, columns=columns, rows=rows, rng=rng)
+        weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
+        return balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng)
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)
 

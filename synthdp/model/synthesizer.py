@@ -10,9 +10,9 @@ import itertools
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import networkx as nx
@@ -25,7 +25,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError
 from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, draw
+from synthdp.model.calibration import calibrated_bias
 from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.marginals import Probabilities
 from synthdp.untrusted import check_plain, parse_json, read_text
 
 MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups of a foreign model may take
@@ -98,6 +100,11 @@ class Synthesizer:
 
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
         return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
+
+    def calibrated(self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator) -> Synthesizer:
+        """The same with biases that give its columns the margins `targets`; see `calibration`."""
+        bias = calibrated_bias(self._model(), targets, rows=rows, generator=generator)
+        return replace(self, weights={**self.weights, "decode_levels.bias": bias})
 
     def _levels(self, what: str, named: Mapping[str, int]) -> dict[int, int]:
         """Levels by the position of their column."""

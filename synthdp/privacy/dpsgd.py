@@ -136,7 +136,7 @@ class _Trainer:
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         self.params = [p for p in module.parameters() if p.requires_grad]
         self.layers = [m for m in module.modules() if isinstance(m, layers.ClippedLayer)]
-        self.biases = [layer.bias for layer in self.layers]
+        self.biases = [layer.bias for layer in self.layers if layer.bias.requires_grad]
         dimension = sum(p.numel() for p in self.params)
         self.optimizer = _LatticeOptimizer(
             torch.optim.Adam(self.params, lr=settings.learning_rate),

@@ -16,7 +16,8 @@ from synthdp.privacy.accounting import unit_sampled_gaussian
 # the sums of groups of examples by what `layers.stable_sum` proves. Larger groups cost noise, more of them time.
 NORM_SLACK = 1e-3
 MOST_SINGLE, MEAN_GROUP, MOST_GROUPS = 192, 160, 4096  # examples of a group summed in 32 bits, those expected in one, and groups
-GROUP_SLACK, DOUBLE_SLACK = (MOST_SINGLE + 2) ** 2 * 2.0**-24, 2.0**-14
+MOST_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits
+GROUP_SLACK, DOUBLE_SLACK = (MOST_SINGLE + 2) ** 2 * 2.0**-24, MOST_STRETCH * 2.0**-14
 LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bits in L2
 
 

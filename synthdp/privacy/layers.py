@@ -17,11 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from synthdp.privacy.dpsgd_settings import MOST_SINGLE
+from synthdp.errors import BoundaryError
+from synthdp.privacy.dpsgd_settings import MOST_SINGLE, MOST_STRETCH
 
 CHUNK = 4096  # examples that are converted to 64 bits at once
 Norms = dict[nn.Parameter, Tensor]  # per-example norms of each parameter's gradient, shape [batch]
 Sums = dict[nn.Parameter, Tensor]  # gradient of each parameter, summed over weighted examples
+Features = Sequence[Tensor]  # for each column one vector per level, `[levels, features]`; see `data.features`
 
 
 class ClippedLayer(nn.Module):
@@ -46,15 +48,25 @@ class ClippedLayer(nn.Module):
         raise NotImplementedError
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Gradient of each parameter, summed over examples with weights `c` `[batch]`."""
+        """Gradient of each parameter, or what `pulled_back` maps to it, summed over examples with weights `c` `[batch]`."""
         raise NotImplementedError
+
+    def pulled_back(self, sums: Sums) -> Sums:
+        """Gradients of the parameters from the sum of all `clipped_sum`: a public linear map of norm at most `MOST_STRETCH`."""
+        return sums
+
+    @property
+    def stretches(self) -> bool:
+        """Whether `pulled_back` may stretch what it maps, rounding errors too."""
+        return False
 
 
 class ParentLookup(ClippedLayer):
-    """For each node the sum of one learned row per parent level: `[batch, columns]` -> `[batch, node, width]`.
+    """For each node the sum of one row per parent level: `[batch, columns]` -> `[batch, node, width]`.
 
-    The same as a linear layer on the parents' one-hot levels, without the zeros. Each (node, parent, level)
-    has a row of its own, so the rows that one example touches are distinct [this makes `norms` exact].
+    The same as a linear layer on the parents' levels as vectors, without the zeros. With `features` a level is the vector
+    of its column's features, of norm at most 1, and without them a one-hot vector. Each (node, parent) has weights of
+    its own [this makes `norms` exact]; the rows that are looked up are the features times these.
     """
 
     columns: Tensor
@@ -65,16 +77,22 @@ class ParentLookup(ClippedLayer):
     parent_count: Tensor
     first: Tensor
     owner: Tensor
+    basis: Tensor | None
 
-    def __init__(self, parents: Sequence[Sequence[int]], sizes: Sequence[int], width: int) -> None:
-        """`parents[n]` are column positions; `sizes[c]` the levels of column c."""
+    def __init__(self, parents: Sequence[Sequence[int]], sizes: Sequence[int], width: int, features: Features | None = None) -> None:
+        """`parents[n]` are column positions; `sizes[c]` the levels of column c, `features[c]` `[levels, features]` theirs.
+
+        Raises:
+            BoundaryError: features are longer than 1, or stretch by more than `MOST_STRETCH`.
+        """
         super().__init__()
         self.nodes, self.width = len(parents), width
-        rows = sum(sizes[p] for own in parents for p in own)
+        self.rows = sum(sizes[p] for own in parents for p in own)
+        self.register_buffer("basis", _block_diagonal([features[p] for own in parents for p in own]) if features else None, persistent=False)
         most = max(len(own) for own in parents)
         if most == 0:
             raise ValueError("no node has a parent: leave the layer out")
-        self.weight = nn.Parameter(torch.zeros(rows, width))
+        self.weight = nn.Parameter(torch.zeros(self.rows if self.basis is None else self.basis.shape[1], width))
         self.bias = nn.Parameter(torch.zeros(self.nodes, width))
         columns = torch.zeros(self.nodes, most, dtype=torch.long)
         offsets = torch.full((self.nodes, most), -1, dtype=torch.long)
@@ -99,60 +117,104 @@ class ParentLookup(ClippedLayer):
         with torch.no_grad():
             self.weight.uniform_(-1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in), generator=generator)
 
+    def table(self) -> Tensor:
+        """The rows that are looked up, `[rows, width]`."""
+        if self.basis is None:
+            return self.weight
+        rows: Tensor = torch.sparse.mm(self.basis, self.weight)
+        return rows
+
     def forward(self, codes: Tensor) -> Tensor:
         """Sums of rows, shape `[batch, node, width]`."""
         starts = torch.arange(len(codes) * self.nodes, device=codes.device)
         flat = codes[:, self.own_columns] + self.own_offsets
         begin = (starts // self.nodes) * flat.shape[1] + self.first[starts % self.nodes]
-        summed = F.embedding_bag(flat.flatten(), self.weight, begin, mode="sum")
+        summed = F.embedding_bag(flat.flatten(), self.table(), begin, mode="sum")
         return summed.view(len(codes), self.nodes, self.width) + self.bias
 
     def of_node(self, node: int, codes: Tensor) -> Tensor:
         """The sums of one node alone, shape `[batch, width]`."""
-        used = self.used[node]
+        used, table = self.used[node], self.table()
         total = self.bias[node].expand(len(codes), self.width)
         for column, offset in zip(self.columns[node][used].tolist(), self.offsets[node][used].tolist(), strict=True):
-            total = total + self.weight[codes[:, column] + offset]
+            total = total + table[codes[:, column] + offset]
         return total
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """An example touches parents(node) distinct rows of a node, each with gradient g_node; the bias has g."""
+        """Weights of (node, parent) have gradient f g_node', where |f| <= 1 are the features of the parent's level (one, if one-hot);
+        so the squares sum to at most parents(node) |g_node|^2. The bias has g.
+        """
         squared = g.square().sum(2)
         return {self.weight: (squared @ self.parent_count).sqrt(), self.bias: squared.sum(1).sqrt()}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """One-hot rows, transposed, times weighted output gradients: a sparse product."""
+        """Of the rows that are looked up: one-hot rows, transposed, times weighted output gradients, a sparse product."""
         weighted = g * c.view(-1, 1, 1)
         rows = a[:, self.own_columns] + self.own_offsets
         node = torch.arange(len(a), device=a.device).unsqueeze(1) * self.nodes + self.owner
         ones = torch.ones(rows.numel(), dtype=g.dtype, device=a.device)
         one_hot = torch.sparse_coo_tensor(
-            torch.stack([rows.flatten(), node.flatten()]), ones, (len(self.weight), len(a) * self.nodes), check_invariants=False
+            torch.stack([rows.flatten(), node.flatten()]), ones, (self.rows, len(a) * self.nodes), check_invariants=False
         )
         return {self.weight: torch.sparse.mm(one_hot, weighted.flatten(0, 1)), self.bias: weighted.sum(0)}
 
+    def pulled_back(self, sums: Sums) -> Sums:
+        """A row of the table is its features times the weights, so the weights' gradient is the features, transposed, times the rows'."""
+        if self.basis is None or self.weight not in sums:
+            return sums
+        return {**sums, self.weight: torch.sparse.mm(self.basis.to(sums[self.weight].dtype).t(), sums[self.weight])}
+
+    @property
+    def stretches(self) -> bool:
+        """Where there are features: many levels share them."""
+        return self.basis is not None
+
 
 class NodeLinear(ClippedLayer):
-    """A linear layer of its own per node: `[batch, node, width]` -> `[batch, node, levels]` (padded to the widest)."""
+    """A linear layer of its own per node: `[batch, node, width]` -> `[batch, node, levels]` (padded to the widest).
 
-    def __init__(self, nodes: int, width: int, levels: int) -> None:
+    With `features` the logit of a level is the sum of the logits of its features, and weights are per feature.
+    """
+
+    basis: Tensor | None
+
+    def __init__(self, nodes: int, width: int, levels: int, features: Features | None = None) -> None:
+        """`features[n]` `[levels of node n, features]`."""
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(nodes, width, levels))
+        basis = None
+        if features:
+            _check_features(features)
+            basis = torch.zeros(nodes, max(f.shape[1] for f in features), levels)
+            for n, own in enumerate(features):
+                basis[n, : own.shape[1], : own.shape[0]] = own.T
+        self.register_buffer("basis", basis, persistent=False)
+        self.weight = nn.Parameter(torch.zeros(nodes, width, levels if basis is None else basis.shape[1]))
         self.bias = nn.Parameter(torch.zeros(nodes, levels))
+
+    def table(self) -> Tensor:
+        """Weights of the levels, `[node, width, levels]`."""
+        return self.weight if self.basis is None else torch.bmm(self.weight, self.basis)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, shape `[batch, node, levels]`."""
-        return torch.baddbmm(self.bias.unsqueeze(1), x.transpose(0, 1), self.weight).transpose(0, 1)
+        return torch.baddbmm(self.bias.unsqueeze(1), x.transpose(0, 1), self.table()).transpose(0, 1)
+
+    def _of_features(self, g: Tensor) -> Tensor:
+        """Gradients of the features' logits `[node, batch, features]` from those of the levels' `[batch, node, levels]`."""
+        turned = g.transpose(0, 1)
+        return turned if self.basis is None else torch.bmm(turned, self.basis.to(g.dtype).transpose(1, 2))
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2; nodes share no parameter."""
-        squared = g.square().sum(2)
-        return {self.weight: (a.square().sum(2) * squared).sum(1).sqrt(), self.bias: squared.sum(1).sqrt()}
+        """Node n's weight has gradient a_n f_n', where f_n is that of the features' logits, of squared norm |a_n|^2 |f_n|^2; nodes share
+        no parameter.
+        """
+        squared = self._of_features(g).square().sum(2).T
+        return {self.weight: (a.square().sum(2) * squared).sum(1).sqrt(), self.bias: g.square().sum((1, 2)).sqrt()}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Per node, inputs transposed times weighted output gradients."""
+        """Per node, inputs transposed times weighted gradients of the features' logits."""
         weighted = g * c.view(-1, 1, 1)
-        return {self.weight: torch.bmm(a.permute(1, 2, 0), weighted.transpose(0, 1)), self.bias: weighted.sum(0)}
+        return {self.weight: torch.bmm(a.permute(1, 2, 0), self._of_features(weighted)), self.bias: weighted.sum(0)}
 
 
 class MaskedLinear(ClippedLayer):
@@ -187,11 +249,35 @@ class MaskedLinear(ClippedLayer):
         return {self.weight: (weighted.T @ a) * self.mask, self.bias: weighted.sum(0)}
 
 
+def _check_features(features: Features) -> None:
+    """Refuse features that the proofs do not hold for.
+
+    A matrix of numbers of at least 0 stretches by at most the root of the largest row sum of its product with its transpose.
+    """
+    for own in features:
+        if bool((own < 0).any()) or float(own.square().sum(1).max()) > 1 + 1e-6:
+            raise BoundaryError("features of a level must be numbers of at least 0, of norm at most 1")
+        if float((own @ own.sum(0)).max()) > MOST_STRETCH**2:
+            raise BoundaryError(f"features stretch a gradient by more than {MOST_STRETCH}")
+
+
+def _block_diagonal(features: Features) -> Tensor:
+    """All features as one sparse matrix `[rows, features]`."""
+    _check_features(features)
+    places, values, row, column = [], [], 0, 0
+    for own in features:
+        places.append(own.nonzero().T + torch.tensor([[row], [column]]))
+        values.append(own[own != 0])
+        row, column = row + own.shape[0], column + own.shape[1]
+    return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False).coalesce()
+
+
 def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequence[int]) -> Sums:
     """`layer.clipped_sum` in 64 bits, of groups of examples that lie one after the other; `sizes` of them are in each.
 
-    On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others in 64, `CHUNK` examples at a time. A group's sum
-    depends on the group alone: it is taken from copies, so that not even its place in memory differs.
+    On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others, and those of layers that stretch, in 64, `CHUNK`
+    examples at a time. A group's sum depends on the group alone: it is taken from copies, so that not even its place in memory
+    differs.
 
     What one example more or less in one group does to the rounding [derived here]. A sum of n terms of norm at most w
     takes n - 1 additions, in whatever order; each is off, coordinate by coordinate, by at most u times the sizes of
@@ -199,13 +285,17 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
     the sum is off by at most (n + 1)(n + 2) / 2 u w in L2, up to a factor 1 + n u. In 32 bits (u = 2^-24) both sums of
     the group, with and without the example, thus add at most (MOST_SINGLE + 2)^2 2^-24 w: `GROUP_SLACK`. In 64 bits
     (u = 2^-53) n terms in chunks are off by at most (CHUNK + n / CHUNK + 3) n u w, and the sum of k groups by another
-    k n u w: twice all of it is below 2^-14 w, `DOUBLE_SLACK`, for batches of up to 2^24 examples in up to 4096 groups. All
+    k n u w: twice all of it is below 2^-14 w for batches of up to 2^24 examples in up to 4096 groups. All
     other groups have the same sums with and without the example. On other devices all examples are one group.
+
+    `pulled_back` is linear: it takes the sums' difference to that of the parameters' gradients, which `norms` bounds, and the
+    64-bit rounding to at most `MOST_STRETCH` times itself: `DOUBLE_SLACK`. The terms of such a layer, rows that are looked up, have
+    norms of at most sqrt(parents) |g|, as `norms` states them. What the map itself rounds, in 64 bits, is far below.
     """
     totals: Sums = {}
     begin = 0
     for size in sizes:
-        precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" else torch.float64
+        precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" and not layer.stretches else torch.float64
         for first in range(begin, begin + size, CHUNK):
             rows = slice(first, min(first + CHUNK, begin + size))
             inputs = a[rows].to(precision, copy=True) if a.is_floating_point() else a[rows]
@@ -215,7 +305,7 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
                 else:
                     totals[p] = part.double()
         begin += size
-    return totals
+    return layer.pulled_back(totals)
 
 
 CLIPPED_LAYERS = (ParentLookup, NodeLinear, MaskedLinear)

@@ -411,7 +411,7 @@ class Synthesizer(Model):
 
     kind: Literal["causal_vae"] = "causal_vae"
     latent: Annotated[Whole, Field(ge=1, le=256)] = Field(default=4, description="dimensions of z")
-    hidden: Annotated[Whole, Field(ge=1, le=4096)] = Field(default=64, description="hidden units per column and in the encoder")
+    hidden: Annotated[Whole, Field(ge=1, le=4096)] = Field(default=32, description="hidden units per column and in the encoder")
     steps: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1000, description="DP-SGD steps")
     batch: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1024, description="expected batch; the sampling rate is batch / declared rows")
     clip: Annotated[Real, Field(gt=0, le=1e6)] = Field(default=1.0, description="bound on a unit's gradient norm")
@@ -422,7 +422,8 @@ class Synthesizer(Model):
 
 class Sampling(Model):
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000)] | None = Field(default=None, description="rows to write; default: the declared number")
-    rake: Flag = Field(default=True, description="weight the sample to the noisy marginals, then resample")
+    rake: Flag = Field(default=True, description="calibrate the model and its sample to the noisy marginals")
+    balance: Flag = Field(default=True, description="choose rows whose two-way tables are nearer the model's than independent draws are")
     oversample: Annotated[Whole, Field(ge=1, le=64)] = Field(default=4, description="draws per written row before raking")
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from synthdp.model.ancestral import CHUNK_ROWS, _levels, column_samplers, draw
+from synthdp.model.ancestral import CHUNK_ROWS, column_samplers, draw, levels_of
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 
@@ -67,14 +67,14 @@ def test_endless_draws_can_be_left_at_any_time() -> None:
 def test_levels_are_right_whatever_is_added_to_all_logits(shift: float) -> None:
     """Exponentials of +-300 are not finite: the sums must be taken another way there, with the same result."""
     logits = torch.tensor([0.0, 1.0, -2.0, 0.5]).repeat(40_000, 1)
-    levels = _levels(logits + shift, torch.rand(40_000, 1, generator=torch.Generator().manual_seed(3)))
+    levels = levels_of(logits + shift, torch.rand(40_000, 1, generator=torch.Generator().manual_seed(3)))
     expected = logits[0].softmax(0)
     assert levels.bincount(minlength=4).div(40_000).sub(expected).abs().max() < 0.01
 
 
 def test_the_ends_of_the_uniform_stay_inside_the_levels_and_level_zero_of_no_probability_is_not_drawn() -> None:
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
-    assert [int(_levels(logits, torch.tensor([[u]]))) for u in (0.0, 0.25, 0.75, 1 - 2**-24)] == [1, 1, 3, 3]
+    assert [int(levels_of(logits, torch.tensor([[u]]))) for u in (0.0, 0.25, 0.75, 1 - 2**-24)] == [1, 1, 3, 3]
 
 
 def test_weights_of_evidence_give_the_conditional_law_that_rejection_gives() -> None:

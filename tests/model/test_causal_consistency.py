@@ -67,7 +67,7 @@ def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
         rows = lookup.weight[offset : offset + own.sizes[column]]
         parts[node].append(one_hot[column, : len(rows)] @ rows)
     hidden = hidden + torch.stack([sum(p, torch.zeros(own.hidden)) for p in parts])
-    return vae.decode_levels(torch.relu(hidden).unsqueeze(0))[0]
+    return vae.decode_levels(torch.tanh(hidden).unsqueeze(0))[0]
 
 
 def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None:

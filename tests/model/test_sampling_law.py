@@ -40,6 +40,10 @@ def model(latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2)
     with torch.no_grad():
         for p in vae.parameters():
             p.normal_(0, 0.5, generator=generator(seed + p.numel()))
+        assert vae.decode_parents is not None
+        vae.decode_parents.weight.mul_(4)  # what parents say outweighs all else
+        vae.decode_latent.bias.zero_()
+        vae.decode_levels.bias.zero_()
     return vae
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from synthdp.errors import BoundaryError
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.privacy.dpsgd import _Trainer
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd_settings import MOST_STRETCH, DpSgd
 from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup, Sums, stable_sum
 from synthdp.privacy.noise import Streams
 
@@ -29,6 +29,15 @@ def shake(module: nn.Module, seed: int) -> None:
             p.copy_(torch.randn(p.shape, generator=generator(seed)))
 
 
+def unit_features(seed: int, sizes: Sequence[int]) -> list[Tensor]:
+    """Features of norm 1 that levels share, more of them than there are levels for some columns."""
+    made = []
+    for i, size in enumerate(sizes):
+        own = torch.rand(size, 1 + (seed + 3 * i) % 5, generator=generator(seed + i)) + 0.01
+        made.append(own / own.norm(dim=1, keepdim=True))
+    return made
+
+
 def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
     codes = torch.tensor([[0, 2, 1], [1, 0, 1], [0, 2, 1], [1, 1, 0]])
     sizes = (2, 3, 2)
@@ -36,6 +45,8 @@ def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
     yield "lookup of everything", ParentLookup([range(3)], sizes, 4), codes
     yield "lookup of one column twice", ParentLookup([(1, 1), (1,)], sizes, 4), codes
     yield "lookup of one level", ParentLookup([(0,)], (1,), 2), torch.zeros(4, 1, dtype=torch.long)
+    yield "lookup of features", ParentLookup([(), (0,), (0, 1, 2)], sizes, 5, unit_features(4, sizes)), codes
+    yield "node of features", NodeLinear(3, 5, 4, unit_features(5, (4, 2, 3))), torch.randn(4, 3, 5, generator=generator(1))
     yield "node", NodeLinear(3, 5, 4), torch.randn(4, 3, 5, generator=generator(1))
     yield "one node", NodeLinear(1, 1, 1), torch.randn(4, 1, 1, generator=generator(1))
     mask = (torch.rand(6, 5, generator=generator(2)) < 0.4).float()
@@ -48,7 +59,7 @@ def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
     shake(layer, 5)
     g = torch.randn(layer(a).shape, generator=generator(6))
     c = torch.tensor([0.5, 0.0, 2.0, 1.0])
-    norms, sums = layer.norms(a, g), layer.clipped_sum(a, g, c)
+    norms, sums = layer.norms(a, g), layer.pulled_back(layer.clipped_sum(a, g, c))
     expected = {p: torch.zeros_like(p) for p in layer.parameters()}
     for b in range(len(a)):
         grads = torch.autograd.grad(layer(a[b : b + 1]), list(layer.parameters()), g[b : b + 1])
@@ -62,13 +73,13 @@ def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
 @pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
 def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
     g = torch.zeros(layer(a).shape)
-    sums = layer.clipped_sum(a[:0], g[:0], torch.zeros(0))
+    sums = layer.pulled_back(layer.clipped_sum(a[:0], g[:0], torch.zeros(0)))
     assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters())
 
 
 @pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
 def test_stable_sums_hold_each_group_apart(layer: ClippedLayer, a: Tensor) -> None:
-    """Equal to one sum of all; and bit for bit the sums of the groups, whatever lies before them."""
+    """Equal to one sum of all; and bit for bit (in layers that stretch: to 64 bits) the sums of the groups, whatever lies before them."""
     shake(layer, 5)
     a = a.repeat(60, *[1] * (a.dim() - 1))
     g, c = torch.randn(layer(a).shape, generator=generator(6)), torch.rand(len(a), generator=generator(7))
@@ -77,12 +88,16 @@ def test_stable_sums_hold_each_group_apart(layer: ClippedLayer, a: Tensor) -> No
         for end, size in zip(np.cumsum(sizes), sizes, strict=True):
             own = slice(int(end) - size, int(end))
             parts.append(stable_sum(layer, a[own].clone(), g[own].clone(), c[own].clone(), [size]))
-        for p, expected in layer.clipped_sum(a, g, c).items():
+        for p, expected in layer.pulled_back(layer.clipped_sum(a, g, c)).items():
             torch.testing.assert_close(whole[p].float(), expected, rtol=TOLERANCE, atol=1e-4)
             apart = torch.zeros_like(p, dtype=torch.float64)
             for part in parts:
                 apart += part.get(p, torch.zeros_like(apart))
-            assert whole[p].dtype == torch.float64 and torch.equal(whole[p], apart)
+            assert whole[p].dtype == torch.float64
+            if layer.stretches:  # summed in 64 bits, and pulled back once, after all groups
+                torch.testing.assert_close(whole[p], apart, rtol=0, atol=1e-11)
+            else:
+                assert torch.equal(whole[p], apart)
     assert stable_sum(layer, a[:0], g[:0], c[:0], []) == {}
 
 
@@ -96,9 +111,15 @@ def random_architecture(seed: int) -> Architecture:
     return Architecture(sizes, parents, latent, int(rng.integers(1, 7)))
 
 
-def trainer_of(architecture: Architecture, latents: Streams, *, seed: int = 0, clip: float = 1.0) -> _Trainer:
-    module = CausalVae(architecture, generator=generator(seed))
+def network_of(architecture: Architecture, seed: int) -> CausalVae:
+    """A network with random weights; levels of every second seed have features."""
+    module = CausalVae(architecture, generator=generator(seed), features=unit_features(seed, architecture.sizes) if seed % 2 else None)
     shake(module, seed)
+    return module
+
+
+def trainer_of(architecture: Architecture, latents: Streams, *, seed: int = 0, clip: float = 1.0) -> _Trainer:
+    module = network_of(architecture, seed)
     return _Trainer(DpSgd(0.5, 5, 8.0, clip, 1.0, 0.01, 0.9, 100), module, latents)
 
 
@@ -110,8 +131,9 @@ def gradient(trainer: _Trainer, batch: Tensor) -> Tensor:
 def true_gradient(plain: CausalVae, example: Tensor) -> Tensor:
     """By plain autograd, through a copy of the module that no hook has seen."""
     loss = plain(example.unsqueeze(0), torch.full((1, plain.latent), 0.5)).sum()
-    found = torch.autograd.grad(loss, list(plain.parameters()), allow_unused=True)
-    return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten() for p, g in zip(plain.parameters(), found, strict=True)])
+    trained = [p for p in plain.parameters() if p.requires_grad]
+    found = torch.autograd.grad(loss, trained, allow_unused=True)
+    return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten() for p, g in zip(trained, found, strict=True)])
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
@@ -122,8 +144,7 @@ def test_clipped_sum_of_the_causal_vae_equals_autograd(seed: int, clip: float, e
     trainer = trainer_of(architecture, even_latents, seed=seed, clip=clip)
     rng = np.random.default_rng(seed)
     batch = torch.from_numpy(np.column_stack([rng.integers(0, s, 6) for s in architecture.sizes]))
-    plain = CausalVae(architecture, generator=generator(seed))
-    shake(plain, seed)
+    plain = network_of(architecture, seed)
     expected = torch.zeros(sum(p.numel() for p in trainer.params))
     for example in batch:
         own = true_gradient(plain, example)
@@ -141,6 +162,41 @@ def test_gradient_of_an_example_does_not_depend_on_its_batch(seed: int, even_lat
     whole = gradient(trainer, batch)
     parts = sum(gradient(trainer, batch[i : i + 1]) for i in range(40))
     torch.testing.assert_close(whole, parts, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        (torch.tensor([[0.9, 0.9]]), "norm at most 1"),
+        (torch.tensor([[-0.5]]), "at least 0"),
+        (torch.ones(17**2, 1), "stretch a gradient by more than 16"),
+    ],
+)
+def test_features_without_a_proof_are_refused(features: Tensor, words: str) -> None:
+    with pytest.raises(BoundaryError, match=words):
+        ParentLookup([(0,)], (len(features),), 2, [features])
+    with pytest.raises(BoundaryError, match=words):
+        NodeLinear(1, 2, len(features), [features])
+
+
+def test_features_as_long_as_allowed_stretch_by_no_more_than_is_charged() -> None:
+    layer = ParentLookup([(0,)], (16**2,), 1, [torch.ones(16**2, 1)])
+    sums = torch.randn(16**2, 1, generator=generator(1), dtype=torch.float64)
+    pulled = layer.pulled_back({layer.weight: sums})[layer.weight]
+    assert pulled.norm() <= MOST_STRETCH * sums.norm()
+    even = layer.pulled_back({layer.weight: torch.ones(16**2, 1, dtype=torch.float64)})[layer.weight]
+    assert float(even.norm()) == pytest.approx(MOST_STRETCH * 16)
+
+
+def test_plain_weights_compute_the_same() -> None:
+    architecture = random_architecture(5)
+    module = network_of(architecture, 5)
+    plain = CausalVae(architecture, generator=generator(0))
+    plain.load_state_dict(module.plain({n: p for n, p in module.named_parameters() if p.requires_grad}))
+    rng = np.random.default_rng(5)
+    codes = torch.from_numpy(np.column_stack([rng.integers(0, s, 20) for s in architecture.sizes]))
+    noise = torch.randn(20, module.latent, generator=generator(1))
+    torch.testing.assert_close(plain(codes, noise), module(codes, noise), rtol=1e-4, atol=1e-4)
 
 
 def test_layers_without_a_proof_are_refused() -> None:

@@ -1,0 +1,104 @@
+"""A sample that is closer to the model than independent draws are. All of it is post-processing of drawn rows.
+
+Independent draws add an error of their own to every table that is counted in them. Here rows are chosen from a larger pool
+so that their one- and two-way tables are, as nearly as whole rows allow, those of the whole weighted pool. Exchanges of
+rows are kept while they bring the chosen rows nearer, in a weighted sum of squares over the cells: a local search
+for a balanced sample in the sense of Deville and Tille, "Efficient balanced sampling: the cube method" (2004).
+Only rows of the pool are returned, so nothing comes out that the model does not draw.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.encoding import Codes
+
+MOST_PAIRS = 512  # of columns, whose tables are held; beyond it a random choice
+MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
+MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
+LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
+TRIED = 6  # rows looked at for one that is exchanged
+FASTER, SLOWER = 1.2, 0.5  # how many are exchanged at once, after a round that helped and after one that did not
+
+Weights = npt.NDArray[np.float64]
+
+
+def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, rng: np.random.Generator) -> Codes:
+    """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the pool's under `weights` `[pool rows]`.
+
+    Starts from a systematic sample by weight. A round exchanges those that crowd their cells for those that would fill
+    theirs; a cell's deviation counts in proportion to one over its size, as in chi-square.
+    """
+    share = weights / weights.sum()
+    points = (np.arange(rows) + rng.random()) / rows
+    chosen = np.minimum(np.searchsorted(np.cumsum(share), points, side="right"), len(pool) - 1)
+    if len(sizes) < 2 or rows > MOST_ROWS:
+        return _shuffled(pool, chosen, rng)
+    cells = _Cells(sizes, rng)
+    wanted = cells.counts(pool, share * rows)
+    importance = 1 / (wanted + 1)
+    present = cells.counts(pool[chosen], np.ones(rows))
+    step = max(1.0, rows / 400)
+    for _ in range(min(MOST_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
+        excess = present - wanted
+        tried = min(rows, max(LEAST_TRIED, int(TRIED * step)))
+        place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
+        leave, enter = cells.of(pool[chosen[place]]), cells.of(pool[other])
+        pull = (2 * excess * importance).astype(np.float32)
+        weight = importance.astype(np.float32)
+        gained = (pull[leave] - weight[leave]).sum(1)
+        lost = (pull[enter] + weight[enter]).sum(1)
+        first, second = np.argsort(-gained), np.argsort(lost)
+        exchanged = min(int((gained[first] > lost[second]).sum()), int(step))
+        if not exchanged:
+            continue
+        first, second = first[:exchanged], second[:exchanged]
+        change = cells.tally(enter[second]) - cells.tally(leave[first])
+        if (importance * change * (2 * excess + change)).sum() < 0:
+            present += change
+            chosen[place[first]] = other[second]
+            step = min(step * FASTER, rows / 4)
+        else:
+            step = max(step * SLOWER, 1.0)
+    return _shuffled(pool, chosen, rng)
+
+
+class _Cells:
+    """The cells of the two-way tables that are held, one table after the other."""
+
+    def __init__(self, sizes: Sequence[int], rng: np.random.Generator) -> None:
+        pairs = np.asarray(list(itertools.combinations(range(len(sizes)), 2)))
+        if len(pairs) > MOST_PAIRS:
+            pairs = pairs[rng.choice(len(pairs), MOST_PAIRS, replace=False)]
+        self.first, self.second = pairs.T
+        self.width = np.asarray(sizes, dtype=np.int64)[self.second]
+        lengths = np.asarray(sizes, dtype=np.int64)[self.first] * self.width
+        self.offset = np.cumsum(lengths) - lengths
+        self.total = int(lengths.sum())
+
+    def of(self, rows: Codes) -> npt.NDArray[np.int64]:
+        """The cells that each row is in, `[rows, pairs]`."""
+        wide = rows.astype(np.int64)
+        cells: npt.NDArray[np.int64] = wide[:, self.first] * self.width + wide[:, self.second] + self.offset
+        return cells
+
+    def tally(self, cells: npt.NDArray[np.int64]) -> Weights:
+        """How often each cell occurs, `[cells]`."""
+        return np.bincount(cells.ravel(), minlength=self.total).astype(np.float64)
+
+    def counts(self, rows: Codes, weights: Weights) -> Weights:
+        """Sum of `weights` in each cell, `[cells]`, one table at a time."""
+        out = np.zeros(self.total)
+        for first, second, width, offset in zip(self.first, self.second, self.width, self.offset, strict=True):
+            counted = np.bincount(rows[:, first].astype(np.int64) * width + rows[:, second], weights=weights)
+            out[offset : offset + len(counted)] = counted
+        return out
+
+
+def _shuffled(pool: Codes, chosen: npt.NDArray[np.intp], rng: np.random.Generator) -> Codes:
+    rows: Codes = pool[rng.permutation(chosen)]
+    return rows

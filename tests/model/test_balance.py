@@ -1,0 +1,74 @@
+"""Balanced samples: nearer to the pool's tables than independent draws, and made of the pool's rows."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from synthdp.model import balance
+from synthdp.model.balance import balanced
+
+SIZES, POOL, ROWS = (6, 5, 4, 8), 24_000, 3000
+
+
+def pool() -> npt.NDArray[np.uint16]:
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, 6, POOL)
+    b = (a + rng.integers(0, 3, POOL)) % 5
+    c = np.minimum(a, rng.integers(0, 4, POOL)) % 4
+    return np.column_stack([a, b, c, rng.integers(0, 8, POOL)]).astype(np.uint16)
+
+
+def two_way_error(codes: npt.NDArray[np.uint16], weights: npt.NDArray[np.float64]) -> float:
+    """Mean total variation of the two-way tables of `codes` from those of the weighted pool."""
+    errors = []
+    for i, j in itertools.combinations(range(4), 2):
+        cells = SIZES[i] * SIZES[j]
+        of = [np.bincount(t[:, i].astype(int) * SIZES[j] + t[:, j], weights=w, minlength=cells) for t, w in ((codes, None), (pool(), weights))]
+        errors.append(float(np.abs(of[0] / of[0].sum() - of[1] / of[1].sum()).sum()) / 2)
+    return float(np.mean(errors))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_tables_are_nearer_than_those_of_independent_draws(weighted: bool) -> None:
+    rng = np.random.default_rng(2)
+    weights = np.where(pool()[:, 0] == 1, 3.0, 1.0) if weighted else np.ones(POOL)
+    independent = pool()[rng.choice(POOL, ROWS, p=weights / weights.sum())]
+    chosen = balanced(pool(), weights, SIZES, rows=ROWS, rng=rng)
+    assert chosen.shape == (ROWS, 4) and chosen.dtype == np.uint16
+    assert two_way_error(chosen, weights) < 0.35 * two_way_error(independent, weights)
+
+
+def test_only_rows_of_the_pool_are_returned() -> None:
+    drawn = pool()[:500]
+    chosen = balanced(drawn, np.ones(500), SIZES, rows=200, rng=np.random.default_rng(3))
+    assert {tuple(row) for row in chosen} <= {tuple(row) for row in drawn}
+
+
+def test_tables_that_are_not_held_are_not_spoiled() -> None:
+    """Three-way tables, which the search does not look at, are no further away than those of independent draws."""
+    rng = np.random.default_rng(4)
+    chosen, independent = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=rng), pool()[rng.choice(POOL, ROWS)]
+
+    def cells(codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.float64]:
+        return np.bincount(codes[:, 0].astype(int) * 20 + codes[:, 1] * 4 + codes[:, 2], minlength=120) / len(codes)
+
+    assert np.abs(cells(chosen) - cells(pool())).sum() < np.abs(cells(independent) - cells(pool())).sum()
+
+
+def test_two_samples_differ_and_one_column_needs_no_pairs() -> None:
+    one = pool()[:, :1]
+    assert balanced(one, np.ones(POOL), SIZES[:1], rows=100, rng=np.random.default_rng(5)).shape == (100, 1)
+    first, second = (balanced(pool(), np.ones(POOL), SIZES, rows=100, rng=np.random.default_rng(s)) for s in (6, 7))
+    assert not np.array_equal(first, second)
+
+
+def test_of_many_columns_a_part_of_the_pairs_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance, "MOST_PAIRS", 2)
+    chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8))
+    everything = two_way_error(chosen, np.ones(POOL))
+    monkeypatch.undo()
+    assert two_way_error(balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)), np.ones(POOL)) < everything
