@@ -10,7 +10,9 @@ Only rows of the pool are returned, so nothing comes out that the model does not
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +29,31 @@ FASTER, SLOWER = 1.2, 0.5  # how many are exchanged at once, after a round that 
 Weights = npt.NDArray[np.float64]
 
 
-def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, rng: np.random.Generator) -> Codes:
+@dataclass(frozen=True)
+class Measured:
+    """A noisy two-way table: positions of its columns, counts `[levels, levels]`, and the standard deviation of their noise."""
+
+    columns: tuple[int, int]
+    counts: Weights
+    sigma: float
+
+
+def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, rng: np.random.Generator, measured: Sequence[Measured] = ()) -> Codes:
     """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the pool's under `weights` `[pool rows]`.
 
-    Starts from a systematic sample by weight. A round exchanges those that crowd their cells for those that would fill
-    theirs; a cell's deviation counts in proportion to one over its size, as in chi-square.
+    Tables that were `measured` follow what measurement and pool say together. Starts from a systematic sample by weight. A round exchanges rows
+    that crowd their cells for rows that would fill theirs; a cell's deviation counts in proportion to one over its size, as in chi-square.
     """
     share = weights / weights.sum()
     points = (np.arange(rows) + rng.random()) / rows
     chosen = np.minimum(np.searchsorted(np.cumsum(share), points, side="right"), len(pool) - 1)
-    if len(sizes) < 2 or rows > MOST_ROWS:
+    if len(sizes) < 2 or (rows > MOST_ROWS and not measured):
         return _shuffled(pool, chosen, rng)
-    cells = _Cells(sizes, rng)
+    cells = _Cells(sizes, [m.columns for m in measured], rng)
     wanted = cells.counts(pool, share * rows)
+    for table in measured:
+        own = cells.slice_of(table.columns)
+        wanted[own] = blended(wanted[own].reshape(cells.shape_of(table.columns)), table).ravel()
     importance = 1 / (wanted + 1)
     present = cells.counts(pool[chosen], np.ones(rows))
     step = max(1.0, rows / 400)
@@ -67,18 +81,48 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
     return _shuffled(pool, chosen, rng)
 
 
+def blended(model: Weights, measured: Measured) -> Weights:
+    """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances; the total is the model's.
+
+    The model's error is taken to have a variance in proportion to the cell, as counts have; the proportion is what the squared
+    differences are more than the noise explains (method of moments).
+    """
+    first, second = measured.columns
+    model = model if first < second else model.T
+    total = model.sum()
+    noisy = measured.counts * total / max(1.0, measured.counts.sum())
+    sigma = measured.sigma * total / max(1.0, measured.counts.sum())
+    beyond = float(((noisy - model) ** 2).sum()) - noisy.size * sigma**2
+    variance = max(0.0, beyond) / total * model
+    mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
+    mixed *= total / mixed.sum()
+    out: Weights = mixed if first < second else mixed.T
+    return out
+
+
 class _Cells:
     """The cells of the two-way tables that are held, one table after the other."""
 
-    def __init__(self, sizes: Sequence[int], rng: np.random.Generator) -> None:
-        pairs = np.asarray(list(itertools.combinations(range(len(sizes)), 2)))
-        if len(pairs) > MOST_PAIRS:
-            pairs = pairs[rng.choice(len(pairs), MOST_PAIRS, replace=False)]
-        self.first, self.second = pairs.T
+    def __init__(self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator) -> None:
+        every = list(itertools.combinations(range(len(sizes)), 2))
+        if len(every) > MOST_PAIRS:
+            kept = {(min(p), max(p)) for p in needed} | {every[k] for k in rng.choice(len(every), MOST_PAIRS, replace=False)}
+            every = sorted(kept)
+        self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(every)}
+        self.first, self.second = np.asarray(every).T
         self.width = np.asarray(sizes, dtype=np.int64)[self.second]
         lengths = np.asarray(sizes, dtype=np.int64)[self.first] * self.width
         self.offset = np.cumsum(lengths) - lengths
         self.total = int(lengths.sum())
+
+    def shape_of(self, columns: tuple[int, int]) -> tuple[int, int]:
+        """Levels of a table as it is held."""
+        return self.sizes[min(columns)], self.sizes[max(columns)]
+
+    def slice_of(self, columns: tuple[int, int]) -> slice:
+        """Where the cells of a table are."""
+        begin = int(self.offset[self.place[min(columns), max(columns)]])
+        return slice(begin, begin + math.prod(self.shape_of(columns)))
 
     def of(self, rows: Codes) -> npt.NDArray[np.int64]:
         """The cells that each row is in, `[rows, pairs]`."""

@@ -21,7 +21,7 @@ from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.stage import GraphResult, find_graph, rounds
-from synthdp.model.balance import balanced
+from synthdp.model.balance import Measured, balanced
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.constraints import Constraints, check_possible
 from synthdp.model.marginals import probabilities, rake, raking_factors, raking_weights, smoothed
@@ -65,14 +65,20 @@ def serves(spend: Spend) -> tuple[str, ...]:
     if spend.purpose == "train":
         return ("model",)
     tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
+    if spend.purpose == "pairs":
+        return ("balance", *tables)
     return tables if spend.purpose == "measure" else ("graph", *tables)
 
 
 def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:
-    """The noisy one-way tables of all columns."""
-    planned = releaser.plan.find("measure")
+    """The noisy one-way tables of all columns, and the two-way tables of the pairs that the spec names."""
+    planned, pairs = releaser.plan.find("measure"), releaser.plan.find("pairs")
     assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
-    return releaser.release(planned.mechanism, purpose="measure")
+    tables = releaser.release(planned.mechanism, purpose="measure")
+    if pairs is None:
+        return tables
+    assert isinstance(pairs.mechanism, NoisyMarginals)
+    return tables.zip(releaser.release(pairs.mechanism, purpose="pairs")).map(lambda both: (*both[0], *both[1]))
 
 
 def all_tables(marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult) -> Released[tuple[NoisyTable, ...]]:
@@ -164,7 +170,13 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         if not release.sampling.balance:
             return rake(pool, targets, columns=columns, rows=rows, rng=rng)
         weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
-        return balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng)
+        named = {frozenset(pair) for pair in release.privacy.pairs}
+        measured = [
+            Measured((synthesizer.columns.index(t.columns[0]), synthesizer.columns.index(t.columns[1])), t.counts, t.sigma)
+            for t in tables
+            if len(t.columns) == 2 and frozenset(t.columns) in named
+        ]
+        return balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)
 

@@ -165,6 +165,8 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str
 
     one_way = tuple((name,) for name in domain.names)
     spends = [Spend("measure", NoisyMarginals(domain, one_way, math.sqrt(len(one_way)) / gaussian_mu(shares.measure)))]
+    if privacy.pairs:
+        spends.append(Spend("pairs", NoisyMarginals(domain, privacy.pairs, math.sqrt(len(privacy.pairs)) / gaussian_mu(shares.pairs))))
     if rounds:
         spends += _graph_spends(rounds, gaussian_mu(shares.graph))
     spends.append(Spend("train", _rough_training(release, gaussian_mu(shares.train))))

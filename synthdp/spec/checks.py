@@ -89,6 +89,25 @@ def _shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem((*where, "measure"), "got 0; the noisy marginals that everything starts from need a share", "e.g. 0.2")
 
 
+def _pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    share, pairs = spec.privacy.shares.pairs, spec.privacy.pairs
+    if pairs and share == 0:
+        yield CrossProblem(
+            ("privacy", "shares", "pairs"), "got 0; measuring pairs needs a share", "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"
+        )
+    if share > 0 and not pairs:
+        yield CrossProblem(("privacy", "shares", "pairs"), f"got {share:g}, and privacy.pairs names no pair", "name pairs, or set it to 0")
+    seen: set[frozenset[str]] = set()
+    for i, pair in enumerate(pairs):
+        for j, name in enumerate(pair):
+            if name not in spec.columns:
+                hint = nearest(name, spec.columns) or "name a column listed under columns"
+                yield CrossProblem(("privacy", "pairs", i, j), f"unknown column {name!r}", hint)
+        if frozenset(pair) in seen:
+            yield CrossProblem(("privacy", "pairs", i), f"{pair[0]} and {pair[1]} are named twice", "a pair is measured once, in either order")
+        seen.add(frozenset(pair))
+
+
 def _graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, mode = spec.privacy.shares.graph, spec.graph.mode
     if mode in ("validate", "learn") and share == 0:
@@ -266,6 +285,7 @@ CHECKS = (
     _Check(("privacy.epsilon", "privacy.cap"), _cap),
     _Check(("privacy.shares",), _shares),
     _Check(("privacy.shares", "graph.mode"), _graph_share),
+    _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]", "columns"), _pairs),
     _Check(("dataset.rows", "synthesizer.batch"), _batch),
     _Check(("dataset.rows", "attacks.membership"), _attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),

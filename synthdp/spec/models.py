@@ -312,14 +312,16 @@ class Shares(Model):
     """How the budget is split: relative weights that sum to 1. Graph search is paid only where the mode needs it."""
 
     measure: Annotated[Real, Field(ge=0, le=1)] = 0.2
+    pairs: Annotated[Real, Field(ge=0, le=1)] = 0.0
     graph: Annotated[Real, Field(ge=0, le=1)] = 0.0
     train: Annotated[Real, Field(ge=0, le=1)] = 0.8
 
     @model_validator(mode="after")
     def _sum(self) -> Shares:
-        total = self.measure + self.graph + self.train
+        total = self.measure + self.pairs + self.graph + self.train
         if abs(total - 1) > 1e-9:
-            raise _wrong(("", f"shares must sum to 1, got {total:g} (measure {self.measure:g} + graph {self.graph:g} + train {self.train:g})"))
+            parts = " + ".join(f"{name} {share:g}" for name, share in self.model_dump().items() if share or name != "pairs")
+            raise _wrong(("", f"shares must sum to 1, got {total:g} ({parts})"))
         return self
 
 
@@ -336,6 +338,9 @@ class Privacy(Model):
     delta: Annotated[Real, Field(ge=1e-12, lt=1)] = Field(description="total for everything in the run; below 1 / rows")
     adjacency: Literal["add_remove", "replace_one"] = Field(default="add_remove", description="what neighbouring tables are")
     shares: Shares = Shares()
+    pairs: Annotated[tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)] = Field(
+        default=(), description="pairs of columns whose two-way tables are measured too, for shares.pairs; the released rows are held to them"
+    )
     cap: Cap | None = None
     ledger: str | None = Field(default=None, description="SQLAlchemy URL; default: .synthdp/ledger.db beside the spec")
 

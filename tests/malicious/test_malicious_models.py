@@ -136,7 +136,7 @@ def test_a_bad_model_is_not_verified(synthdp: Callable[..., Any], mend: Spoil, b
 
 def test_the_model_that_is_spoilt_was_good(synthdp: Callable[..., Any], bundle: Path) -> None:
     ended = synthdp("sample", bundle, "--rows", 5, "--seed", 1)
-    assert ended.code == 0 and len(ended.printed.splitlines()) == 6, ended.printed
+    assert ended.code == 0 and ended.printed.splitlines()[-6].startswith("sex,"), ended.printed
 
 
 @pytest.mark.parametrize("spec", ["gone", "another table", "pipe"])

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.model import balance
-from synthdp.model.balance import balanced
+from synthdp.model.balance import Measured, balanced, blended
 
 SIZES, POOL, ROWS = (6, 5, 4, 8), 24_000, 3000
 
@@ -72,3 +72,42 @@ def test_of_many_columns_a_part_of_the_pairs_is_held(monkeypatch: pytest.MonkeyP
     everything = two_way_error(chosen, np.ones(POOL))
     monkeypatch.undo()
     assert two_way_error(balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)), np.ones(POOL)) < everything
+
+
+def table_of(codes: npt.NDArray[np.uint16], i: int, j: int) -> npt.NDArray[np.float64]:
+    return np.bincount(codes[:, i].astype(int) * SIZES[j] + codes[:, j], minlength=SIZES[i] * SIZES[j]).reshape(SIZES[i], SIZES[j]).astype(float)
+
+
+@pytest.mark.parametrize(("i", "j"), [(1, 3), (3, 1)])
+def test_a_measured_table_is_followed_where_the_pool_is_wrong(i: int, j: int) -> None:
+    """Columns 1 and 3 are independent in the pool; what was measured says otherwise."""
+    truth = table_of(pool(), i, j) * ROWS / POOL
+    truth[0] *= np.linspace(0.5, 1.5, SIZES[j])
+    truth[1] *= np.linspace(1.5, 0.5, SIZES[j])
+    truth *= ROWS / truth.sum()
+    noisy = Measured((i, j), truth + np.random.default_rng(9).normal(0, 2, truth.shape), 2.0)
+    chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10), measured=[noisy])
+    without = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10))
+    assert np.abs(table_of(chosen, i, j) - truth).sum() < 0.5 * np.abs(table_of(without, i, j) - truth).sum()
+
+
+def test_blend_is_nearer_the_truth_than_model_and_measurement() -> None:
+    rng = np.random.default_rng(11)
+    truth = rng.dirichlet(np.full(200, 2.0)).reshape(10, 20) * 10_000
+    errors: dict[str, list[float]] = {"model": [], "noisy": [], "both": []}
+    for _ in range(30):
+        model = np.maximum(truth + np.sqrt(4 * truth) * rng.standard_normal(truth.shape), 0)
+        model *= 10_000 / model.sum()
+        noisy = truth + rng.normal(0, 14, truth.shape)
+        mixed = blended(model, Measured((0, 1), noisy, 14.0))
+        assert mixed.min() >= 0 and mixed.sum() == pytest.approx(10_000)
+        for name, table in (("model", model), ("noisy", noisy), ("both", mixed)):
+            errors[name].append(float(np.abs(table - truth).sum()))
+    means = {name: np.mean(values) for name, values in errors.items()}
+    assert means["both"] < 0.85 * min(means["model"], means["noisy"])
+
+
+def test_a_model_that_noise_explains_is_left_alone() -> None:
+    truth = np.full((4, 5), 500.0)
+    noisy = truth + np.random.default_rng(12).normal(0, 300, truth.shape) * 0.5
+    np.testing.assert_allclose(blended(truth, Measured((0, 1), noisy, 300.0)), truth)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.model.pipeline import Fitted, fit, sample, threads_for
+from synthdp.model.pipeline import Fitted, fit, plan_for, sample, threads_for
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
@@ -102,3 +104,18 @@ def test_small_steps_use_one_thread(batch: int, many: bool, monkeypatch: pytest.
     wanted = release(spec.Graph(mode="none"))
     wanted = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})})
     assert threads_for(wanted, Domain.from_spec(wanted.columns)) == (8 if many else 1)
+
+
+def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_know_it() -> None:
+    """Without an arrow the model holds a and b apart; their measured table brings them together."""
+    wanted = release(spec.Graph(mode="given", edges=("c -> d",), latent=APART))
+    privacy = wanted.privacy.model_copy(update={"pairs": (("b", "a"),), "shares": spec.Shares(measure=0.2, pairs=0.2, train=0.6)})
+    wanted = check(wanted.model_copy(update={"privacy": privacy}))
+    domain = Domain.from_spec(wanted.columns)
+    assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "pairs", "train"]
+    plan = nearly_noiseless(domain)
+    plan = replace(plan, spends=(plan.spends[0], Spend("pairs", NoisyMarginals(domain, (("b", "a"),), 0.5)), plan.spends[1]))
+    result = fit(Rehearsal(table(), domain, plan), wanted, domain, progress=lambda done, total: None)
+    assert [t.columns for t in result.tables.value] == [("a",), ("b",), ("c",), ("d",), ("b", "a")]
+    codes = sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
+    assert agreement(codes) > 0.9

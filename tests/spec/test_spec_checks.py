@@ -33,6 +33,7 @@ def _wide(levels: int) -> Categorical:
     return Categorical(type="categorical", categories=tuple(f"c{i}" for i in range(levels)))
 
 
+PAID = {"measure": 0.2, "pairs": 0.2, "graph": 0, "train": 0.6}
 EDGES = ("age, sex -> education", "education -> income")
 MISSING = Categorical(type="categorical", categories=("a", "missing"), missing=True)
 LEVELS_ONLY = {"kind": "parquet", "path": "t.parquet", "levels_only": True}
@@ -41,6 +42,10 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "delta": (lambda: _with("privacy", delta=1 / 48842), ("privacy", "delta"), "below 1 / rows"),
     "cap": (lambda: _with("privacy", cap={"epsilon": 1, "delta": 1e-6}), ("privacy", "delta"), "above the cap"),
     "train": (lambda: _with("privacy", shares={"measure": 1, "graph": 0, "train": 0}), ("privacy", "shares", "train"), "got 0"),
+    "pairs unpaid": (lambda: _with("privacy", pairs=(("age", "income"),)), ("privacy", "shares", "pairs"), "needs a share"),
+    "pairs unnamed": (lambda: _with("privacy", shares=PAID), ("privacy", "shares", "pairs"), "names no pair"),
+    "pair unknown": (lambda: _with("privacy", shares=PAID, pairs=(("age", "incme"),)), ("privacy", "pairs", 0, 1), "unknown column"),
+    "pair twice": (lambda: _with("privacy", shares=PAID, pairs=(("age", "sex"), ("sex", "age"))), ("privacy", "pairs", 1), "named twice"),
     "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
     "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
     "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),
