@@ -11,7 +11,7 @@ import numpy as np
 
 from synthdp.data.domain import ColumnDomain, FloatArray
 
-MOST_LEVELS = 1024  # of a column whose order is used; longer ones have levels that stand alone
+MOST_LEVELS = 256  # of a column whose order is used; longer ones have levels that stand alone
 
 
 def level_features(column: ColumnDomain) -> FloatArray:

@@ -37,6 +37,7 @@ Progress = Callable[[int, int], None]
 
 ONE_THREAD_WORK = 4_000_000  # hidden values of one batch; below this more threads cost more than they save
 LEAST_CALIBRATION_ROWS, MOST_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
+MOST_FEATURE_CELLS = 1 << 24  # of all columns' features
 START_FLOOR_ROWS = 5.0  # no level starts training with less than this many rows' worth of probability
 
 
@@ -118,9 +119,12 @@ def train(
 
 
 def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
-    """The network with fresh starting weights, which knows the order of levels."""
+    """The network with fresh starting weights, which knows the order of levels where that does not take too much memory."""
+    architecture = architecture_for(release, domain, graph)
+    if not any(column.ordered for column in domain.columns) or len(domain) * 2 * max(domain.sizes) ** 2 > MOST_FEATURE_CELLS:
+        return CausalVae(architecture, generator=_fresh())
     features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
-    return CausalVae(architecture_for(release, domain, graph), generator=_fresh(), features=features)
+    return CausalVae(architecture, generator=_fresh(), features=features)
 
 
 def _fresh() -> torch.Generator:

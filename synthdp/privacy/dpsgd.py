@@ -9,7 +9,7 @@ Noise on a lattice [derived here]. The clipped sum S is rounded to a public latt
 real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) + round(N) =
 round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output says through its low
 bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
-`DpSgd.sensitivity` also holds what arithmetic adds. For sums that is proved, whatever the size of the batch: examples
+`DpSgd.sensitivity` also holds what arithmetic adds. For sums that is proved, for batches of up to 2^24 rows: examples
 are summed in groups, to which each goes by its own coins, so that one more changes the rounding of one small group
 (`layers.stable_sum`). What remains assumed, and measured by tests: that the slack for 32-bit norms is enough, and that the
 numbers that the passes give an example do not depend on which others are in its batch. Besides, that the 64-bit generator's
@@ -54,8 +54,9 @@ def _no_gradient_sampler(*_: object) -> NoReturn:
 
 def _norms(layer: layers.ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> layers.Norms:
     """Opacus' norm sampler: also keeps what `clipped_sum` needs, until the step is done."""
-    layer.seen = (inputs[0], gradient)
-    return layer.norms(inputs[0], gradient)
+    received = layer.received(gradient)
+    layer.seen = (inputs[0], received)
+    return layer.norms(inputs[0], received)
 
 
 register_norm_sampler(layers.CLIPPED_LAYERS)(_norms)
@@ -66,7 +67,8 @@ class PerExampleLoss(nn.Module):
     """What DP-SGD trains: `forward(codes [batch, columns], noise [batch, latent]) -> loss of each example [batch]`.
 
     The loss of an example must depend on that example and its own standard normals alone; its parameters must
-    sit in layers of `privacy.layers`.
+    sit in layers of `privacy.layers`. Gradients of an example's loss at the output of a layer whose bias is not trained must be
+    bounded (those of a cross-entropy are, by sqrt(2)): without the bias, inputs so small that their squares vanish would hide them.
     """
 
     latent: int  # standard normals that an example's loss takes

@@ -20,6 +20,8 @@ from torch.nn import functional as F
 from synthdp.errors import BoundaryError
 from synthdp.privacy.dpsgd_settings import MOST_SINGLE, MOST_STRETCH
 
+MOST_LEVELS = 1024  # of a column with features
+LEAST_KEPT = 0.25  # of the norm of an output's gradient, by the features of a node
 CHUNK = 4096  # examples that are converted to 64 bits at once
 Norms = dict[nn.Parameter, Tensor]  # per-example norms of each parameter's gradient, shape [batch]
 Sums = dict[nn.Parameter, Tensor]  # gradient of each parameter, summed over weighted examples
@@ -43,8 +45,12 @@ class ClippedLayer(nn.Module):
         self.seen = None
         return inputs[keep], gradient[keep]
 
+    def received(self, g: Tensor) -> Tensor:
+        """What `norms` and `clipped_sum` take for g, from the gradient of the layer's output: a public linear map of each example's own."""
+        return g
+
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Per-example gradient norms, shape `[batch]`, of each parameter."""
+        """Per-example gradient norms, shape `[batch]`, of each parameter that is trained."""
         raise NotImplementedError
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
@@ -173,23 +179,29 @@ class ParentLookup(ClippedLayer):
 class NodeLinear(ClippedLayer):
     """A linear layer of its own per node: `[batch, node, width]` -> `[batch, node, levels]` (padded to the widest).
 
-    With `features` the logit of a level is the sum of the logits of its features, and weights are per feature.
+    With `features` the logit of a level is the sum of the logits of its features, and weights are per feature and biases are not trained.
     """
 
     basis: Tensor | None
 
     def __init__(self, nodes: int, width: int, levels: int, features: Features | None = None) -> None:
-        """`features[n]` `[levels of node n, features]`."""
+        """`features[n]` `[levels of node n, features]`.
+
+        Raises:
+            BoundaryError: as for `ParentLookup`, or features that may cancel: those of every node must keep at least
+                `LEAST_KEPT` of a gradient's norm, so that what rounding does to the mapped gradient stays far below its norm.
+        """
         super().__init__()
         basis = None
         if features:
             _check_features(features)
+            _check_kept(features)
             basis = torch.zeros(nodes, max(f.shape[1] for f in features), levels)
             for n, own in enumerate(features):
                 basis[n, : own.shape[1], : own.shape[0]] = own.T
         self.register_buffer("basis", basis, persistent=False)
         self.weight = nn.Parameter(torch.zeros(nodes, width, levels if basis is None else basis.shape[1]))
-        self.bias = nn.Parameter(torch.zeros(nodes, levels))
+        self.bias = nn.Parameter(torch.zeros(nodes, levels), requires_grad=basis is None)
 
     def table(self) -> Tensor:
         """Weights of the levels, `[node, width, levels]`."""
@@ -199,22 +211,21 @@ class NodeLinear(ClippedLayer):
         """Logits, shape `[batch, node, levels]`."""
         return torch.baddbmm(self.bias.unsqueeze(1), x.transpose(0, 1), self.table()).transpose(0, 1)
 
-    def _of_features(self, g: Tensor) -> Tensor:
-        """Gradients of the features' logits `[node, batch, features]` from those of the levels' `[batch, node, levels]`."""
-        turned = g.transpose(0, 1)
-        return turned if self.basis is None else torch.bmm(turned, self.basis.to(g.dtype).transpose(1, 2))
+    def received(self, g: Tensor) -> Tensor:
+        """Gradients of the features' logits `[batch, node, features]` from those of the levels' `[batch, node, levels]`."""
+        return g if self.basis is None else torch.bmm(g.transpose(0, 1), self.basis.transpose(1, 2)).transpose(0, 1)
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Node n's weight has gradient a_n f_n', where f_n is that of the features' logits, of squared norm |a_n|^2 |f_n|^2; nodes share
-        no parameter.
-        """
-        squared = self._of_features(g).square().sum(2).T
-        return {self.weight: (a.square().sum(2) * squared).sum(1).sqrt(), self.bias: g.square().sum((1, 2)).sqrt()}
+        """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as `received`; nodes share no parameter. A bias has g."""
+        squared = g.square().sum(2)
+        biases = {self.bias: squared.sum(1).sqrt()} if self.bias.requires_grad else {}
+        return {self.weight: (a.square().sum(2) * squared).sum(1).sqrt(), **biases}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Per node, inputs transposed times weighted gradients of the features' logits."""
+        """Per node, inputs transposed times weighted gradients."""
         weighted = g * c.view(-1, 1, 1)
-        return {self.weight: torch.bmm(a.permute(1, 2, 0), self._of_features(weighted)), self.bias: weighted.sum(0)}
+        biases = {self.bias: weighted.sum(0)} if self.bias.requires_grad else {}
+        return {self.weight: torch.bmm(a.permute(1, 2, 0), weighted.transpose(0, 1)), **biases}
 
 
 class MaskedLinear(ClippedLayer):
@@ -255,10 +266,19 @@ def _check_features(features: Features) -> None:
     A matrix of numbers of at least 0 stretches by at most the root of the largest row sum of its product with its transpose.
     """
     for own in features:
-        if bool((own < 0).any()) or float(own.square().sum(1).max()) > 1 + 1e-6:
+        if len(own) > MOST_LEVELS:
+            raise BoundaryError(f"features are for at most {MOST_LEVELS} levels")
+        if not bool((own >= 0).all()) or not float(own.square().sum(1).max()) <= 1 + 1e-6:
             raise BoundaryError("features of a level must be numbers of at least 0, of norm at most 1")
         if float((own @ own.sum(0)).max()) > MOST_STRETCH**2:
             raise BoundaryError(f"features stretch a gradient by more than {MOST_STRETCH}")
+
+
+def _check_kept(features: Features) -> None:
+    for own in features:
+        kept = float(torch.linalg.eigvalsh((own @ own.T).double())[0])
+        if not kept >= LEAST_KEPT**2:
+            raise BoundaryError(f"features keep less than {LEAST_KEPT:g} of a gradient")
 
 
 def _block_diagonal(features: Features) -> Tensor:
@@ -272,6 +292,10 @@ def _block_diagonal(features: Features) -> Tensor:
     return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False).coalesce()
 
 
+def _copy(values: Tensor, precision: torch.dtype) -> Tensor:
+    return values.to(precision, copy=True, memory_format=torch.contiguous_format)
+
+
 def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequence[int]) -> Sums:
     """`layer.clipped_sum` in 64 bits, of groups of examples that lie one after the other; `sizes` of them are in each.
 
@@ -282,7 +306,8 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
     What one example more or less in one group does to the rounding [derived here]. A sum of n terms of norm at most w
     takes n - 1 additions, in whatever order; each is off, coordinate by coordinate, by at most u times the sizes of
     the terms that it holds, and together they hold at most n (n + 1) / 2 terms, so that with n rounded products
-    the sum is off by at most (n + 1)(n + 2) / 2 u w in L2, up to a factor 1 + n u. In 32 bits (u = 2^-24) both sums of
+    the sum is off by at most (n + 1)(n + 2) / 2 u w in L2, up to a factor 1 + n u. (Weighting an example rounds it once more: n u w, and the
+    bound below has that much room.) In 32 bits (u = 2^-24) both sums of
     the group, with and without the example, thus add at most (MOST_SINGLE + 2)^2 2^-24 w: `GROUP_SLACK`. In 64 bits
     (u = 2^-53) n terms in chunks are off by at most (CHUNK + n / CHUNK + 3) n u w, and the sum of k groups by another
     k n u w: twice all of it is below 2^-14 w for batches of up to 2^24 examples in up to 4096 groups. All
@@ -290,7 +315,9 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
 
     `pulled_back` is linear: it takes the sums' difference to that of the parameters' gradients, which `norms` bounds, and the
     64-bit rounding to at most `MOST_STRETCH` times itself: `DOUBLE_SLACK`. The terms of such a layer, rows that are looked up, have
-    norms of at most sqrt(parents) |g|, as `norms` states them. What the map itself rounds, in 64 bits, is far below.
+    norms of at most sqrt(parents) |g|, as `norms` states them. What the map itself rounds is a sum of at most q = `MOST_LEVELS` rows that
+    share a feature: twice q u `MOST_STRETCH` n w, 2^-14 w at most, for which the 16 times 2^-14 that are charged leave room, since
+    the first bound is 0.75 times 2^-14 w.
     """
     totals: Sums = {}
     begin = 0
@@ -298,8 +325,8 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
         precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" and not layer.stretches else torch.float64
         for first in range(begin, begin + size, CHUNK):
             rows = slice(first, min(first + CHUNK, begin + size))
-            inputs = a[rows].to(precision, copy=True) if a.is_floating_point() else a[rows]
-            for p, part in layer.clipped_sum(inputs, g[rows].to(precision), c[rows].to(precision)).items():
+            inputs = _copy(a[rows], precision) if a.is_floating_point() else a[rows]
+            for p, part in layer.clipped_sum(inputs, _copy(g[rows], precision), c[rows].to(precision)).items():
                 if p in totals:
                     totals[p] += part
                 else:

@@ -23,6 +23,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+COINS_FROM = 0.3  # from this rate on each row gets its own coin: gaps would save nothing
+
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -112,8 +114,11 @@ class Streams:
 
         Of independent coins of chance q the next success is j rows further with chance (1 - q)^(j - 1) q, whatever came
         before. So gaps drawn by this law, one after the other until they pass the last row, give every batch the
-        chance that one coin for each row gives it; and rows added at the end change nothing before them.
+        chance that one coin for each row gives it; and rows added at the end change nothing before them. Frequent rows get
+        their coins. A gap is at least one: the generator's inversion gives none with chance 2^-53.
         """
+        if rate >= COINS_FROM:
+            return np.flatnonzero(self.sampling.random(rows) < rate)
         if rate <= 0:
             return np.zeros(0, dtype=np.intp)
         expected = rows * rate
@@ -121,7 +126,7 @@ class Streams:
         last = -1
         while last < rows:
             gaps = self.sampling.geometric(rate, size=int(expected + 6 * expected**0.5) + 8)
-            drawn.append(last + np.cumsum(np.minimum(gaps, rows + 1)))
+            drawn.append(last + np.cumsum(np.clip(gaps, 1, rows + 1)))
             last = int(drawn[-1][-1])
         places = np.concatenate(drawn).astype(np.intp)
         return places[: np.searchsorted(places, rows)]

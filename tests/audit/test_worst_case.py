@@ -120,8 +120,9 @@ def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
     seen: list[Scores] = []
     directions.train(settings, codes, directions.DirectionLoss(4, clip=settings.clip), Streams.fresh(), seen.append)
     assert len(seen) == 3
+    expected = np.array([1, 0, -2, 0]) * settings.clip / settings.sensitivity  # scores are in units of the charged sensitivity
     for sums in seen:
-        np.testing.assert_allclose(sums, [1, 0, -2, 0], atol=0.01)
+        np.testing.assert_allclose(sums, expected, atol=0.01)
 
 
 def test_ordinary_rows_without_a_module_pull_nowhere() -> None:

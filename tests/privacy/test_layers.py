@@ -30,10 +30,11 @@ def shake(module: nn.Module, seed: int) -> None:
 
 
 def unit_features(seed: int, sizes: Sequence[int]) -> list[Tensor]:
-    """Features of norm 1 that levels share, more of them than there are levels for some columns."""
+    """Features of norm 1: one for each level alone, and some that levels share."""
     made = []
     for i, size in enumerate(sizes):
-        own = torch.rand(size, 1 + (seed + 3 * i) % 5, generator=generator(seed + i)) + 0.01
+        shared = torch.rand(size, 1 + (seed + 3 * i) % 5, generator=generator(seed + i))
+        own = torch.cat([torch.eye(size), shared], 1)
         made.append(own / own.norm(dim=1, keepdim=True))
     return made
 
@@ -59,22 +60,24 @@ def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
     shake(layer, 5)
     g = torch.randn(layer(a).shape, generator=generator(6))
     c = torch.tensor([0.5, 0.0, 2.0, 1.0])
-    norms, sums = layer.norms(a, g), layer.pulled_back(layer.clipped_sum(a, g, c))
-    expected = {p: torch.zeros_like(p) for p in layer.parameters()}
+    received = layer.received(g)
+    norms, sums = layer.norms(a, received), layer.pulled_back(layer.clipped_sum(a, received, c))
+    trained = [p for p in layer.parameters() if p.requires_grad]
+    expected = {p: torch.zeros_like(p) for p in trained}
     for b in range(len(a)):
-        grads = torch.autograd.grad(layer(a[b : b + 1]), list(layer.parameters()), g[b : b + 1])
-        for p, grad in zip(layer.parameters(), grads, strict=True):
+        grads = torch.autograd.grad(layer(a[b : b + 1]), trained, g[b : b + 1])
+        for p, grad in zip(trained, grads, strict=True):
             assert norms[p][b].item() == pytest.approx(grad.norm().item(), rel=TOLERANCE, abs=1e-6)
             expected[p] += c[b] * grad
-    for p in layer.parameters():
+    for p in trained:
         torch.testing.assert_close(sums[p], expected[p], rtol=TOLERANCE, atol=1e-5)
 
 
 @pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
 def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
-    g = torch.zeros(layer(a).shape)
+    g = layer.received(torch.zeros(layer(a).shape))
     sums = layer.pulled_back(layer.clipped_sum(a[:0], g[:0], torch.zeros(0)))
-    assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters())
+    assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters() if p.requires_grad)
 
 
 @pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
@@ -82,7 +85,7 @@ def test_stable_sums_hold_each_group_apart(layer: ClippedLayer, a: Tensor) -> No
     """Equal to one sum of all; and bit for bit (in layers that stretch: to 64 bits) the sums of the groups, whatever lies before them."""
     shake(layer, 5)
     a = a.repeat(60, *[1] * (a.dim() - 1))
-    g, c = torch.randn(layer(a).shape, generator=generator(6)), torch.rand(len(a), generator=generator(7))
+    g, c = layer.received(torch.randn(layer(a).shape, generator=generator(6))), torch.rand(len(a), generator=generator(7))
     for sizes in ([5, 0, 40, 195], [240], [1] * 240):
         whole, parts = stable_sum(layer, a, g, c, sizes), list[Sums]()
         for end, size in zip(np.cumsum(sizes), sizes, strict=True):
@@ -177,6 +180,12 @@ def test_features_without_a_proof_are_refused(features: Tensor, words: str) -> N
         ParentLookup([(0,)], (len(features),), 2, [features])
     with pytest.raises(BoundaryError, match=words):
         NodeLinear(1, 2, len(features), [features])
+
+
+def test_features_of_an_output_that_may_cancel_are_refused() -> None:
+    """With one feature for all levels a gradient of (1, 0, -1) would be seen as zero, and what rounding leaves of it would not be clipped."""
+    with pytest.raises(BoundaryError, match=r"keep less than 0\.25"):
+        NodeLinear(1, 2, 3, [torch.ones(3, 1)])
 
 
 def test_features_as_long_as_allowed_stretch_by_no_more_than_is_charged() -> None:

@@ -339,3 +339,14 @@ def test_draws_are_independent_of_how_many_rows_follow() -> None:
     streams = [replace(Streams.fresh(), sampling=np.random.Generator(np.random.Philox(key=5))) for _ in range(2)]
     few, many = (s.poisson_batch(n, rate=0.3) for s, n in zip(streams, (40, 41), strict=True))
     assert np.array_equal(few, many[many < 40])
+
+
+def test_a_gap_of_none_draws_no_row_twice_and_none_before_the_first() -> None:
+    """NumPy's inversion can give a gap of 0 (once in 2^53): it must neither repeat a row nor reach before the first."""
+
+    class Gaps:
+        def geometric(self, rate: float, size: int) -> npt.NDArray[np.int64]:
+            return np.array([0, 3, 0, 9])
+
+    batch = replace(Streams.fresh(), sampling=Gaps()).poisson_batch(6, rate=0.1)  # type: ignore[arg-type]
+    assert batch.tolist() == [0, 3, 4]
