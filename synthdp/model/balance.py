@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
 
-MOST_PAIRS = 512  # of columns, whose tables are held; beyond it a random choice
+MOST_PAIRS, MOST_CELLS = 512, 1 << 20  # of columns whose tables are held, and of these tables; beyond it a random choice
 MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
 MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
 LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
@@ -50,6 +50,8 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
     if len(sizes) < 2 or (rows > MOST_ROWS and not measured):
         return _shuffled(pool, chosen, rng)
     cells = _Cells(sizes, [m.columns for m in measured], rng)
+    if not cells.total:
+        return _shuffled(pool, chosen, rng)
     wanted = cells.counts(pool, share * rows)
     for table in measured:
         own = cells.slice_of(table.columns)
@@ -104,12 +106,9 @@ class _Cells:
     """The cells of the two-way tables that are held, one table after the other."""
 
     def __init__(self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator) -> None:
-        every = list(itertools.combinations(range(len(sizes)), 2))
-        if len(every) > MOST_PAIRS:
-            kept = {(min(p), max(p)) for p in needed} | {every[k] for k in rng.choice(len(every), MOST_PAIRS, replace=False)}
-            every = sorted(kept)
-        self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(every)}
-        self.first, self.second = np.asarray(every).T
+        held = _held(sizes, {(min(pair), max(pair)) for pair in needed}, rng)
+        self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(held)}
+        self.first, self.second = np.asarray(held, dtype=np.int64).reshape(-1, 2).T
         self.width = np.asarray(sizes, dtype=np.int64)[self.second]
         lengths = np.asarray(sizes, dtype=np.int64)[self.first] * self.width
         self.offset = np.cumsum(lengths) - lengths
@@ -141,6 +140,17 @@ class _Cells:
             counted = np.bincount(rows[:, first].astype(np.int64) * width + rows[:, second], weights=weights)
             out[offset : offset + len(counted)] = counted
         return out
+
+
+def _held(sizes: Sequence[int], needed: set[tuple[int, int]], rng: np.random.Generator) -> list[tuple[int, int]]:
+    """The pairs whose tables are held: those `needed`, and of the others as many as the limits allow."""
+    others = [pair for pair in itertools.combinations(range(len(sizes)), 2) if pair not in needed]
+    if len(others) > MOST_PAIRS:
+        others = [others[k] for k in rng.choice(len(others), MOST_PAIRS, replace=False)]
+    cells = np.asarray([sizes[i] * sizes[j] for i, j in others], dtype=np.int64)
+    order = rng.permutation(len(others))
+    fits = np.cumsum(cells[order]) <= MOST_CELLS
+    return sorted(needed | {others[k] for k in order[fits]})
 
 
 def _shuffled(pool: Codes, chosen: npt.NDArray[np.intp], rng: np.random.Generator) -> Codes:

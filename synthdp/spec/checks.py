@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec import graphchecks
+from synthdp.spec import budgetchecks, graphchecks
+from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import constraint_problems
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
@@ -56,66 +57,6 @@ class _Check:
 
     reads: tuple[str, ...]
     run: Callable[[ReleaseSpec], Iterable[CrossProblem]]
-
-
-def _delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    rows, delta = spec.dataset.rows.value, spec.privacy.delta
-    if delta * rows >= 1:
-        hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows one whole row to be published"
-        yield CrossProblem(("privacy", "delta"), f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}", hint)
-
-
-def suggested_delta(rows: int) -> str:
-    """A power of ten at least ten times below 1 / rows."""
-    return f"1e-{len(str(rows)) + 1}"
-
-
-def _cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    cap = spec.privacy.cap
-    for name in ("epsilon", "delta") if cap else ():
-        asked, most = getattr(spec.privacy, name), getattr(cap, name)
-        if asked > most:
-            hint = "the cap bounds all releases of this dataset together; lower the release, or agree on another cap"
-            yield CrossProblem(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
-
-
-def _shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    shares, where = spec.privacy.shares, ("privacy", "shares")
-    if shares.train == 0:
-        yield CrossProblem(
-            (*where, "train"), "got 0; the model cannot be trained without a share of the budget", "most of the budget belongs here, e.g. 0.8"
-        )
-    if shares.measure == 0:
-        yield CrossProblem((*where, "measure"), "got 0; the noisy marginals that everything starts from need a share", "e.g. 0.2")
-
-
-def _pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    share, pairs = spec.privacy.shares.pairs, spec.privacy.pairs
-    if pairs and share == 0:
-        yield CrossProblem(
-            ("privacy", "shares", "pairs"), "got 0; measuring pairs needs a share", "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"
-        )
-    if share > 0 and not pairs:
-        yield CrossProblem(("privacy", "shares", "pairs"), f"got {share:g}, and privacy.pairs names no pair", "name pairs, or set it to 0")
-    seen: set[frozenset[str]] = set()
-    for i, pair in enumerate(pairs):
-        for j, name in enumerate(pair):
-            if name not in spec.columns:
-                hint = nearest(name, spec.columns) or "name a column listed under columns"
-                yield CrossProblem(("privacy", "pairs", i, j), f"unknown column {name!r}", hint)
-        if frozenset(pair) in seen:
-            yield CrossProblem(("privacy", "pairs", i), f"{pair[0]} and {pair[1]} are named twice", "a pair is measured once, in either order")
-        seen.add(frozenset(pair))
-
-
-def _graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    share, mode = spec.privacy.shares.graph, spec.graph.mode
-    if mode in ("validate", "learn") and share == 0:
-        hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
-        yield CrossProblem(("privacy", "shares", "graph"), f"got 0; graph mode {mode} looks at the data and needs a share of the budget", hint)
-    if mode in ("none", "given") and share > 0:
-        hint = "set it to 0 and give its part to measure or train, or use mode validate or learn"
-        yield CrossProblem(("privacy", "shares", "graph"), f"got {share:g}; graph mode {mode} spends nothing on the graph", hint)
 
 
 def _batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -200,18 +141,10 @@ def _plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
 
 
 def _levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    total = sum(_level_count(column) for column in spec.columns.values())
+    total = sum(level_count(column) for column in spec.columns.values())
     if total > MAX_LEVELS:
         message = f"all columns together have {total:,} levels; at most {MAX_LEVELS:,} fit into the model"
         yield CrossProblem(("columns",), message, "use fewer bins, or merge rare categories")
-
-
-def _level_count(column: Column) -> int:
-    if isinstance(column, Boolean):
-        return 2 + column.missing
-    if isinstance(column, Categorical | Ordinal):
-        return len(column.categories) + column.missing
-    return len(column.spikes) + (len(column.edges) if column.edges is not None else column.bins) + column.missing
 
 
 def _whole_bounds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -281,11 +214,13 @@ def _addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 _NODES = ("columns", "graph.groups", "graph.groups[]")
 CHECKS = (
-    _Check(("dataset.rows", "privacy.delta"), _delta),
-    _Check(("privacy.epsilon", "privacy.cap"), _cap),
-    _Check(("privacy.shares",), _shares),
-    _Check(("privacy.shares", "graph.mode"), _graph_share),
-    _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]", "columns"), _pairs),
+    _Check(("dataset.rows", "privacy.delta"), budgetchecks.delta),
+    _Check(("privacy.epsilon", "privacy.cap"), budgetchecks.cap),
+    _Check(("privacy.shares",), budgetchecks.shares),
+    _Check(("privacy.shares", "graph.mode"), budgetchecks.graph_share),
+    _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]", "columns"), budgetchecks.pairs),
+    _Check(("privacy.pairs", "sampling"), budgetchecks.pairs_unused),
+    _Check(("privacy.pairs", "privacy.pairs[]", "columns", "columns[]"), budgetchecks.pair_cells),
     _Check(("dataset.rows", "synthesizer.batch"), _batch),
     _Check(("dataset.rows", "attacks.membership"), _attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from synthdp.errors import DataError
-from synthdp.spec.checks import suggested_delta
+from synthdp.spec.budgetchecks import suggested_delta
 from synthdp.spec.models import Categories, Category, Column, Instant, Privacy, Real, Rows, Whole
 from synthdp.spec.wording import first_words
 from synthdp.spec.yamltree import Scalar, plain

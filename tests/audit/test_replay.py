@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.features import level_features
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent, unit_sampled_gaussian
 from synthdp.privacy.audit.neighbours import Pair, neighbours
@@ -47,9 +48,11 @@ def numbers() -> Domain:
 
 
 def vae(domain: Domain) -> CausalVae:
-    """The product's own model, each column with the one before it as its parent."""
+    """The product's own model, each column with the one before it as its parent, levels with their features."""
     parents = tuple((i - 1,) if i else () for i in range(len(domain)))
-    return CausalVae(Architecture(domain.sizes, parents, (tuple(range(len(domain))), (0,)), 4), generator=torch.Generator().manual_seed(0))
+    features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
+    architecture = Architecture(domain.sizes, parents, (tuple(range(len(domain))), (0,)), 4)
+    return CausalVae(architecture, generator=torch.Generator().manual_seed(0), features=features)
 
 
 def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
@@ -243,6 +246,7 @@ def test_an_unknown_event_pays_for_nothing() -> None:
 THIRD_PARTY = """
 from dataclasses import dataclass
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.features import level_features
 from synthdp.privacy.mechanisms import NoisyMarginals
 
 DOMAIN = Domain((ColumnDomain("x", "categorical", ("p", "q", "r"), False),))

@@ -113,9 +113,11 @@ def test_strong_arrows_are_supported_and_invented_ones_refuted(network: Network,
 
 
 def test_little_budget_decides_nothing(network: Network, check: Check) -> None:
-    report = check("asia", network("asia").graph(), seed=2, epsilon=1e-4)
-    assert {f.status for f in report.findings} == {"undecided"}
-    assert {e.provenance for e in report.apply("fail").edges} == {"undecided"}
+    """But for the errors that the level allows: noise alone seems to support some arrow in at most one of 20 runs."""
+    reports = [check("asia", network("asia").graph(), seed=seed, epsilon=1e-4) for seed in range(20)]
+    undecided = [r for r in reports if {f.status for f in r.findings} == {"undecided"}]
+    assert len(undecided) >= 14  # binomial(20, .05) exceeds 6 with probability 3e-5
+    assert {e.provenance for e in undecided[0].apply("fail").edges} == {"undecided"}
 
 
 def test_tables_are_fixed_by_the_graph_and_the_caps(network: Network) -> None:

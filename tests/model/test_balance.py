@@ -66,12 +66,21 @@ def test_two_samples_differ_and_one_column_needs_no_pairs() -> None:
     assert not np.array_equal(first, second)
 
 
-def test_of_many_columns_a_part_of_the_pairs_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balance, "MOST_PAIRS", 2)
+@pytest.mark.parametrize(("limit", "most"), [("MOST_PAIRS", 2), ("MOST_CELLS", 60)])
+def test_of_many_columns_a_part_of_the_pairs_is_held(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance, limit, most)
     chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8))
     everything = two_way_error(chosen, np.ones(POOL))
     monkeypatch.undo()
     assert two_way_error(balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)), np.ones(POOL)) < everything
+
+
+def test_measured_pairs_are_held_whatever_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance, "MOST_CELLS", 0)
+    drawn, table = pool(), Measured((3, 0), np.full((8, 6), ROWS / 48), 1.0)
+    chosen = balanced(drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(13), measured=[table])
+    assert np.abs(table_of(chosen, 3, 0) - ROWS / 48).mean() < 3
+    assert balanced(drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(14)).shape == (ROWS, 4)
 
 
 def table_of(codes: npt.NDArray[np.uint16], i: int, j: int) -> npt.NDArray[np.float64]:

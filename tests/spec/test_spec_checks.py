@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.checks import check, cross_problems, suggested_delta
+from synthdp.spec.budgetchecks import suggested_delta
+from synthdp.spec.checks import check, cross_problems
 from synthdp.spec.load import load_spec
-from synthdp.spec.models import Categorical, Graph, Integer, ReleaseSpec
+from synthdp.spec.models import Categorical, Graph, Integer, ReleaseSpec, Sampling
 
 COMPLETE = load_spec(Path(__file__).with_name("complete_spec.yaml"))
 
@@ -23,6 +24,13 @@ def _with(section: str, **changes: Any) -> ReleaseSpec:
 
 def _columns(**columns: Any) -> ReleaseSpec:
     return COMPLETE.model_copy(update={"columns": dict(COMPLETE.columns) | columns})
+
+
+def _paired(sampling: dict[str, Any] | None = None, columns: dict[str, Any] | None = None) -> ReleaseSpec:
+    """With a measured pair that is paid for."""
+    spec = _with("privacy", shares=PAID, pairs=(("age", "income"),))
+    chosen = Sampling.model_validate(sampling or {})
+    return spec.model_copy(update={"sampling": chosen, "columns": dict(spec.columns) | (columns or {})})
 
 
 def _graph(**fields: Any) -> ReleaseSpec:
@@ -46,6 +54,9 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "pairs unnamed": (lambda: _with("privacy", shares=PAID), ("privacy", "shares", "pairs"), "names no pair"),
     "pair unknown": (lambda: _with("privacy", shares=PAID, pairs=(("age", "incme"),)), ("privacy", "pairs", 0, 1), "unknown column"),
     "pair twice": (lambda: _with("privacy", shares=PAID, pairs=(("age", "sex"), ("sex", "age"))), ("privacy", "pairs", 1), "named twice"),
+    "pairs unused": (lambda: _paired(sampling={"balance": False}), ("privacy", "pairs"), "turns off"),
+    "pairs not raked": (lambda: _paired(sampling={"rake": False}), ("privacy", "pairs"), "turns off"),
+    "pair of many cells": (lambda: _paired(columns={"age": _wide(600), "income": _wide(600)}), ("privacy", "pairs", 0), "360000 cells"),
     "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
     "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
     "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 import synthdp.privacy
 from synthdp.data.basis import MOST_LEVELS, Basis
 from synthdp.data.domain import Domain
+from synthdp.data.features import level_features
 from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, ChosenOrientations, OrientationBudget
 from synthdp.privacy.audit.findings import Replayed
 from synthdp.privacy.audit.neighbours import neighbours
@@ -43,6 +44,7 @@ Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
 
 BATCH = 8.0  # expected batch of the examples
 STEPS = 3  # of a replayed training: a batch with all, none and half of the unit's rows
+STRETCH = 10.0  # of starting weights
 MOST_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
 
 
@@ -51,13 +53,14 @@ class SmallModel(PerExampleLoss):
 
     latent = 2
 
-    def __init__(self, domain: Domain, *, scale: float = 1.0) -> None:
-        """`scale` of the starting weights: large ones clip every example, tiny ones none."""
+    def __init__(self, domain: Domain, *, scale: float = 1.0, ordered: bool = False) -> None:
+        """`scale` of the starting weights: large ones clip every example, tiny ones none. `ordered`: levels have their features, as in a release."""
         super().__init__()
         columns, width = len(domain), 3
-        self.lookup = ParentLookup([(max(0, i - 1),) for i in range(columns)], domain.sizes, width)
+        features = [torch.from_numpy(level_features(c)).float() for c in domain.columns] if ordered else None
+        self.lookup = ParentLookup([(max(0, i - 1),) for i in range(columns)], domain.sizes, width, features)
         self.latents = MaskedLinear(torch.ones(columns * width, self.latent))
-        self.levels = NodeLinear(columns, width, max(domain.sizes))
+        self.levels = NodeLinear(columns, width, max(domain.sizes), features)
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for p in self.parameters():
@@ -97,7 +100,8 @@ def _trainings(domain: Domain) -> tuple[Training, ...]:
     settings = (usual, replace(usual, rate=1.0, ema=0.0), replace(usual, clip=1e-3, noise_multiplier=20.0, steps=5), replace(usual, clip=1e3))
     trainings = (Training(own, SmallModel(domain), _no_ticks, None) for own in settings)
     large = (Training(usual, SmallModel(domain, scale=scale), _no_ticks, None) for scale in (1e-3, 50.0, 1e20))
-    return *trainings, *large, Training(usual, SmallModel(domain), _no_ticks, Path("checkpoint"))
+    ordered = (Training(usual, SmallModel(domain, scale=scale, ordered=True), _no_ticks, None) for scale in (1.0, 50.0))
+    return *trainings, *large, *ordered, Training(usual, SmallModel(domain), _no_ticks, Path("checkpoint"))
 
 
 def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:
@@ -203,6 +207,14 @@ def unregistered() -> set[type]:
     return mechanism_classes() - EXAMPLES.keys()
 
 
+def _stretched(module: PerExampleLoss) -> PerExampleLoss:
+    """With weights so large that losses differ from example to example; where they hardly do, what one says of another is not seen."""
+    with torch.no_grad():
+        for p in module.parameters():
+            p.mul_(STRETCH)
+    return module
+
+
 def replay_plan(
     plan: Plan,
     domain: Domain,
@@ -213,8 +225,8 @@ def replay_plan(
 ) -> Replayed:
     """Replay a release's own mechanisms, with its settings and domain, on made-up tables of that domain.
 
-    `module` makes what is trained. A training is cut to a few steps, each charged as in the plan; tables that
-    the release would choose later are chosen here.
+    `module` makes what is trained. A training is cut to a few steps, each charged as in the plan, from the
+    module's weights and from stretched ones; tables that the release would choose later are chosen here.
     """
     batches = [spend.mechanism.expected_batch for spend in plan.spends if isinstance(spend.mechanism, DpSgd)]
     batch = round(max(batches, default=BATCH))
@@ -239,6 +251,7 @@ def _runnable(planned: Any, domain: Domain, module: Callable[[Domain], PerExampl
         case OrientationBudget():
             return tuple(planned.choose([pair]) for pair in combinations((c.name for c in domain.columns if c.ranged), 2))[:1]
         case DpSgd():
-            return (Training(replace(planned, steps=STEPS), module(domain), _no_ticks, None),)
+            short = replace(planned, steps=STEPS)
+            return tuple(Training(short, own, _no_ticks, None) for own in (module(domain), _stretched(module(domain))))
         case _:
             return (planned,)
