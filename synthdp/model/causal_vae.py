@@ -80,8 +80,6 @@ def _wholes(values: Sequence[Any]) -> tuple[int, ...]:
 class CausalVae(PerExampleLoss):
     """Encoder, decoder and negative ELBO."""
 
-    absent: Tensor
-
     def __init__(self, architecture: Architecture, *, generator: torch.Generator, features: Features | None = None) -> None:
         """`generator` draws the starting weights, which depend on nothing else.
 
@@ -96,9 +94,8 @@ class CausalVae(PerExampleLoss):
         self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
         self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width, features) if any(architecture.parents) else None
         self.decode_latent = MaskedLinear(_latent_mask(architecture))
-        self.decode_levels = NodeLinear(columns, width, max(architecture.sizes), features)
+        self.decode_levels = NodeLinear(width, architecture.sizes, features)
         self.decode_levels.bias.requires_grad_(False)  # released margins say more of it than gradients would
-        self.register_buffer("absent", torch.arange(max(architecture.sizes)) >= torch.tensor(architecture.sizes).unsqueeze(1), persistent=False)
         self._reset(generator)
 
     def _reset(self, generator: torch.Generator) -> None:
@@ -145,7 +142,7 @@ class CausalVae(PerExampleLoss):
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents(codes)
         levels: Tensor = self.decode_levels(torch.tanh(hidden))
-        return levels.masked_fill(self.absent, -torch.inf)
+        return levels
 
     def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
         """Logits of one column, `[batch, levels of the column]`: what `logits` gives for it, without the others."""

@@ -150,7 +150,7 @@ class ParentLookup(ClippedLayer):
         """Weights of (node, parent) have gradient f g_node', where |f| <= 1 are the features of the parent's level (one, if one-hot);
         so the squares sum to at most parents(node) |g_node|^2. The bias has g.
         """
-        squared = g.square().sum(2)
+        squared = _squared(g)
         return {self.weight: (squared @ self.parent_count).sqrt(), self.bias: squared.sum(1).sqrt()}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
@@ -183,16 +183,19 @@ class NodeLinear(ClippedLayer):
     """
 
     basis: Tensor | None
+    padding: Tensor
 
-    def __init__(self, nodes: int, width: int, levels: int, features: Features | None = None) -> None:
-        """`features[n]` `[levels of node n, features]`.
+    def __init__(self, width: int, sizes: Sequence[int], features: Features | None = None) -> None:
+        """`sizes[n]` the levels of node n, `features[n]` `[levels of node n, features]`. Levels that a node lacks have the logit -inf.
 
         Raises:
             BoundaryError: as for `ParentLookup`, or features that may cancel: those of every node must keep at least
                 `LEAST_KEPT` of a gradient's norm, so that what rounding does to the mapped gradient stays far below its norm.
         """
         super().__init__()
-        basis = None
+        nodes, levels, basis = len(sizes), max(sizes), None
+        absent = torch.arange(levels) >= torch.tensor(sizes).unsqueeze(1)
+        self.register_buffer("padding", torch.zeros(nodes, levels).masked_fill(absent, -torch.inf), persistent=False)
         if features:
             _check_features(features)
             _check_kept(features)
@@ -209,7 +212,7 @@ class NodeLinear(ClippedLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, shape `[batch, node, levels]`."""
-        return torch.baddbmm(self.bias.unsqueeze(1), x.transpose(0, 1), self.table()).transpose(0, 1)
+        return torch.baddbmm((self.bias + self.padding).unsqueeze(1), x.transpose(0, 1), self.table()).transpose(0, 1)
 
     def received(self, g: Tensor) -> Tensor:
         """Gradients of the features' logits `[batch, node, features]` from those of the levels' `[batch, node, levels]`."""
@@ -217,15 +220,15 @@ class NodeLinear(ClippedLayer):
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as `received`; nodes share no parameter. A bias has g."""
-        squared = g.square().sum(2)
+        squared = _squared(g)
         biases = {self.bias: squared.sum(1).sqrt()} if self.bias.requires_grad else {}
-        return {self.weight: (a.square().sum(2) * squared).sum(1).sqrt(), **biases}
+        return {self.weight: (_squared(a) * squared).sum(1).sqrt(), **biases}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Per node, inputs transposed times weighted gradients."""
-        weighted = g * c.view(-1, 1, 1)
-        biases = {self.bias: weighted.sum(0)} if self.bias.requires_grad else {}
-        return {self.weight: torch.bmm(a.permute(1, 2, 0), weighted.transpose(0, 1)), **biases}
+        """Per node, weighted inputs, transposed, times gradients."""
+        weighted = a * c.view(-1, 1, 1)
+        biases = {self.bias: torch.einsum("bnl,b->nl", g, c)} if self.bias.requires_grad else {}
+        return {self.weight: torch.bmm(weighted.permute(1, 2, 0), g.transpose(0, 1)), **biases}
 
 
 class MaskedLinear(ClippedLayer):
@@ -292,6 +295,12 @@ def _block_diagonal(features: Features) -> Tensor:
     return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False).coalesce()
 
 
+def _squared(values: Tensor) -> Tensor:
+    """Squared norms along the last dimension; faster than a sum of squares, which would be written down."""
+    norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
+    return norms.square()
+
+
 def _copy(values: Tensor, precision: torch.dtype) -> Tensor:
     return values.to(precision, copy=True, memory_format=torch.contiguous_format)
 
@@ -299,9 +308,9 @@ def _copy(values: Tensor, precision: torch.dtype) -> Tensor:
 def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequence[int]) -> Sums:
     """`layer.clipped_sum` in 64 bits, of groups of examples that lie one after the other; `sizes` of them are in each.
 
-    On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others, and those of layers that stretch, in 64, `CHUNK`
-    examples at a time. A group's sum depends on the group alone: it is taken from copies, so that not even its place in memory
-    differs.
+    On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others in 64, `CHUNK` examples at a time, and the whole batch
+    as one group in a layer that stretches. A group's sum depends on the group alone: it is taken from copies, so that not even its
+    place in memory differs.
 
     What one example more or less in one group does to the rounding [derived here]. A sum of n terms of norm at most w
     takes n - 1 additions, in whatever order; each is off, coordinate by coordinate, by at most u times the sizes of
@@ -321,7 +330,7 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
     """
     totals: Sums = {}
     begin = 0
-    for size in sizes:
+    for size in [sum(sizes)] if layer.stretches else sizes:
         precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" and not layer.stretches else torch.float64
         for first in range(begin, begin + size, CHUNK):
             rows = slice(first, min(first + CHUNK, begin + size))

@@ -47,9 +47,9 @@ def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
     yield "lookup of one column twice", ParentLookup([(1, 1), (1,)], sizes, 4), codes
     yield "lookup of one level", ParentLookup([(0,)], (1,), 2), torch.zeros(4, 1, dtype=torch.long)
     yield "lookup of features", ParentLookup([(), (0,), (0, 1, 2)], sizes, 5, unit_features(4, sizes)), codes
-    yield "node of features", NodeLinear(3, 5, 4, unit_features(5, (4, 2, 3))), torch.randn(4, 3, 5, generator=generator(1))
-    yield "node", NodeLinear(3, 5, 4), torch.randn(4, 3, 5, generator=generator(1))
-    yield "one node", NodeLinear(1, 1, 1), torch.randn(4, 1, 1, generator=generator(1))
+    yield "node of features", NodeLinear(5, (4, 2, 3), unit_features(5, (4, 2, 3))), torch.randn(4, 3, 5, generator=generator(1))
+    yield "node", NodeLinear(5, (4, 4, 4)), torch.randn(4, 3, 5, generator=generator(1))
+    yield "one node", NodeLinear(1, (1,)), torch.randn(4, 1, 1, generator=generator(1))
     mask = (torch.rand(6, 5, generator=generator(2)) < 0.4).float()
     yield "masked", MaskedLinear(mask), torch.randn(4, 5, generator=generator(3))
     yield "masked away", MaskedLinear(torch.zeros(3, 2)), torch.randn(4, 2, generator=generator(3))
@@ -179,13 +179,13 @@ def test_features_without_a_proof_are_refused(features: Tensor, words: str) -> N
     with pytest.raises(BoundaryError, match=words):
         ParentLookup([(0,)], (len(features),), 2, [features])
     with pytest.raises(BoundaryError, match=words):
-        NodeLinear(1, 2, len(features), [features])
+        NodeLinear(2, (len(features),), [features])
 
 
 def test_features_of_an_output_that_may_cancel_are_refused() -> None:
     """With one feature for all levels a gradient of (1, 0, -1) would be seen as zero, and what rounding leaves of it would not be clipped."""
     with pytest.raises(BoundaryError, match=r"keep less than 0\.25"):
-        NodeLinear(1, 2, 3, [torch.ones(3, 1)])
+        NodeLinear(2, (3,), [torch.ones(3, 1)])
 
 
 def test_features_as_long_as_allowed_stretch_by_no_more_than_is_charged() -> None:

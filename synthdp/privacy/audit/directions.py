@@ -53,7 +53,7 @@ class DirectionLoss(PerExampleLoss):
             raise ValueError(f"{directions} directions; allowed are 1 to {MOST_DIRECTIONS}")
         self.inner, self.directions, self.slope = inner, directions, STEEPNESS * clip / INPUT
         self.latent = inner.latent if inner is not None else 1
-        self.pull = layers.NodeLinear(1, directions, 1)
+        self.pull = layers.NodeLinear(directions, (1,))
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
         """Shape `[batch]`. A loss that does not count is multiplied away, so its gradient is zero."""

@@ -60,7 +60,7 @@ class SmallModel(PerExampleLoss):
         features = [torch.from_numpy(level_features(c)).float() for c in domain.columns] if ordered else None
         self.lookup = ParentLookup([(max(0, i - 1),) for i in range(columns)], domain.sizes, width, features)
         self.latents = MaskedLinear(torch.ones(columns * width, self.latent))
-        self.levels = NodeLinear(columns, width, max(domain.sizes), features)
+        self.levels = NodeLinear(width, domain.sizes, features)
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for p in self.parameters():
