@@ -109,9 +109,7 @@ def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     return release.model_copy(
         update={
             "dataset": release.dataset.model_copy(update={"rows": spec.Rows(kind="public", value=attack.rows)}),
-            "privacy": release.privacy.model_copy(
-                update={"shares": spec.Shares(measure=share.measure + share.graph, graph=0.0, train=share.train), "delta": release.privacy.delta}
-            ),
+            "privacy": release.privacy.model_copy(update={"shares": share.model_copy(update={"measure": share.measure + share.graph, "graph": 0.0})}),
             "graph": release.graph.model_copy(update={"mode": "given"}),
             "synthesizer": release.synthesizer.model_copy(update={"steps": attack.steps, "batch": max(1, math.ceil(attack.rows / 8))}),
             "sampling": release.sampling.model_copy(update={"rows": attack.rows}),

@@ -14,7 +14,9 @@ import pytest
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
+from synthdp.membership import shadow_spec
 from synthdp.model.pipeline import plan_for
+from synthdp.privacy.plan import make_plan
 from synthdp.release import release
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import BuiltinSource, CsvSource, IdUnit
@@ -35,6 +37,10 @@ def test_a_spec_loads_is_planned_within_its_budget_and_fits_its_table(path: Path
     domain = Domain.from_spec(spec.columns)
     plan = plan_for(spec, domain)
     assert 0.99 * spec.privacy.epsilon < plan.epsilon_spent <= spec.privacy.epsilon and plan.delta == spec.privacy.delta
+    shadow = make_plan(shadow_spec(spec), domain)
+    assert shadow.epsilon == spec.privacy.epsilon and {s.purpose for s in shadow.spends} == {
+        s.purpose for s in plan.spends if not s.purpose.startswith("graph")
+    }
 
     source, unit = spec.dataset.source, spec.dataset.privacy_unit
     wanted = {*domain.names, *([unit.column] if isinstance(unit, IdUnit) else [])}

@@ -111,6 +111,19 @@ def test_two_releases_of_one_spec_differ_in_every_released_value(tiny: Any) -> N
     assert tiny.kinds().count("reserve") == 2 and tiny.kinds().count("charge") == 4
 
 
+def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
+    """Beside the tables of a validated graph."""
+    privacy = {"pairs": [["visits", "smoker"]], "shares": {"measure": 0.2, "pairs": 0.2, "graph": 0.2, "train": 0.4}}
+    graph = {"mode": "validate", "edges": ["sex -> smoker", "smoker -> visits"]}
+    attacks = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
+    tiny.write(privacy=privacy, graph=graph, attacks=attacks).release()
+    assert verify_bundle(tiny.bundle).ok
+    assert "pairs" in [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
+    published = json.loads((tiny.bundle / "marginals.json").read_text())["tables"]
+    assert ["visits", "smoker"] in [t["columns"] for t in published]
+    assert "Membership" in (tiny.out / "internal" / "internal.html").read_text()
+
+
 def test_an_id_unit_bounds_its_rows_and_charges_for_them(tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls) -> None:
     frame = make_table()
     frame["patient"] = np.arange(len(frame)) // 8  # 50 patients of 8 rows
