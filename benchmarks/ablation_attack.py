@@ -1,0 +1,87 @@
+"""The attack half of the ablation: the membership game on a sub-sample of Adult, against each cell's own pipeline.
+
+All cells have the same rows and the same target, the most isolated row. `given` and `none` are the causal model and its non-causal
+twin; beside the whole pipeline stands the model alone, which is not raked to exact tables where nothing is private.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attacks import Claim, Fleet, Loky, Public, Serial, ThreatModel, attack_membership, isolated_targets
+from attacks.statistics import Interval
+from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
+from benchmarks.adult_protocol import split
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
+from synthdp.graph.causal import CausalGraph
+from synthdp.membership import ShadowTrainer, shadow_spec
+from synthdp.spec import models as spec
+
+# The paper's question first: causal and not, private and not.
+CELLS = (
+    *(Cell(graph=graph, epsilon=epsilon) for epsilon in (1.0, math.inf) for graph in ("given", "none")),
+    *(Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf) for graph in ("given", "none")),
+    *(Cell(graph=graph, epsilon=epsilon) for epsilon in (1.0, math.inf) for graph in ("wrong", "half")),
+    *(Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf) for graph in ("wrong", "half")),
+)
+FULL = spec.MembershipAttack(rows=500, pairs=100, steps=200)
+QUICK = spec.MembershipAttack(rows=40, pairs=4, steps=2)
+ROWS_SEED = 0  # of the sub-sample and the target, which are public
+
+
+def attacked(cell: Cell, game: spec.MembershipAttack, *, jobs: int) -> dict[str, Any]:
+    """The game against one cell: advantage with its interval, what the claim allows (without a claim: anything), and what it is read beside."""
+    base = adult().model_copy(update={"attacks": spec.Attacks(membership=game)})
+    release = release_of(shadow_spec(base), cell, rows=game.rows, seed=ROWS_SEED)
+    domain = Domain.from_spec(release.columns)
+    plan = plan_of(release, domain, cell.epsilon)
+    rows = _rows(domain, game.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        report = attack_membership(
+            rows,
+            ShadowTrainer(release, domain, plan, CausalGraph.from_spec(release.graph, domain.names)),
+            public=Public(domain.sizes),
+            targets=isolated_targets(rows, 1, np.random.default_rng(ROWS_SEED)),
+            pairs=game.pairs,
+            rng=np.random.default_rng(),
+            threat=ThreatModel(relation=release.privacy.adjacency),
+            fleet=Fleet(folder=Path(folder), runner=Loky(jobs) if jobs > 1 else Serial()),
+            claim=Claim(plan.epsilon, plan.delta, plan.profile) if math.isfinite(cell.epsilon) else None,
+            extractors=(),
+            classifiers=(),
+        )
+    control = report.control.value if report.control else math.nan
+    return asdict(cell) | {
+        "pairs": game.pairs,
+        **_columns("advantage", report.main.advantage),
+        "ceiling": 1.0 if report.ceiling is None else report.ceiling,
+        **_columns("auc", report.main.auc),
+        "baseline_advantage": report.baseline.value,
+        "control_advantage": control,
+    }
+
+
+def difference(first: Interval, second: Interval) -> Interval:
+    """`first` less `second`, of independent games: variances recovered from both intervals, as in `attacks.statistics` (Newcombe, 1998)."""
+    value = first.value - second.value
+    down = math.hypot(first.value - first.lower, second.upper - second.value)
+    up = math.hypot(first.upper - first.value, second.value - second.lower)
+    return Interval(value, value - down, value + up)
+
+
+def _rows(domain: Domain, count: int) -> np.ndarray[Any, Any]:
+    table = split(ROOT / "specs" / "data" / "adult.csv")[0].replace("", np.nan)
+    chosen = table.iloc[np.random.default_rng(ROWS_SEED).permutation(len(table))[:count]]
+    codes: np.ndarray[Any, Any] = encode(domain, chosen)[0].astype(np.uint16)
+    return codes
+
+
+def _columns(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.value, f"{name}_lower": interval.lower, f"{name}_upper": interval.upper}

@@ -1,0 +1,143 @@
+"""What the ablation varies, as changes of a spec: the causal graph, the tables that are measured, the choice of rows, and privacy.
+
+A cell without privacy is the same training by the same code, with next to no noise and a clipping norm that no gradient
+reaches. Its plan is made here and not by the kernel: only a rehearsal on public rows takes it, no session ever could.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from synthdp.data.domain import Domain
+from synthdp.model.pipeline import plan_for
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.plan import Plan, Spend
+from synthdp.spec import models as spec
+from synthdp.spec.checks import check
+from synthdp.spec.load import load_spec
+
+ROOT = Path(__file__).parent.parent
+NO_NOISE = 1e-9  # times the noise of epsilon 1: far below one count
+WIDE_CLIP = 1e4  # no example's gradient is as long
+GRAPH_SHARE = 0.3  # of the budget, where the graph is learned
+ADULT_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "origin": ("native-country", "race"),
+    "household": ("marital-status", "relationship"),
+    "work": ("occupation", "workclass", "hours-per-week"),
+    "capital": ("capital-gain", "capital-loss"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the table; the defaults are those of `specs/adult.yaml`.
+
+    `graph` is a key of `GRAPHS`. `tables`: `one-way`, or `pairs` for those of the spec besides. `sampling`: rows are `drawn`, `raked` to the
+    noisy tables, or `balanced` besides. `epsilon` infinite: no privacy.
+    """
+
+    graph: str = "given"
+    tables: str = "pairs"
+    sampling: str = "balanced"
+    epsilon: float = 1.0
+
+
+def adult() -> spec.ReleaseSpec:
+    """`specs/adult.yaml` without what only a release needs: the whole budget is the synthesizer's, no row is held out."""
+    base = load_spec(ROOT / "specs" / "adult.yaml")
+    return base.model_copy(
+        update={
+            "privacy": base.privacy.model_copy(update={"cap": None}),
+            "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
+            "compute": base.compute.model_copy(update={"threads": 1}),
+        }
+    )
+
+
+def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> spec.ReleaseSpec:
+    """The spec of a cell for a public number of rows; `seed` draws what is random in the graph.
+
+    Raises:
+        SpecError: its parts do not fit together, as pairs without the choice of rows that uses them.
+    """
+    pairs = base.privacy.pairs if cell.tables == "pairs" else ()
+    shares = base.privacy.shares if pairs else _without_pairs(base.privacy.shares)
+    shares = _with_search(shares) if cell.graph == "learned" else shares
+    changes = {
+        "dataset": base.dataset.model_copy(update={"rows": spec.Rows(kind="public", value=rows)}),
+        "privacy": base.privacy.model_copy(update={"pairs": pairs, "shares": shares}),
+        "graph": GRAPHS[cell.graph](base, np.random.default_rng(seed)),
+        "sampling": base.sampling.model_copy(update={"rake": cell.sampling != "drawn", "balance": cell.sampling == "balanced"}),
+    }
+    return check(base.model_copy(update=changes))
+
+
+def plan_of(release: spec.ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
+    """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
+    if math.isinf(epsilon):
+        return without_privacy(plan_for(release, domain))
+    return plan_for(release.model_copy(update={"privacy": release.privacy.model_copy(update={"epsilon": epsilon})}), domain)
+
+
+def without_privacy(plan: Plan) -> Plan:
+    """The same mechanisms with next to no noise and without clipping. Its epsilon is infinite, so that no run can have reserved it."""
+
+    def quiet(spend: Spend) -> Spend:
+        mechanism = spend.mechanism.scaled(NO_NOISE)
+        return Spend(spend.purpose, replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism)
+
+    return replace(plan, epsilon=math.inf, spends=tuple(quiet(s) for s in plan.spends))
+
+
+# --- budgets and graphs --------------------------------------------------------------------------------------
+
+
+def _without_pairs(shares: spec.Shares) -> spec.Shares:
+    """What pairs would cost goes into the training."""
+    return spec.Shares(measure=shares.measure, graph=shares.graph, train=shares.train + shares.pairs)
+
+
+def _with_search(shares: spec.Shares) -> spec.Shares:
+    """All others give up the same part for the search."""
+    kept = {name: (1 - GRAPH_SHARE) * share for name, share in shares.model_dump().items()}
+    return spec.Shares(**kept | {"graph": 1 - math.fsum(share for name, share in kept.items() if name != "graph")})
+
+
+def _half(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
+    """A random half of the arrows; whatever the others stood for is left to z."""
+    arrows = base.graph.pairs()
+    return _with_arrows([arrows[i] for i in sorted(rng.choice(len(arrows), math.ceil(len(arrows) / 2), replace=False))])
+
+
+def _wrong(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
+    """The same arrows between columns that were permuted at random: as many, of the same shape, without a cycle."""
+    names = list(base.columns)
+    other = dict(zip(names, (names[i] for i in rng.permutation(len(names))), strict=True))
+    return _with_arrows([(other[a], other[b]) for a, b in base.graph.pairs()])
+
+
+def _clubbed(base: spec.ReleaseSpec, _: np.random.Generator) -> spec.Graph:
+    """Only the arrows between groups of columns are known, and of those whole groups."""
+    group_of = {name: group for group, members in ADULT_GROUPS.items() for name in members}
+    arrows = dict.fromkeys((group_of.get(a, a), group_of.get(b, b)) for a, b in base.graph.pairs())
+    return _with_arrows([(a, b) for a, b in arrows if a != b]).model_copy(update={"groups": dict(ADULT_GROUPS)})
+
+
+def _with_arrows(arrows: list[tuple[str, str]]) -> spec.Graph:
+    return spec.Graph(mode="given", edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows))
+
+
+GRAPHS: Mapping[str, Callable[[spec.ReleaseSpec, np.random.Generator], spec.Graph]] = {
+    "given": lambda base, rng: base.graph,
+    "groups": _clubbed,
+    "half": _half,
+    "wrong": _wrong,
+    "learned": lambda base, rng: spec.Graph(mode="learn"),
+    "none": lambda base, rng: spec.Graph(mode="none"),
+}
+"""The expert's graph, two partial ones, a wrong one, one that is found from the rows at the expense of the rest, and none."""
