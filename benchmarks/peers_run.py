@@ -1,0 +1,146 @@
+"""A peer's own environment, and one fit in it: a process of its own on one thread, ended at a limit.
+
+Environments are folders of ~/.cache/synthdp-peers, or of $SYNTHDP_PEERS, one for each list of requirements; they are built by the
+Python that runs the benchmark and kept. What goes wrong is an `Outcome` with words, never an exception.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).parent.parent
+INSTALL_SECONDS = 900
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "LOKY_MAX_CPU_COUNT")} | {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How to install and call a synthesizer; without requirements it runs in the benchmark's own environment."""
+
+    module: str
+    mechanism: str
+    requirements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one fit: words (`ok`, or what went wrong), and if it is ok what it wrote and cost."""
+
+    words: str
+    codes: pd.DataFrame | None = None
+    cost: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One fit: rows of `table` as `codes` (levels of the public grid) and as `values`, and the total budget."""
+
+    table: str
+    codes: pd.DataFrame
+    values: pd.DataFrame
+    levels: dict[str, int]
+    epsilon: float
+    delta: float
+
+
+def cache() -> Path:
+    """Where environments are kept."""
+    return Path(os.environ.get("SYNTHDP_PEERS") or Path.home() / ".cache" / "synthdp-peers")
+
+
+def python_of(peer: Peer) -> tuple[Path | None, str]:
+    """The peer's Python, its environment built if need be; or None and why it could not be built."""
+    if not peer.requirements:
+        return Path(sys.executable), ""
+    name = hashlib.sha256("\n".join((sys.version, *peer.requirements)).encode()).hexdigest()[:12]
+    folder = cache() / f"{peer.module.rpartition('.')[2].removeprefix('fit_')}-{name}"
+    python = folder / "bin" / "python"
+    if (folder / "installed").exists():
+        return python, ""
+    shutil.rmtree(folder, ignore_errors=True)
+    # This environment's pip installs into the new one, which needs none of its own.
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *peer.requirements]
+    for command in ([sys.executable, "-m", "venv", "--without-pip", str(folder)], install):
+        code, said = _limited(command, seconds=INSTALL_SECONDS)
+        if code is None:
+            return None, f"stopped after {INSTALL_SECONDS} s"
+        if code:
+            return None, first_error(said)
+    (folder / "installed").touch()
+    return python, ""
+
+
+def run(peer: Peer, request: Request, folder: Path, *, seconds: float) -> Outcome:
+    """Install if need be, fit and sample. `folder` must be empty."""
+    python, why = python_of(peer)
+    if python is None:
+        return Outcome(f"does not install: {why}")
+    request.codes.to_csv(folder / "train.csv", index=False)
+    request.values.to_csv(folder / "values.csv", index=False)
+    job = {"table": request.table, "levels": request.levels, "epsilon": request.epsilon, "delta": request.delta, "mechanism": peer.mechanism}
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    code, said = _limited([str(python), "-m", peer.module, str(folder)], seconds=seconds)
+    if code is None:
+        return Outcome(f"stopped after {seconds:g} s")
+    if code:
+        return Outcome(f"failed: {last_error(said)}")
+    cost: dict[str, float] = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
+    return Outcome("ok", within(pd.read_csv(folder / "synthetic.csv"), request.levels), cost)
+
+
+def within(table: pd.DataFrame, levels: dict[str, int]) -> pd.DataFrame:
+    """Levels of the domain, whatever a peer wrote: what is no level becomes the nearest, what is no number level 0."""
+    numbers = {name: pd.to_numeric(table[name], errors="coerce").fillna(0).round().clip(0, n - 1) for name, n in levels.items()}
+    return pd.DataFrame(numbers).astype("uint16")
+
+
+def _limited(command: list[str], *, seconds: float) -> tuple[int | None, str]:
+    """Exit code and output of a command in a group of its own; code None where it had to be ended, with all its children."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | ONE_THREAD,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return None, ""
+    return process.returncode, said
+
+
+def first_error(said: str) -> str:
+    """The line of an installer's output that says what went wrong: git's own words before pip's."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    told = [line for start in ("fatal:", "error:") for line in lines if line.lower().startswith(start)]
+    return _short((told or lines or ["no message"])[0])
+
+
+def last_error(said: str) -> str:
+    """The last line of a program's output: in Python the exception."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return _short((lines or ["no message"])[-1])
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 200 else f"{line[:200]}..."
