@@ -1,6 +1,6 @@
 """The ablation: graph x tables x choice of rows x privacy. What each is worth in quality, and what it shows to a membership attack.
 
-    python -m benchmarks.ablation [--runs 3] [--pairs 100] [--only quality attack] [--jobs 1] [--quick] [--out FOLDER]
+    python -m benchmarks.ablation [--runs 3] [--pairs 100] [--only quality attack] [--graphs given none ...] [--jobs 1] [--quick] [--out FOLDER]
 
 Quality: the Adult rows and protocol of `benchmarks.adult`, one change at a time from `specs/adult.yaml`, and graph x privacy in full. Attack:
 the membership game on 500 of these rows; `--pairs` models with the target and as many without for each cell. Runs and cells that ablation.csv and
@@ -24,7 +24,7 @@ from scipy import stats
 
 from attacks.statistics import Interval
 from benchmarks import ablation_attack, ablation_quality
-from benchmarks.ablation_cells import Cell
+from benchmarks.ablation_cells import GRAPHS, Cell
 from benchmarks.ablation_plot import plot
 from synthdp.spec import models as spec
 
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=3, help="fits of each cell")
     parser.add_argument("--pairs", type=int, default=100, help="model pairs of each game")
     parser.add_argument("--only", nargs="*", default=["quality", "attack"], choices=["quality", "attack"], help="nothing: only tables and plot")
+    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS), choices=list(GRAPHS), help="run the cells of these alone")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results, and a temporary one for --quick")
@@ -46,13 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.out or (Path(tempfile.mkdtemp()) if options.quick else RESULTS)
     quality, attack = Table(out / "ablation.csv", [*CELL, "run"]), Table(out / "ablation_attack.csv", [*CELL, "pairs"])
     if "quality" in options.only:
-        run_quality(quality, runs=options.runs, jobs=options.jobs, quick=options.quick)
+        run_quality(quality, _chosen(ablation_quality.CELLS, options), runs=options.runs, jobs=options.jobs, quick=options.quick)
     if "attack" in options.only:
         game = ablation_attack.QUICK if options.quick else ablation_attack.FULL.model_copy(update={"pairs": options.pairs})
-        run_attack(attack, game, jobs=options.jobs, quick=options.quick)
+        run_attack(attack, _chosen(ablation_attack.CELLS, options), game, jobs=options.jobs)
     summary = summarised(quality.frame) if quality.held else pd.DataFrame()
     print(summary.to_string(index=False), attack.frame.to_string(index=False), *differences(attack.frame), sep="\n\n")
     plot(summary, attack.frame, out / "ablation.png")
+
+
+def _chosen(cells: Sequence[Cell], options: argparse.Namespace) -> list[Cell]:
+    """What the options leave of the cells."""
+    return [cell for cell in cells[:: QUICK_EVERY if options.quick else 1] if cell.graph in options.graphs]
 
 
 class Table:
@@ -75,9 +81,8 @@ class Table:
         self.frame.to_csv(self.path, index=False)
 
 
-def run_quality(table: Table, *, runs: int, jobs: int, quick: bool) -> None:
+def run_quality(table: Table, cells: Sequence[Cell], *, runs: int, jobs: int, quick: bool) -> None:
     """Every cell once, then every cell a second time, and so on: an interrupted table is even."""
-    cells = ablation_quality.CELLS[:: QUICK_EVERY if quick else 1]
     missing = [(cell, run) for run in range(runs) for cell in cells if (*asdict(cell).values(), run) not in table.held]
     with parallel_config(backend="loky", inner_max_num_threads=1):
         fits = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(ablation_quality.measured)(c, run, quick=quick) for c, run in missing)
@@ -86,9 +91,9 @@ def run_quality(table: Table, *, runs: int, jobs: int, quick: bool) -> None:
             print({name: row[name] for name in (*table.key, "mean_auc", "tv2")}, flush=True)
 
 
-def run_attack(table: Table, game: spec.MembershipAttack, *, jobs: int, quick: bool) -> None:
+def run_attack(table: Table, cells: Sequence[Cell], game: spec.MembershipAttack, *, jobs: int) -> None:
     """The game against each cell."""
-    for cell in ablation_attack.CELLS[:: QUICK_EVERY if quick else 1]:
+    for cell in cells:
         if (*asdict(cell).values(), game.pairs) not in table.held:
             row = ablation_attack.attacked(cell, game, jobs=jobs)
             table.add(row)

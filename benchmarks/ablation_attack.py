@@ -29,6 +29,7 @@ CELLS = (
     *(Cell(graph=graph, epsilon=epsilon) for epsilon in (1.0, math.inf) for graph in ("given", "none")),
     *(Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf) for graph in ("given", "none")),
     *(Cell(graph=graph, epsilon=epsilon) for epsilon in (1.0, math.inf) for graph in ("wrong", "half")),
+    *(Cell(graph=graph, epsilon=10.0) for graph in ("given", "none")),
     *(Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf) for graph in ("wrong", "half")),
 )
 FULL = spec.MembershipAttack(rows=500, pairs=100, steps=200)

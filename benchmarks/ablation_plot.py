@@ -18,14 +18,14 @@ LINES = {
     ("learned", "pairs", "balanced"): "learned from the rows",
     ("none", "pairs", "balanced"): "no graph (plain VAE)",
     ("given", "one-way", "balanced"): "expert, one-way tables only",
-    ("given", "one-way", "raked"): "... rows raked, not balanced",
-    ("given", "one-way", "drawn"): "... rows drawn, not raked",
-    ("half", "one-way", "drawn"): "... half the arrows",
-    ("wrong", "one-way", "drawn"): "... wrong graph",
-    ("none", "one-way", "drawn"): "... no graph",
+    ("given", "one-way", "raked"): "the same, rows not balanced",
+    ("given", "one-way", "drawn"): "the same, not raked: the model alone",
+    ("half", "one-way", "drawn"): "half the arrows, the model alone",
+    ("wrong", "one-way", "drawn"): "wrong graph, the model alone",
+    ("none", "one-way", "drawn"): "no graph, the model alone",
 }
-COLOURS = {1.0: "tab:blue", math.inf: "tab:orange"}
-OFFSET = {1.0: -0.13, math.inf: 0.13}  # so that both can be seen on one line
+COLOURS = {1.0: "tab:blue", 10.0: "tab:green", math.inf: "tab:orange"}
+OFFSET = {1.0: -0.2, 10.0: 0.0, math.inf: 0.2}  # so that all can be seen on one line
 
 
 def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
@@ -45,7 +45,7 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
     left.invert_yaxis()
     left.set(title="mean AUC of five classifiers", xlabel="trained on synthetic, tested on real rows")
     middle.set(title="mean total variation of pair tables", xlabel="against the fit rows")
-    right.set(title="advantage of a membership attack", xlabel="on 500 rows; black bar: the most that epsilon 1 allows", xlim=(-0.5, 1.05))
+    right.set(title="advantage of a membership attack", xlabel="500 rows; bar: the most that epsilon allows", xlim=(-0.5, 1.05))
     right.axvline(0, color="grey", linewidth=0.8)
     for axes in (left, middle, right):
         axes.grid(axis="y", linewidth=0.3)
