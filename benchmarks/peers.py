@@ -42,7 +42,8 @@ PEERS: dict[str, Peer] = {
     "dpmm-mst": Peer(FIT + "dpmm", "mst", ("dpmm==0.1.9",)),
     "dpmm-aim": Peer(FIT + "dpmm", "aim", ("dpmm==0.1.9",)),
     "smartnoise-mst": Peer(FIT + "smartnoise", "mst", ("smartnoise-synth==1.0.8", "torch==2.13.0")),
-    "mostlyai": Peer(FIT + "mostlyai", "argn", ("mostlyai-engine==2.7.3",)),
+    # For pictures and sound only; PyPI's builds do not load beside a torch for CPUs.
+    "mostlyai": Peer(FIT + "mostlyai", "argn", ("mostlyai-engine==2.7.3",), unneeded=("torchvision", "torchaudio")),
     "dpsynth": Peer(FIT + "dpsynth", "swift", ("dpsynth @ git+https://github.com/google/dpsynth@53ab10df9d041d023baa6dafef4c46cec24c01d8",)),
 }
 REAL, GRID = "real rows", "real rows on the grid"

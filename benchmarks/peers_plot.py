@@ -24,6 +24,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     """Utility above (higher is better), distance of pair tables below (lower is better); points are means over runs."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     mpl.use("Agg")
     good = table[table["outcome"] == "ok"]
@@ -39,12 +40,13 @@ def plot(table: pd.DataFrame, path: Path) -> None:
             panel = axes[row][column]
             _points(panel, fits[fits["table"] == name], what)
             panel.set(ylabel=words, xscale="log")
+            panel.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_formatter=NullFormatter())
         _ceilings(axes[0][column], good[(good["table"] == name) & (good["epsilon"] == 0)], utility)
         axes[0][column].set_title(f"{name}, tested on real rows", fontsize=10)
         axes[1][column].set_xlabel("CPU seconds of fit and sample, one thread")
         axes[1][column].set_ylim(bottom=0)
     _legend(figure, fits)
-    figure.tight_layout(rect=(0, 0.11, 1, 1))
+    figure.tight_layout(rect=(0, 0.15 if len(names) == 1 else 0.1, 1, 1))
     figure.savefig(path, dpi=130)
 
 
@@ -72,4 +74,4 @@ def _legend(figure, fits: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]
 
     shapes = [key(m, "darkgrey", label) for peer, (m, label) in MARKERS.items() if (fits["peer"] == peer).any()]
     fills = [key("o", fill, f"epsilon {epsilon:g}") for epsilon, fill in FILLS.items() if (fits["epsilon"] == epsilon).any()]
-    figure.legend(handles=shapes + fills, loc="lower center", ncols=5, frameon=False, fontsize=9)
+    figure.legend(handles=shapes + fills, loc="lower center", ncols=2 if figure.get_figwidth() < 6 else 4, frameon=False, fontsize=9)

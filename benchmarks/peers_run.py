@@ -29,11 +29,15 @@ ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", 
 
 @dataclass(frozen=True)
 class Peer:
-    """How to install and call a synthesizer; without requirements it runs in the benchmark's own environment."""
+    """How to install and call a synthesizer; without requirements it runs in the benchmark's own environment.
+
+    `unneeded` is uninstalled again: packages that it only requires, and that do not load everywhere.
+    """
 
     module: str
     mechanism: str
     requirements: tuple[str, ...] = ()
+    unneeded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,15 +70,16 @@ def python_of(peer: Peer) -> tuple[Path | None, str]:
     """The peer's Python, its environment built if need be; or None and why it could not be built."""
     if not peer.requirements:
         return Path(sys.executable), ""
-    name = hashlib.sha256("\n".join((sys.version, *peer.requirements)).encode()).hexdigest()[:12]
+    name = hashlib.sha256("\n".join((sys.version, *peer.requirements, *peer.unneeded)).encode()).hexdigest()[:12]
     folder = cache() / f"{peer.module.rpartition('.')[2].removeprefix('fit_')}-{name}"
     python = folder / "bin" / "python"
     if (folder / "installed").exists():
         return python, ""
     shutil.rmtree(folder, ignore_errors=True)
     # This environment's pip installs into the new one, which needs none of its own.
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *peer.requirements]
-    for command in ([sys.executable, "-m", "venv", "--without-pip", str(folder)], install):
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    commands = [[sys.executable, "-m", "venv", "--without-pip", str(folder)], [*pip, "install", "--quiet", *peer.requirements]]
+    for command in commands + ([[*pip, "uninstall", "--quiet", "--yes", *peer.unneeded]] if peer.unneeded else []):
         code, said = _limited(command, seconds=INSTALL_SECONDS)
         if code is None:
             return None, f"stopped after {INSTALL_SECONDS} s"

@@ -54,6 +54,7 @@ class Table:
             return adult_protocol.split(SPECS / source.path)
         assert isinstance(source, BuiltinSource)
         table = builtin.frame(source.name)
+        table = table.assign(**{name: table[name].astype(str).str.lower() for name in table.select_dtypes("bool")})  # as a CSV file holds them
         order = np.random.default_rng(0).permutation(len(table))
         cut = int(SHARE_TO_FIT * len(table))
         return table.iloc[order[:cut]].reset_index(drop=True), table.iloc[order[cut:]].reset_index(drop=True)

@@ -145,3 +145,30 @@ def test_target_cannot_be_seen_by_its_own_classifiers() -> None:
     frame = pd.DataFrame({c.name: noise.choice(["0", "1"], size=1200) for c in table.domain.columns})
     table.__dict__["split"] = frame.iloc[:800], frame.iloc[800:]
     assert abs(table.score(frame.iloc[:800])["mean_auc"] - 0.5) < 0.08
+
+
+def test_environment_is_built_once_and_what_is_not_needed_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNTHDP_PEERS", str(tmp_path))
+    commands: list[str] = []
+
+    def record(command: list[str], *, seconds: float) -> tuple[int, str]:
+        commands.append(" ".join(command[1:]))
+        if "venv" in command:
+            Path(command[-1]).mkdir()
+        return 0, ""
+
+    monkeypatch.setattr(peers_run, "_limited", record)
+    peer = Peer("benchmarks.peers_fit.fit_mine", "any", ("mine==1",), unneeded=("torchvision",))
+    python, _ = peers_run.python_of(peer)
+    assert python is not None and python.is_relative_to(tmp_path)
+    assert [c.rpartition(" -")[2] for c in commands] == [f"-without-pip {python.parent.parent}", "-quiet mine==1", "-yes torchvision"]
+    assert peers_run.python_of(peer) == (python, "")
+    assert len(commands) == 3
+    other, _ = peers_run.python_of(Peer(peer.module, "any", ("mine==2",)))
+    assert other != python
+
+
+def test_simulated_table_is_held_as_a_csv_file_holds_it() -> None:
+    train, test = Table("pain5000").split
+    assert (len(train), len(test)) == (4000, 1000)
+    assert {value for name in train for value in train[name].unique()} == {"false", "true"}
