@@ -158,7 +158,8 @@ def summary(path: Path) -> str:
     groups = good.groupby(["table", "epsilon", "peer"], sort=True)
     means = groups[list(FIGURES)].mean().round(3)
     means.insert(0, "runs", groups.size())
-    lines = [f"{row.table}, epsilon {row.epsilon:g}, {row.peer}: {row.outcome}" for row in bad.itertuples()]
+    where = [f"{row.peer}" if row.table == ALL else f"{row.table}, epsilon {row.epsilon:g}, {row.peer}" for row in bad.itertuples()]
+    lines = [f"{place}: {outcome}" for place, outcome in zip(where, bad["outcome"], strict=True)]
     return "\n".join([means.to_string(na_rep=""), *lines])
 
 

@@ -118,7 +118,7 @@ def test_summary_has_means_and_every_failure_and_the_plot_is_drawn(tmp_path: Pat
     peers.write(rows, path)
     told = peers.summary(path)
     assert "1.5" in told
-    assert "dpsynth: does not install: fatal: no route" in told
+    assert "\ndpsynth: does not install: fatal: no route" in told
     plot(pd.read_csv(path), tmp_path / "peers.png")
     assert (tmp_path / "peers.png").stat().st_size > 10_000
 
