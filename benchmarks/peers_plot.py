@@ -46,32 +46,41 @@ def plot(table: pd.DataFrame, path: Path) -> None:
         axes[1][column].set_xlabel("CPU seconds of fit and sample, one thread")
         axes[1][column].set_ylim(bottom=0)
     _legend(figure, fits)
-    figure.tight_layout(rect=(0, 0.15 if len(names) == 1 else 0.1, 1, 1))
+    figure.tight_layout(rect=(0, 0.13 if len(names) == 1 else 0.07, 1, 1))
     figure.savefig(path, dpi=130)
 
 
 def _points(panel, fits: pd.DataFrame, what: str) -> None:  # type: ignore[no-untyped-def]
-    for (peer, epsilon), runs in fits.groupby(["peer", "epsilon"], sort=True):
+    for peer, own in fits.groupby("peer", sort=True):
         marker, _ = MARKERS[str(peer)]
         size = 190 if marker == "*" else 75
-        x, y = runs["cpu_s"].mean(), runs[what].mean()
-        panel.scatter(x, y, marker=marker, s=size, facecolor=FILLS.get(float(epsilon), "lightgrey"), edgecolor="black", linewidth=1.1, zorder=3)
+        means = own.groupby("epsilon", sort=True)[["cpu_s", what]].mean()
+        panel.plot(means["cpu_s"], means[what], color="grey", linewidth=0.7, zorder=2)
+        fills = [FILLS.get(float(epsilon), "lightgrey") for epsilon in means.index]
+        panel.scatter(means["cpu_s"], means[what], marker=marker, s=size, facecolor=fills, edgecolor="black", linewidth=1.1, zorder=3)
     panel.grid(color="lightgrey", linewidth=0.5)
 
 
 def _ceilings(panel, real: pd.DataFrame, what: str) -> None:  # type: ignore[no-untyped-def]
     """What real rows reach, as they are and after the grid."""
-    for (_, one), style in zip(real.sort_values("peer").iterrows(), ("-", ":"), strict=False):
+    for (_, one), style, side in zip(real.sort_values("peer").iterrows(), ("-", ":"), ("left", "right"), strict=False):
         panel.axhline(one[what], color="black", linewidth=0.9, linestyle=style)
-        panel.annotate(one["peer"], (0.01, one[what]), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points", fontsize=7)
+        x, up = (0.01, 2) if side == "left" else (0.99, -9)
+        place = {"xycoords": ("axes fraction", "data"), "xytext": (0, up), "textcoords": "offset points"}
+        panel.annotate(one["peer"], (x, one[what]), ha=side, fontsize=7, **place)
 
 
 def _legend(figure, fits: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-    def key(marker: str, fill: str, label: str) -> Line2D:
-        return Line2D([], [], linestyle="", marker=marker, markerfacecolor=fill, markeredgecolor="black", markersize=9, label=label)
+    def key(marker: str, label: str) -> Line2D:
+        return Line2D([], [], linestyle="", marker=marker, markerfacecolor="darkgrey", markeredgecolor="black", markersize=9, label=label)
 
-    shapes = [key(m, "darkgrey", label) for peer, (m, label) in MARKERS.items() if (fits["peer"] == peer).any()]
-    fills = [key("o", fill, f"epsilon {epsilon:g}") for epsilon, fill in FILLS.items() if (fits["epsilon"] == epsilon).any()]
+    shapes = [key(m, label) for peer, (m, label) in MARKERS.items() if (fits["peer"] == peer).any()]
+    fills = [
+        Patch(facecolor=fill, edgecolor="black", label=f"epsilon {epsilon:g}")
+        for epsilon, fill in FILLS.items()
+        if (fits["epsilon"] == epsilon).any()
+    ]
     figure.legend(handles=shapes + fills, loc="lower center", ncols=2 if figure.get_figwidth() < 6 else 4, frameon=False, fontsize=9)
