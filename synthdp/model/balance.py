@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.encoding import Codes
+from synthdp.model.marginals import pooled
+from synthdp.privacy.mechanisms import NoisyTable
 
 MOST_PAIRS, MOST_CELLS = 512, 1 << 20  # of columns whose tables are held, and of these tables; beyond it a random choice
 MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
@@ -36,6 +39,18 @@ class Measured:
     columns: tuple[int, int]
     counts: Weights
     sigma: float
+
+
+def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Measured]:
+    """What `tables`, whatever they were measured for, say together of each pair of columns; within the limits the most precise."""
+    position = {name: i for i, name in enumerate(names)}
+    holding: dict[tuple[str, str], list[NoisyTable]] = defaultdict(list)
+    for table in tables:
+        for first, second in itertools.combinations(sorted(table.columns, key=position.__getitem__), 2):
+            holding[first, second].append(table)
+    margins = sorted((pooled(held, pair) for pair, held in holding.items()), key=lambda t: (t.sigma, t.counts.size))[:MOST_PAIRS]
+    fits = np.cumsum([t.counts.size for t in margins]) <= MOST_CELLS
+    return [Measured((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma) for t, fit in zip(margins, fits, strict=True) if fit]
 
 
 def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, rng: np.random.Generator, measured: Sequence[Measured] = ()) -> Codes:

@@ -24,20 +24,23 @@ def probabilities(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Pr
     their totals are first pooled into one estimate. Projection onto the simplex keeps the noise of empty cells from
     becoming mass, as plain clipping at zero would.
     """
-    total = max(1.0, float(_pooled([(t, ()) for t in tables])))
-    return [project_to_simplex(_pooled([(t, (name,)) for t in tables if name in t.columns]) / total) for name in names]
+    total = max(1.0, float(pooled(tables, ()).counts))
+    return [project_to_simplex(pooled(tables, (name,)).counts / total) for name in names]
 
 
-def _pooled(margins: Sequence[tuple[NoisyTable, tuple[str, ...]]]) -> npt.NDArray[np.float64]:
-    """Inverse-variance mean of margins over the same columns: the noise of a margin's cell grows with the cells it sums."""
-    counts = []
-    precision = []
-    for table, columns in margins:
-        summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
-        counts.append(table.counts.sum(summed))
-        precision.append(1 / (table.sigma**2 * math.prod(table.counts.shape[i] for i in summed)))
-    mean: npt.NDArray[np.float64] = np.average(counts, weights=precision, axis=0)
-    return mean
+def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable:
+    """The margin over `columns` of all tables that hold them: an inverse-variance mean.
+
+    The noise of a margin's cell grows with the cells that it sums.
+    """
+    counts, precision = [], []
+    for table in tables:
+        if set(columns) <= set(table.columns):
+            summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
+            kept = [name for name in table.columns if name in columns]
+            counts.append(table.counts.sum(summed).transpose([kept.index(name) for name in columns]))
+            precision.append(1 / (table.sigma**2 * math.prod(table.counts.shape[i] for i in summed)))
+    return NoisyTable(columns, np.average(counts, weights=precision, axis=0), math.fsum(precision) ** -0.5)
 
 
 def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:

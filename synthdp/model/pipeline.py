@@ -21,7 +21,7 @@ from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.stage import GraphResult, find_graph, rounds
-from synthdp.model.balance import Measured, balanced
+from synthdp.model.balance import balanced, measured_pairs
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.constraints import Constraints, check_possible
 from synthdp.model.marginals import probabilities, rake, raking_factors, raking_weights, smoothed
@@ -66,9 +66,10 @@ def serves(spend: Spend) -> tuple[str, ...]:
     if spend.purpose == "train":
         return ("model",)
     tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
-    if spend.purpose == "pairs":
-        return ("balance", *tables)
-    return tables if spend.purpose == "measure" else ("graph", *tables)
+    if spend.purpose == "measure":
+        return tables
+    both = ("balance", *tables) if tables else ()
+    return both if spend.purpose == "pairs" else ("graph", *both)
 
 
 def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:
@@ -174,12 +175,7 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         if not release.sampling.balance:
             return rake(pool, targets, columns=columns, rows=rows, rng=rng)
         weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
-        named = {frozenset(pair) for pair in release.privacy.pairs}
-        measured = [
-            Measured((synthesizer.columns.index(t.columns[0]), synthesizer.columns.index(t.columns[1])), t.counts, t.sigma)
-            for t in tables
-            if len(t.columns) == 2 and frozenset(t.columns) in named
-        ]
+        measured = measured_pairs(tables, synthesizer.columns)
         return balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)

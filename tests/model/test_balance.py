@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.model import balance
-from synthdp.model.balance import Measured, balanced, blended
+from synthdp.model.balance import Measured, balanced, blended, measured_pairs
+from synthdp.privacy.mechanisms import NoisyTable
 
 SIZES, POOL, ROWS = (6, 5, 4, 8), 24_000, 3000
 
@@ -98,6 +99,37 @@ def test_a_measured_table_is_followed_where_the_pool_is_wrong(i: int, j: int) ->
     chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10), measured=[noisy])
     without = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10))
     assert np.abs(table_of(chosen, i, j) - truth).sum() < 0.5 * np.abs(table_of(without, i, j) - truth).sum()
+
+
+def noisy(columns: str, counts: npt.NDArray[np.float64], sigma: float) -> NoisyTable:
+    return NoisyTable(tuple(columns), counts, sigma)
+
+
+def test_every_table_of_two_columns_or_more_speaks_of_its_pairs_by_its_precision() -> None:
+    rng = np.random.default_rng(15)
+    truth = rng.integers(50, 500, (3, 4, 5)).astype(float)  # columns a, b, c
+    tables = [
+        noisy("cab", truth.transpose(2, 0, 1) + rng.normal(0, 1, (5, 3, 4)), 1.0),
+        noisy("ba", truth.sum(2).T + rng.normal(0, 2, (4, 3)), 2.0),
+        noisy("a", truth.sum((1, 2)), 1.0),
+    ]
+    found = {m.columns: m for m in measured_pairs(tables, "abc")}
+    assert set(found) == {(0, 1), (0, 2), (1, 2)}
+    assert found[0, 1].sigma == pytest.approx((1 / 5 + 1 / 4) ** -0.5) and found[0, 2].sigma == pytest.approx(2.0)
+    from_three, from_two = tables[0].counts.sum(0), tables[1].counts.T
+    np.testing.assert_allclose(found[0, 1].counts, (from_three / 5 + from_two / 4) / (1 / 5 + 1 / 4))
+    np.testing.assert_allclose(found[1, 2].counts, tables[0].counts.sum(1).T)
+    for pair, axis in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
+        assert np.abs(found[pair].counts - truth.sum(axis)).max() < 5 * found[pair].sigma
+
+
+def test_of_many_measured_pairs_the_most_precise_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [noisy("ab", np.ones((3, 4)), 3.0), noisy("cb", np.ones((5, 4)), 1.0), noisy("ca", np.ones((5, 3)), 2.0)]
+    monkeypatch.setattr(balance, "MOST_CELLS", 40)
+    assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2), (0, 2)]
+    monkeypatch.setattr(balance, "MOST_PAIRS", 1)
+    assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2)]
+    assert measured_pairs([noisy("a", np.ones(3), 1.0)], "abc") == []
 
 
 def test_blend_is_nearer_the_truth_than_model_and_measurement() -> None:
