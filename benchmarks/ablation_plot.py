@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 LINES = {
     ("given", "pairs", "balanced"): "expert graph",
@@ -42,17 +43,19 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
         if math.isfinite(row["epsilon"]):
             right.plot(row["ceiling"], _height(row), marker="|", markersize=14, color="black")
     left.set_yticks(range(len(LINES)), list(LINES.values()))
-    left.invert_yaxis()
+    left.set_ylim(len(LINES) - 0.5, -0.5)
     left.set(title="mean AUC of five classifiers", xlabel="trained on synthetic, tested on real rows")
     middle.set(title="mean total variation of pair tables", xlabel="against the fit rows")
     right.set(title="advantage of a membership attack", xlabel="500 rows; bar: the most that epsilon allows", xlim=(-0.5, 1.05))
     right.axvline(0, color="grey", linewidth=0.8)
     for axes in (left, middle, right):
         axes.grid(axis="y", linewidth=0.3)
-    for epsilon, colour in COLOURS.items():
-        left.plot([], [], marker="o", linestyle="", color=colour, label="no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}")
-    left.legend(frameon=False, loc="lower left")
-    figure.suptitle("Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (95% intervals)", fontsize=11)
+    shown = [Line2D([], [], marker="o", linestyle="", color=colour) for colour in COLOURS.values()]
+    names = ["no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}" for epsilon in COLOURS]
+    figure.legend(shown, names, loc="outside lower center", ncols=len(shown), frameon=False)
+    figure.suptitle(
+        "Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (whiskers: 95% intervals; none on one run)", fontsize=11
+    )
     figure.savefig(path, dpi=120)
 
 
