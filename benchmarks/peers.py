@@ -9,7 +9,7 @@ come back, and values are drawn inside their bins by the same code for all. (eps
 the spec. Peers also know the number of rows, and so does synthdp here. What each peer is set to stands in its script in
 benchmarks/peers_fit/. What a peer's own accountant does not see (levels that occur, a training that ends by a loss on real rows, exact
 numbers of rows) is not charged to it. Seconds are CPU seconds of fit and sample, children included, without imports; memory is the
-peak of the process. After --limit seconds of clock a fit is ended, and further runs of it are not tried.
+peak of the process. After --limit CPU seconds (or four times as many of clock) a fit is ended, and further runs of it are not tried.
 
 Writes results/peers.csv, one row for each run, peers that fail among them with words, and results/peers.png. Runs that it already
 holds are not run again.
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds of clock for one fit")
+    parser.add_argument("--limit", type=float, default=900.0, help="CPU seconds for one fit")
     parser.add_argument("--again", action="store_true", help="run again what the results already hold")
     options = parser.parse_args()
     path = RESULTS / "peers.csv"

@@ -1,4 +1,4 @@
-"""A peer's own environment, and one fit in it: a process of its own on one thread, ended at a limit.
+"""A peer's own environment, and one fit in it: a process of its own on one thread, ended at a limit of CPU seconds.
 
 Environments are folders of ~/.cache/synthdp-peers, or of $SYNTHDP_PEERS, one for each list of requirements; they are built by the
 Python that runs the benchmark and kept. What goes wrong is an `Outcome` with words, never an exception.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,8 @@ import pandas as pd
 
 ROOT = Path(__file__).parent.parent
 INSTALL_SECONDS = 900
+# A fit on a busy machine is slow without being at fault; one that sleeps has to end too.
+CLOCK_FOR_CPU = 4
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "LOKY_MAX_CPU_COUNT")} | {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -80,17 +84,15 @@ def python_of(peer: Peer) -> tuple[Path | None, str]:
     pip = [sys.executable, "-m", "pip", "--python", str(python)]
     commands = [[sys.executable, "-m", "venv", "--without-pip", str(folder)], [*pip, "install", "--quiet", *peer.requirements]]
     for command in commands + ([[*pip, "uninstall", "--quiet", "--yes", *peer.unneeded]] if peer.unneeded else []):
-        code, said = _limited(command, seconds=INSTALL_SECONDS)
-        if code is None:
-            return None, f"stopped after {INSTALL_SECONDS} s"
+        code, said = _limited(command, clock=INSTALL_SECONDS)
         if code:
-            return None, first_error(said)
+            return None, first_error(said) if code > 0 else said
     (folder / "installed").touch()
     return python, ""
 
 
 def run(peer: Peer, request: Request, folder: Path, *, seconds: float) -> Outcome:
-    """Install if need be, fit and sample. `folder` must be empty."""
+    """Install if need be, fit and sample, for at most `seconds` of CPU. `folder` must be empty."""
     python, why = python_of(peer)
     if python is None:
         return Outcome(f"does not install: {why}")
@@ -98,11 +100,9 @@ def run(peer: Peer, request: Request, folder: Path, *, seconds: float) -> Outcom
     request.values.to_csv(folder / "values.csv", index=False)
     job = {"table": request.table, "levels": request.levels, "epsilon": request.epsilon, "delta": request.delta, "mechanism": peer.mechanism}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    code, said = _limited([str(python), "-m", peer.module, str(folder)], seconds=seconds)
-    if code is None:
-        return Outcome(f"stopped after {seconds:g} s")
+    code, said = _limited([str(python), "-m", peer.module, str(folder)], clock=CLOCK_FOR_CPU * seconds, cpu=seconds)
     if code:
-        return Outcome(f"failed: {last_error(said)}")
+        return Outcome(f"failed: {last_error(said)}" if code > 0 else said)
     cost: dict[str, float] = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
     return Outcome("ok", within(pd.read_csv(folder / "synthetic.csv"), request.levels), cost)
 
@@ -113,8 +113,13 @@ def within(table: pd.DataFrame, levels: dict[str, int]) -> pd.DataFrame:
     return pd.DataFrame(numbers).astype("uint16")
 
 
-def _limited(command: list[str], *, seconds: float) -> tuple[int | None, str]:
-    """Exit code and output of a command in a group of its own; code None where it had to be ended, with all its children."""
+def _limited(command: list[str], *, clock: float, cpu: float | None = None) -> tuple[int, str]:
+    """Exit code and output of a command in a group of its own; a code below 0 and why, where it and its children had to be ended."""
+
+    def limit_cpu() -> None:
+        if cpu is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu), math.ceil(cpu) + 1))
+
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -124,13 +129,18 @@ def _limited(command: list[str], *, seconds: float) -> tuple[int | None, str]:
         text=True,
         errors="replace",
         start_new_session=True,
+        preexec_fn=limit_cpu,
     )
     try:
-        said, _ = process.communicate(timeout=seconds)
+        said, _ = process.communicate(timeout=clock)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return None, ""
+        return -signal.SIGKILL, f"stopped after {clock:g} s of clock"
+    if process.returncode == -signal.SIGXCPU:
+        return process.returncode, f"stopped after {cpu:g} CPU s"
+    if process.returncode < 0:
+        return process.returncode, f"failed: ended by signal {-process.returncode}"
     return process.returncode, said
 
 

@@ -13,6 +13,8 @@ from benchmarks.peers_fit.job import Job, run
 def fit(job: Job, rows: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     if job.mechanism == "hangs":
         time.sleep(60)
+    while job.mechanism == "spins":
+        pass
     if job.mechanism == "fails":
         print("some chatter", file=sys.stderr)
         raise ValueError("no such thing")

@@ -49,10 +49,16 @@ def test_fit_that_raises_is_named_with_its_exception(tmp_path: Path) -> None:
     assert run_fake("fails", tmp_path) == Outcome("failed: ValueError: no such thing")
 
 
-def test_fit_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_fit_that_hangs_is_ended_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_run, "CLOCK_FOR_CPU", 0.2)
     started = time.monotonic()
-    assert run_fake("hangs", tmp_path, seconds=1.5) == Outcome("stopped after 1.5 s")
+    assert run_fake("hangs", tmp_path, seconds=10) == Outcome("stopped after 2 s of clock")
     assert time.monotonic() - started < 20
+
+
+def test_fit_that_takes_too_much_cpu_time_is_ended_however_long_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_run, "CLOCK_FOR_CPU", 60)
+    assert run_fake("spins", tmp_path, seconds=1) == Outcome("stopped after 1 CPU s")
 
 
 def test_peer_that_does_not_install_is_named_and_its_environment_not_taken_for_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +157,7 @@ def test_environment_is_built_once_and_what_is_not_needed_is_taken_out(tmp_path:
     monkeypatch.setenv("SYNTHDP_PEERS", str(tmp_path))
     commands: list[str] = []
 
-    def record(command: list[str], *, seconds: float) -> tuple[int, str]:
+    def record(command: list[str], *, clock: float) -> tuple[int, str]:
         commands.append(" ".join(command[1:]))
         if "venv" in command:
             Path(command[-1]).mkdir()
