@@ -44,7 +44,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
         _ceilings(axes[0][column], good[(good["table"] == name) & (good["epsilon"] == 0)], utility)
         axes[0][column].set_title(f"{name}, tested on real rows", fontsize=10)
         axes[1][column].set_xlabel("CPU seconds of fit and sample, one thread")
-        axes[1][column].set_ylim(bottom=0)
+        axes[1][column].set_ylim(0, 1.1 * fits.loc[fits["table"] == name, "tv2"].max())
     _legend(figure, fits)
     figure.tight_layout(rect=(0, 0.13 if len(names) == 1 else 0.07, 1, 1))
     figure.savefig(path, dpi=130)
