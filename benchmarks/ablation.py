@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         game = ablation_attack.QUICK if options.quick else ablation_attack.FULL.model_copy(update={"pairs": options.pairs})
         run_attack(attack, _chosen(ablation_attack.CELLS, options), game, jobs=options.jobs)
     summary = summarised(quality.frame) if quality.held else pd.DataFrame()
-    print(summary.to_string(index=False), attack.frame.to_string(index=False), *differences(attack.frame), sep="\n\n")
+    print(summary.to_string(index=False), attack.frame.to_string(index=False), sep="\n\n")
+    print(*gains(quality.frame), *differences(attack.frame), sep="\n")
     plot(summary, attack.frame, out / "ablation.png")
 
 
@@ -111,14 +112,30 @@ def summarised(quality: pd.DataFrame) -> pd.DataFrame:
     return table.assign(runs=counts).reset_index().round(4)
 
 
+def gains(quality: pd.DataFrame) -> Iterator[str]:
+    """In words: how much better than the model without a graph each graph is, all else equal, by Welch's interval; cells of two runs or more."""
+    for names, cells in quality.groupby(CELL[1:], sort=False):
+        runs = {str(graph): own for graph, own in cells.groupby("graph", sort=False) if len(own) > 1}
+        for graph in (g for g in runs if g != "none" and "none" in runs):
+            for figure in ("mean_auc", "tv2"):
+                first, second = runs[graph][figure], runs["none"][figure]
+                gap = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
+                value = first.mean() - second.mean()
+                yield _told(f"{figure}, graph {graph} less none", CELL[1:], names, Interval(value, gap.low, gap.high))
+
+
 def differences(attack: pd.DataFrame) -> Iterator[str]:
     """In words: how much less than the model without a graph each graph shows to the attack, all else equal."""
     for names, cells in attack.groupby([*CELL[1:], "pairs"], sort=False):
         advantage = {row["graph"]: Interval(row["advantage"], row["advantage_lower"], row["advantage_upper"]) for _, row in cells.iterrows()}
         for graph in (g for g in advantage if g != "none" and "none" in advantage):
             gap = ablation_attack.difference(advantage[graph], advantage["none"])
-            setting = ", ".join(f"{k} {v}" for k, v in zip([*CELL[1:], "pairs"], names, strict=True))
-            yield f"advantage, graph {graph} less none ({setting}): {gap.value:+.3f}, 95% interval {gap.lower:+.3f} to {gap.upper:+.3f}"
+            yield _told(f"advantage, graph {graph} less none", [*CELL[1:], "pairs"], names, gap)
+
+
+def _told(what: str, keys: Sequence[str], names: Sequence[object], gap: Interval) -> str:
+    setting = ", ".join(f"{k} {v}" for k, v in zip(keys, names, strict=True))
+    return f"{what} ({setting}): {gap.value:+.4f}, 95% interval {gap.lower:+.4f} to {gap.upper:+.4f}"
 
 
 if __name__ == "__main__":

@@ -125,6 +125,16 @@ def test_quick_run_measures_each_cell_once(tmp_path: Path, capsys: pytest.Captur
     assert "'mean_auc'" not in capsys.readouterr().out
 
 
+def test_gain_of_a_graph_is_told_with_welchs_interval() -> None:
+    aucs = [("given", 0.8), ("given", 0.9), ("given", 1.0), ("none", 0.7), ("none", 0.8), ("none", 0.9), ("wrong", 0.5)]
+    rows = [{"graph": g, "tables": "pairs", "sampling": "balanced", "epsilon": 1.0, "mean_auc": auc, "tv2": 1 - auc} for g, auc in aucs]
+    told = list(ablation.gains(pd.DataFrame(rows)))
+    assert len(told) == 2  # one run of `wrong` has no interval
+    half = 2.7764 * math.sqrt(2 * 0.1**2 / 3)  # Student's t at four degrees of freedom
+    assert f"+0.1000, 95% interval {0.1 - half:+.4f} to {0.1 + half:+.4f}" in told[0]
+    assert told[1].startswith("tv2, graph given less none (tables pairs, sampling balanced, epsilon 1.0): -0.1000")
+
+
 def test_differences_are_told_between_cells_that_differ_in_the_graph_alone() -> None:
     cells = [("given", 1.0, 0.1), ("none", 1.0, 0.3), ("given", math.inf, 0.9)]
     rows = [{"graph": g, "tables": "pairs", "sampling": "balanced", "epsilon": e, "pairs": 100, "advantage": a} for g, e, a in cells]
@@ -132,4 +142,4 @@ def test_differences_are_told_between_cells_that_differ_in_the_graph_alone() -> 
     told = list(ablation.differences(attack))
     assert len(told) == 1
     assert "graph given less none" in told[0]
-    assert "-0.200, 95% interval -0.341 to -0.059" in told[0]
+    assert "-0.2000, 95% interval -0.3414 to -0.0586" in told[0]
