@@ -59,6 +59,14 @@ def test_dp_sgd_agrees_with_opacus_prv(rate: float, noise: float, steps: int, de
     assert mine == pytest.approx(independent, rel=0.02)
 
 
+@pytest.mark.parametrize("noise", [30.0, 486.5379890610883])  # at the second the accounting library finds no tail of the mixture
+def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float) -> None:
+    mine = accounting.epsilon([sgd(1.0, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove")
+    one = accounting.epsilon([dp_accounting.GaussianDpEvent(noise / 8 / math.sqrt(50))], delta=1e-5, adjacency="add_remove")
+    assert mine == pytest.approx(one, rel=1e-4)
+    assert mine >= accounting.epsilon([sgd(0.999, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove")
+
+
 @pytest.mark.parametrize("noise", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
