@@ -77,13 +77,9 @@ def unit_sampled_gaussian(*, noise_multiplier: float, rate: float, rows: int, st
     all hockey-stick divergences, in both directions, are means of convex functions of L. Each summand grows with its
     g_i, so L is largest in convex order where all g_i are one g: there the c_i are scalars. Each summand has mean p_i
     and itself grows in convex order with |c_i|, and so does the sum of summands that grow with one g.
-
-    At rate 1 all rows join every batch: a Gaussian that moves by `rows` (the library finds no tail of that mixture).
     """
     if rows == 1:
         step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-    elif rate == 1:
-        step = dp_accounting.GaussianDpEvent(noise_multiplier / rows)
     else:
         chances = [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)]
         step = MixtureOfGaussiansDpEvent(noise_multiplier, tuple(float(i) for i in range(rows + 1)), tuple(chances))
@@ -170,6 +166,8 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
                 noise, value_discretization_interval=width, sampling_prob=rate, neighboring_relation=RELATION[adjacency]
             )
         case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if adjacency == "add_remove":
+            if chances[-1] == 1:  # all rows of a unit join: one Gaussian, of whose mixture the library finds no tail at some noises
+                return pld.from_gaussian_mechanism(noise / moves[-1], value_discretization_interval=width)
             return pld.from_mixture_gaussian_mechanism(noise, moves, chances, value_discretization_interval=width)
     raise BudgetError(f"no sound accounting for {type(event).__name__} under adjacency {adjacency}", hint="use adjacency add_remove")
 

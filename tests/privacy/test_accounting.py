@@ -63,7 +63,7 @@ def test_dp_sgd_agrees_with_opacus_prv(rate: float, noise: float, steps: int, de
 def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float) -> None:
     mine = accounting.epsilon([sgd(1.0, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove")
     one = accounting.epsilon([dp_accounting.GaussianDpEvent(noise / 8 / math.sqrt(50))], delta=1e-5, adjacency="add_remove")
-    assert mine == pytest.approx(one, rel=1e-4)
+    assert mine == pytest.approx(one, rel=1e-3)
     assert mine >= accounting.epsilon([sgd(0.999, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove")
 
 
