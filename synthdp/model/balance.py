@@ -27,6 +27,7 @@ MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth t
 MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
 LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
 TRIED = 6  # rows looked at for one that is exchanged
+CLEAR = 3.0  # standard deviations of its noise that the sum of a measured table must exceed
 FASTER, SLOWER = 1.2, 0.5  # how many are exchanged at once, after a round that helped and after one that did not
 
 Weights = npt.NDArray[np.float64]
@@ -102,17 +103,19 @@ def blended(model: Weights, measured: Measured) -> Weights:
     """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances; the total is the model's.
 
     The model's error is taken to have a variance in proportion to the cell, as counts have; the proportion is what the squared
-    differences are more than the noise explains (method of moments).
+    differences are more than the noise explains (method of moments). A table whose sum is not clear of its noise says nothing.
     """
     first, second = measured.columns
+    heard = measured.counts.sum()
+    if heard <= CLEAR * measured.sigma * math.sqrt(measured.counts.size):
+        return model
     model = model if first < second else model.T
     total = model.sum()
-    noisy = measured.counts * total / max(1.0, measured.counts.sum())
-    sigma = measured.sigma * total / max(1.0, measured.counts.sum())
+    noisy, sigma = measured.counts * total / heard, measured.sigma * total / heard
     beyond = float(((noisy - model) ** 2).sum()) - noisy.size * sigma**2
     variance = max(0.0, beyond) / total * model
     mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
-    mixed *= total / mixed.sum()
+    mixed = mixed * total / mixed.sum() if mixed.any() else model
     out: Weights = mixed if first < second else mixed.T
     return out
 

@@ -75,7 +75,7 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             cells = level_count(spec.columns[first]) * level_count(spec.columns[second])
             if cells > MOST_PAIR_CELLS:
                 hint = "noise drowns a table with so many cells; name a pair of columns with fewer levels, or use wider bins"
-                yield CrossProblem(("privacy", "pairs", i), f"a table of {cells} cells; at most {MOST_PAIR_CELLS} are measured", hint)
+                yield CrossProblem(("privacy", "pairs", i), f"a table of {cells:,} cells; at most {MOST_PAIR_CELLS:,} are measured", hint)
 
 
 def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:

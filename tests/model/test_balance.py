@@ -148,6 +148,16 @@ def test_blend_is_nearer_the_truth_than_model_and_measurement() -> None:
     assert means["both"] < 0.85 * min(means["model"], means["noisy"])
 
 
+def test_a_table_that_its_noise_drowns_says_nothing() -> None:
+    """Its counts may sum to less than nothing, and its cells all lie below zero."""
+    model, rng = np.full((2, 2), 5.0), np.random.default_rng(16)
+    found = [blended(model, Measured((0, 1), model + rng.normal(0, 100, (2, 2)), 100.0)) for _ in range(400)]
+    assert all(counts.min() >= 0 and counts.sum() == pytest.approx(20) for counts in found)
+    assert sum(np.array_equal(counts, model) for counts in found) >= 395
+    only_where_the_model_has_nothing = Measured((0, 1), np.array([[-40.0, 900.0], [-40.0, 0.0]]), 1.0)
+    assert blended(np.array([[10.0, 0.0], [10.0, 0.0]]), only_where_the_model_has_nothing).sum() == pytest.approx(20)
+
+
 def test_a_model_that_noise_explains_is_left_alone() -> None:
     truth = np.full((4, 5), 500.0)
     noisy = truth + np.random.default_rng(12).normal(0, 300, truth.shape) * 0.5

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "pair twice": (lambda: _with("privacy", shares=PAID, pairs=(("age", "sex"), ("sex", "age"))), ("privacy", "pairs", 1), "named twice"),
     "pairs unused": (lambda: _paired(sampling={"balance": False}), ("privacy", "pairs"), "turns off"),
     "pairs not raked": (lambda: _paired(sampling={"rake": False}), ("privacy", "pairs"), "turns off"),
-    "pair of many cells": (lambda: _paired(columns={"age": _wide(600), "income": _wide(600)}), ("privacy", "pairs", 0), "360000 cells"),
+    "pair of many cells": (lambda: _paired(columns={"age": _wide(600), "income": _wide(600)}), ("privacy", "pairs", 0), "360,000 cells"),
     "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
     "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
     "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),
