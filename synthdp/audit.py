@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from attacks import MembershipReport
 from synthdp import __version__
 from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, Audit, AuditRecord, Membership, Replay, spends_of
@@ -26,12 +28,12 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.membership import attack_rows
-from synthdp.model.causal_vae import CausalVae
-from synthdp.model.pipeline import causal_vae, plan_for
+from synthdp.model.pipeline import architecture_for, causal_vae, plan_for, target_regression, targets_of
 from synthdp.privacy.audit.canaries import audit_canaries
 from synthdp.privacy.audit.f_curve import AuditResult
 from synthdp.privacy.audit.registry import replay_plan
 from synthdp.privacy.audit.worst_case import audit_plan, unaudited
+from synthdp.privacy.dpsgd import PerExampleLoss
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -65,8 +67,12 @@ class AuditJob:
         """The graph of the audited model: the spec's arrows, whatever the mode."""
         return CausalGraph.from_spec(self.release.graph, self.domain.names)
 
-    def network(self, domain: Domain) -> CausalVae:
-        """A model as the release would train it, with fresh starting weights."""
+    def network(self, purpose: str, domain: Domain) -> PerExampleLoss:
+        """What the release would train for `purpose`, with fresh starting weights."""
+        architecture = architecture_for(self.release, domain, self.graph)
+        targets = targets_of(self.release, domain, architecture)
+        if purpose == "targets" and targets:
+            return target_regression(domain, architecture, targets, [np.full(size, 1 / size) for size in domain.sizes])
         return causal_vae(self.release, domain, self.graph)
 
 
@@ -128,10 +134,12 @@ def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRe
 
 def with_rows(job: AuditJob, record: AuditRecord, codes: Codes) -> AuditRecord:
     """`record` and what needs rows: canaries in one training run, and the membership attack if the spec has it on."""
-    training = next(s.mechanism for s in job.plan.spends if isinstance(s.mechanism, DpSgd))
+    planned = job.plan.find("train")
+    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    training = planned.mechanism
 
     def canaries(progress: Advance) -> Sequence[AuditResult]:
-        return (audit_canaries(training, rows=codes, module=job.network(job.domain), delta=job.plan.delta, progress=progress),)
+        return (audit_canaries(training, rows=codes, module=job.network("train", job.domain), delta=job.plan.delta, progress=progress),)
 
     with job.reporter.stage("canaries") as progress:
         audits = (*record.audits, *confirmed(lambda: canaries(progress)))

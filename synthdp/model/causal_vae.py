@@ -25,6 +25,8 @@ from synthdp.privacy.dpsgd import PerExampleLoss
 from synthdp.privacy.layers import Features, MaskedLinear, NodeLinear, ParentLookup
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
+DECODE_LEVELS = "decode_levels"
+WORTHWHILE = 0.8  # of the padded levels are left where columns are decoded in two groups
 
 
 @dataclass(frozen=True)
@@ -80,22 +82,35 @@ def _wholes(values: Sequence[Any]) -> tuple[int, ...]:
 class CausalVae(PerExampleLoss):
     """Encoder, decoder and negative ELBO."""
 
-    def __init__(self, architecture: Architecture, *, generator: torch.Generator, features: Features | None = None) -> None:
+    decode_levels: NodeLinear
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        *,
+        generator: torch.Generator,
+        features: Features | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
+    ) -> None:
         """`generator` draws the starting weights, which depend on nothing else.
 
         With `features`, one matrix `[levels, features]` per column, weights are those of features: what order says of levels is used in
-        training. `plain` gives the weights of the same network without features.
+        training. `groups` of columns have a decoding layer each, padded to the widest of its own; columns in none are in no loss.
+        `plain` gives the weights of the same network without features and groups.
         """
         super().__init__()
         self.architecture = architecture
         columns, width, latent = len(architecture.sizes), architecture.hidden, len(architecture.latent_of)
         self.latent = latent
+        self.groups = tuple(map(tuple, groups or [range(columns)]))
         self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width, features)
         self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
         self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width, features) if any(architecture.parents) else None
         self.decode_latent = MaskedLinear(_latent_mask(architecture))
-        self.decode_levels = NodeLinear(width, architecture.sizes, features)
-        self.decode_levels.bias.requires_grad_(False)  # released margins say more of it than gradients would
+        for k, group in enumerate(self.groups):
+            layer = NodeLinear(width, [architecture.sizes[i] for i in group], [features[i] for i in group] if features else None)
+            layer.bias.requires_grad_(False)  # released margins say more of it than gradients would
+            self.add_module(DECODE_LEVELS + (f"_{k}" if k else ""), layer)
         self._reset(generator)
 
     def _reset(self, generator: torch.Generator) -> None:
@@ -105,30 +120,46 @@ class CausalVae(PerExampleLoss):
         if self.decode_parents is not None:
             self.decode_parents.reset(generator)
 
+    def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
+        """Each group of columns and its layer."""
+        return list(zip(self.groups, (layer for layer in self.children() if isinstance(layer, NodeLinear)), strict=True))
+
     def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
         """Set each column's bias to the log of its (released) probabilities. Training leaves it there."""
         with torch.no_grad():
-            for i, p in enumerate(marginals):
-                self.decode_levels.bias[i, : len(p)] = torch.from_numpy(np.log(p)).float()
+            for group, layer in self.decoders():
+                for place, i in enumerate(group):
+                    layer.bias[place, : len(marginals[i])] = torch.from_numpy(np.log(marginals[i])).float()
 
     @torch.no_grad()
     def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All weights of the network without features that computes the same, from the `trained` ones of this."""
+        """All weights of the network without features and groups that computes the same, from the `trained` ones of this.
+
+        Columns in no group get zeros.
+        """
         self.cpu().load_state_dict(dict(trained), strict=False)
-        weights = {name: p.detach().clone() for name, p in self.named_parameters()}
+        weights = {name: p.detach().clone() for name, p in self.named_parameters() if not name.startswith(DECODE_LEVELS)}
         for name, layer in self.named_children():
-            if isinstance(layer, ParentLookup | NodeLinear):
+            if isinstance(layer, ParentLookup):
                 weights[f"{name}.weight"] = layer.table().detach().clone()
+        shapes = self.architecture.shapes()
+        for part in ("weight", "bias"):
+            whole = torch.zeros(shapes[f"{DECODE_LEVELS}.{part}"])
+            for group, layer in self.decoders():
+                own = layer.table() if part == "weight" else layer.bias
+                whole[list(group), ..., : own.shape[-1]] = own
+            weights[f"{DECODE_LEVELS}.{part}"] = whole
         return weights
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
         """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`; z by `noise` `[batch, latent]`."""
         mean, log_variance = self.encode(codes)
-        z = mean + noise * (log_variance / 2).exp()
-        logits = self.logits(codes, z)
-        surprise = F.cross_entropy(logits.flatten(0, 1), codes.flatten(), reduction="none").view(len(codes), -1).sum(1)
-        divergence = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
-        return surprise + divergence
+        hidden = self._hidden(codes, mean + noise * (log_variance / 2).exp())
+        surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
+        for group, layer in self.decoders():
+            logits, own = layer(hidden[:, group]), codes[:, group]
+            surprise = surprise + F.cross_entropy(logits.flatten(0, 1), own.flatten(), reduction="none").view(len(codes), -1).sum(1)
+        return surprise
 
     def encode(self, codes: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log variance of q(z | x), each `[batch, latent]`."""
@@ -136,12 +167,19 @@ class CausalVae(PerExampleLoss):
         mean, log_variance = self.encode_latent(hidden).chunk(2, dim=1)
         return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
 
-    def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`; absent levels -inf."""
+    def _hidden(self, codes: Tensor, z: Tensor) -> Tensor:
         hidden = self.decode_latent(z).view(len(z), -1, self.architecture.hidden)
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents(codes)
-        levels: Tensor = self.decode_levels(torch.tanh(hidden))
+        return torch.tanh(hidden)
+
+    def logits(self, codes: Tensor, z: Tensor) -> Tensor:
+        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`; absent levels -inf."""
+        hidden, sizes = self._hidden(codes, z), self.architecture.sizes
+        levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
+        for group, layer in self.decoders():
+            own = layer(hidden[:, group])
+            levels[:, group, : own.shape[2]] = own
         return levels
 
     def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
@@ -152,7 +190,19 @@ class CausalVae(PerExampleLoss):
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents.of_node(column, codes)
         size = self.architecture.sizes[column]
-        return torch.tanh(hidden) @ self.decode_levels.table()[column, :, :size] + self.decode_levels.bias[column, :size]
+        place, layer = next((group.index(column), layer) for group, layer in self.decoders() if column in group)
+        return torch.tanh(hidden) @ layer.table()[place, :, :size] + layer.bias[place, :size]
+
+
+def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """`columns` in two groups of alike `sizes`, so that padding each to its widest column adds the fewest levels; in one if that saves little."""
+    order = sorted(columns, key=lambda i: sizes[i])
+    levels = [sizes[i] for i in order]
+    cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
+    cut = 1 + int(np.argmin(cells))
+    if cells[cut - 1] > WORTHWHILE * cells[-1]:
+        return (tuple(sorted(order)),)
+    return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 
 
 def _latent_mask(architecture: Architecture) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.model.balance import balanced, measured_pairs
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
 from synthdp.model.constraints import Constraints, check_possible
-from synthdp.model.marginals import probabilities, rake, raking_factors, raking_weights, smoothed
+from synthdp.model.marginals import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.dpsgd import Training, Weights
+from synthdp.model.target_stage import TargetRegression, into_network, without_targets
+from synthdp.privacy.dpsgd import PerExampleLoss, Training, Weights
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
@@ -63,7 +64,7 @@ def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
 
 def serves(spend: Spend) -> tuple[str, ...]:
     """What a planned spend is used for: noisy tables serve everything that can use them, at one price."""
-    if spend.purpose == "train":
+    if spend.purpose in ("train", "targets"):
         return ("model",)
     tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
     if spend.purpose == "measure":
@@ -102,17 +103,28 @@ def train(
     planned = releaser.plan.find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
     network = causal_vae(release, domain, graph.graph)
-    architecture = network.architecture
+    architecture = architecture_for(release, domain, graph.graph)
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
     tables = all_tables(marginals, graph)
     margins = probabilities(tables.value, domain.names)
-    network.start_from([smoothed(p, floor=floor) for p in margins])
+    starts = [smoothed(p, floor=floor) for p in margins]
+    network.start_from(starts)
     torch.set_num_threads(release.compute.threads or threads_for(release, domain))
+    targets = targets_of(release, domain, architecture)
+    regression = target_regression(domain, architecture, targets, starts) if targets else None
+    if regression:
+        regression.start_from(marginals.value, domain)
+    heads = _trained(releaser, regression, purpose="targets", device=release.compute.device) if regression else None
     weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint, release.compute.device), purpose="train")
-    paid = weights.zip(tables) if graph.released is None else weights.zip(tables).zip(graph.released).map(lambda w: w[0])
+    whole = (
+        weights.map(network.plain)
+        if heads is None or regression is None
+        else weights.zip(heads).map(lambda w: into_network(architecture, network.plain(w[0]), regression, w[1]))
+    )
+    paid = whole.zip(tables) if graph.released is None else whole.zip(tables).zip(graph.released).map(lambda w: w[0])
 
     def finished(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
-        synthesizer = Synthesizer(domain.names, architecture, network.plain(w[0]))
+        synthesizer = Synthesizer(domain.names, architecture, w[0])
         rows = min(MOST_CALIBRATION_ROWS, max(LEAST_CALIBRATION_ROWS, 2 * expected_fit_rows(release)))
         return synthesizer.calibrated(margins, rows=int(rows), generator=_fresh()) if release.sampling.rake else synthesizer
 
@@ -120,12 +132,37 @@ def train(
 
 
 def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
-    """The network with fresh starting weights, which knows the order of levels where that does not take too much memory."""
-    architecture = architecture_for(release, domain, graph)
-    if not any(column.ordered for column in domain.columns) or len(domain) * 2 * max(domain.sizes) ** 2 > MOST_FEATURE_CELLS:
-        return CausalVae(architecture, generator=_fresh())
-    features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
-    return CausalVae(architecture, generator=_fresh(), features=features)
+    """The network with fresh starting weights, which knows the order of levels where that does not take too much memory.
+
+    Targets, which have a stage of their own, are left out of its loss.
+    """
+    whole = architecture_for(release, domain, graph)
+    targets = targets_of(release, domain, whole)
+    architecture = without_targets(whole, targets)
+    ordered = any(column.ordered for column in domain.columns) and len(domain) * 2 * max(domain.sizes) ** 2 <= MOST_FEATURE_CELLS
+    features = [torch.from_numpy(level_features(column)).float() for column in domain.columns] if ordered else None
+    groups = width_groups(domain.sizes, [i for i in range(len(domain)) if i not in targets])
+    return CausalVae(architecture, generator=_fresh(), features=features, groups=groups)
+
+
+def targets_of(release: spec.ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
+    """Positions of the targets that the graph gives parents; of others the network says as much."""
+    positions = sorted(domain.index(name) for name in release.synthesizer.targets)
+    return tuple(t for t in positions if architecture.parents[t])
+
+
+def target_regression(domain: Domain, architecture: Architecture, targets: Sequence[int], margins: Sequence[Probabilities]) -> TargetRegression:
+    """The model of the stage that `targets` have of their own, started from `margins`."""
+    parents = {p for t in targets for p in architecture.parents[t]}
+    features = {p: torch.from_numpy(level_features(domain.columns[p])).float() for p in parents}
+    return TargetRegression(architecture, targets, features, margins)
+
+
+def _trained(releaser: Releaser, module: PerExampleLoss, *, purpose: str, device: str) -> Released[Weights]:
+    """`module` trained by the planned spend `purpose`; short enough to be begun again if killed."""
+    planned = releaser.plan.find(purpose)
+    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    return releaser.release(Training(planned.mechanism, module, lambda done, total: None, None, device), purpose=purpose)
 
 
 def _fresh() -> torch.Generator:

@@ -43,6 +43,8 @@ Start = Callable[[float], Planned]
 MOST_FACTOR = 8.0  # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant can tell
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+TARGET_STEPS = 0.3  # of the network's
+TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
 EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
 
 
@@ -169,7 +171,11 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str
         spends.append(Spend("pairs", NoisyMarginals(domain, privacy.pairs, math.sqrt(len(privacy.pairs)) / gaussian_mu(shares.pairs))))
     if rounds:
         spends += _graph_spends(rounds, gaussian_mu(shares.graph))
-    spends.append(Spend("train", _rough_training(release, gaussian_mu(shares.train))))
+    if release.synthesizer.targets:
+        spends.append(
+            Spend("targets", _rough_training(_target_settings(release.synthesizer), expected_fit_rows(release), gaussian_mu(shares.targets)))
+        )
+    spends.append(Spend("train", _rough_training(release.synthesizer, expected_fit_rows(release), gaussian_mu(shares.train))))
     return spends
 
 
@@ -177,16 +183,21 @@ def _graph_spends(rounds: Mapping[str, Start], mu: float) -> list[Spend]:
     return [Spend(f"graph: {name}", start(mu)) for name, start in rounds.items()]
 
 
-def _rough_training(release: spec.ReleaseSpec, mu: float) -> DpSgd:
-    settings = release.synthesizer
-    rate = min(1.0, settings.batch / expected_fit_rows(release))
+def _target_settings(settings: spec.Synthesizer) -> spec.Synthesizer:
+    """Public rule for the targets' stage: a linear model needs fewer steps, and larger ones."""
+    steps = math.ceil(TARGET_STEPS * settings.steps)
+    return settings.model_copy(update={"steps": steps, "checkpoint_every": steps, **TARGET_SETTINGS})
+
+
+def _rough_training(settings: spec.Synthesizer, rows: float, mu: float) -> DpSgd:
+    rate = min(1.0, settings.batch / rows)
     # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al., "Deep Learning
     # with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for the noise.
     noise = 1 / math.sqrt(math.log1p((mu / rate) ** 2 / settings.steps))
     return DpSgd(
         rate=rate,
         steps=settings.steps,
-        expected_batch=rate * expected_fit_rows(release),
+        expected_batch=rate * rows,
         clip=settings.clip,
         noise_multiplier=noise,
         learning_rate=settings.learning_rate,

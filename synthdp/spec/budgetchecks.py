@@ -78,6 +78,25 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 yield CrossProblem(("privacy", "pairs", i), f"a table of {cells:,} cells; at most {MOST_PAIR_CELLS:,} are measured", hint)
 
 
+def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    share, names, where = spec.privacy.shares.targets, spec.synthesizer.targets, ("synthesizer", "targets")
+    if names and share == 0:
+        yield CrossProblem(
+            ("privacy", "shares", "targets"), "got 0; the targets' stage needs a share", "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}"
+        )
+    if share > 0 and not names:
+        yield CrossProblem(
+            ("privacy", "shares", "targets"), f"got {share:g}, and synthesizer.targets names no column", "name columns there, or set it to 0"
+        )
+    for i, name in enumerate(names):
+        if name not in spec.columns:
+            yield CrossProblem((*where, i), f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
+        elif level_count(spec.columns[name]) > spec.synthesizer.hidden:
+            hint = "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it with the others"
+            levels = level_count(spec.columns[name])
+            yield CrossProblem((*where, i), f"column {name!r} has {levels} levels; a target has at most as many as synthesizer.hidden", hint)
+
+
 def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, mode = spec.privacy.shares.graph, spec.graph.mode
     if mode in ("validate", "learn") and share == 0:

@@ -221,6 +221,7 @@ CHECKS = (
     _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]", "columns"), budgetchecks.pairs),
     _Check(("privacy.pairs", "sampling"), budgetchecks.pairs_unused),
     _Check(("privacy.pairs", "privacy.pairs[]", "columns", "columns[]"), budgetchecks.pair_cells),
+    _Check(("privacy.shares", "synthesizer.targets", "synthesizer.targets[]", "synthesizer.hidden", "columns", "columns[]"), budgetchecks.targets),
     _Check(("dataset.rows", "synthesizer.batch"), _batch),
     _Check(("dataset.rows", "attacks.membership"), _attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),
@@ -251,4 +252,5 @@ CHECKS = (
     _Check(("graph.mode", "graph.edges", "graph.edges[]"), graphchecks.needs_edges),
     _Check(("graph.mode", "graph.edges", "graph.forbidden", "graph.tiers", "graph.groups", "graph.latent"), graphchecks.mode_none),
     _Check(("graph.mode", "graph.edges", "graph.max_parents"), graphchecks.parents),
+    _Check(("columns", "graph.mode", "graph.edges", "graph.groups", "graph.latent", "synthesizer.targets"), graphchecks.targets),
 )

@@ -314,13 +314,14 @@ class Shares(Model):
     measure: Annotated[Real, Field(ge=0, le=1)] = 0.2
     pairs: Annotated[Real, Field(ge=0, le=1)] = 0.0
     graph: Annotated[Real, Field(ge=0, le=1)] = 0.0
+    targets: Annotated[Real, Field(ge=0, le=1)] = 0.0
     train: Annotated[Real, Field(ge=0, le=1)] = 0.8
 
     @model_validator(mode="after")
     def _sum(self) -> Shares:
-        total = self.measure + self.pairs + self.graph + self.train
+        total = self.measure + self.pairs + self.graph + self.targets + self.train
         if abs(total - 1) > 1e-9:
-            parts = " + ".join(f"{name} {share:g}" for name, share in self.model_dump().items() if share or name != "pairs")
+            parts = " + ".join(f"{name} {share:g}" for name, share in self.model_dump().items() if share or name not in ("pairs", "targets"))
             raise _wrong(("", f"shares must sum to 1, got {total:g} ({parts})"))
         return self
 
@@ -415,14 +416,17 @@ class Synthesizer(Model):
     """The causally consistent DP-VAE. What is not set follows public rules of rows, columns and epsilon."""
 
     kind: Literal["causal_vae"] = "causal_vae"
-    latent: Annotated[Whole, Field(ge=1, le=256)] = Field(default=4, description="dimensions of z")
+    latent: Annotated[Whole, Field(ge=1, le=256)] = Field(default=2, description="dimensions of z")
     hidden: Annotated[Whole, Field(ge=1, le=4096)] = Field(default=32, description="hidden units per column and in the encoder")
     steps: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1000, description="DP-SGD steps")
     batch: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1024, description="expected batch; the sampling rate is batch / declared rows")
     clip: Annotated[Real, Field(gt=0, le=1e6)] = Field(default=1.0, description="bound on a unit's gradient norm")
-    learning_rate: Annotated[Real, Field(gt=0, le=10)] = 0.01
+    learning_rate: Annotated[Real, Field(gt=0, le=10)] = 0.009
     ema: Annotated[Real, Field(ge=0, lt=1)] = Field(default=0.999, description="decay of the weight average; 0 turns it off")
     checkpoint_every: Annotated[Whole, Field(ge=1)] = Field(default=200, description="steps between checkpoints")
+    targets: Names = Field(
+        default=(), description="columns that will be predicted: what they depend on is learned in a stage of its own, for shares.targets"
+    )
 
 
 class Sampling(Model):

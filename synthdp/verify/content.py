@@ -148,6 +148,9 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
         yield "graph.json: its arrows are not marked as its validation found them"
 
 
+TRAINED = ("targets", "train")  # purposes that pay for no table
+
+
 def _check_marginals(reader: Reader) -> Iterator[str]:
     """Tables over the spec's columns, of the domain's shape, no more precise than what was paid for."""
     domain = Domain.from_spec(reader.spec.columns)
@@ -169,7 +172,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
         precision += table["sigma"] ** -2
     unit = reader.spec.dataset.privacy_unit
     rows = unit.max_rows if isinstance(unit, IdUnit) else 1
-    paid = sum(_precision(e.body["event"], rows) for e in reader.charges if e.body["purpose"] != "train")
+    paid = sum(_precision(e.body["event"], rows) for e in reader.charges if e.body["purpose"] not in TRAINED)
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
 

@@ -19,6 +19,8 @@ import torch
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
 from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.pipeline import target_regression
+from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent, unit_sampled_gaussian
 from synthdp.privacy.audit.neighbours import Pair, neighbours
 from synthdp.privacy.audit.recording import Call, CoinCall, NoiseCall
@@ -55,6 +57,16 @@ def vae(domain: Domain) -> CausalVae:
     return CausalVae(architecture, generator=torch.Generator().manual_seed(0), features=features)
 
 
+def regression(domain: Domain) -> TargetRegression:
+    """The targets' stage of a release, for the last column."""
+    last = len(domain) - 1
+    architecture = Architecture(domain.sizes, ((),) * last + (tuple(range(last)),), ((0,),), max(domain.sizes))
+    module = target_regression(domain, architecture, [last], [np.full(size, 1 / size) for size in domain.sizes])
+    with torch.no_grad():
+        module.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
+    return module
+
+
 def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
     """Units of several rows that are replaced have no accounting in DP-SGD."""
     return not (isinstance(mechanism, Training) and rows > 1 and adjacency == "replace_one")
@@ -63,7 +75,7 @@ def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
 def configurations(domain: Domain) -> Iterator[Configuration]:
     for own in (domain, narrow(), numbers()):
         examples = [m for kind in EXAMPLES.values() for m in kind(own)]
-        for mechanism in [*examples, Training(SETTINGS, vae(own), lambda done, total: None, None)]:
+        for mechanism in [*examples, *(Training(SETTINGS, module, lambda done, total: None, None) for module in (vae(own), regression(own)))]:
             for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one")):
                 if accounted(mechanism, rows, adjacency):
                     yield mechanism, own, rows, adjacency
@@ -156,7 +168,7 @@ def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> 
 )
 def test_a_plan_is_replayed_with_its_own_settings(domain: Domain, adjacency: Adjacency, rows: int) -> None:
     small, ticks = narrow(), list[tuple[int, int]]()
-    done = replay_plan(plan(small, adjacency, rows), small, module=vae, progress=lambda *tick: ticks.append(tick))
+    done = replay_plan(plan(small, adjacency, rows), small, module=lambda purpose, domain: vae(domain), progress=lambda *tick: ticks.append(tick))
     assert done.passed and 0.99 < done.largest_share <= 1 + 1e-9
     assert done.pairs > 100 and ticks[-1] == (len(done.mechanisms), len(done.mechanisms))
     assert any("sigma 2," in name for name in done.mechanisms) and any(name.startswith("DP-SGD") for name in done.mechanisms)
@@ -177,7 +189,7 @@ class Leaky(PerExampleLoss):
 
 def test_a_plan_with_a_leaky_module_does_not_pass() -> None:
     small = narrow()
-    done = replay_plan(plan(small), small, module=lambda domain: Leaky(vae(domain)))
+    done = replay_plan(plan(small), small, module=lambda purpose, domain: Leaky(vae(domain)))
     assert not done.passed
     assert {f.differs for f in done.findings} == {"moved"} and all(f.mechanism.startswith("DP-SGD") for f in done.findings)
 

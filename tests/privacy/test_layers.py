@@ -115,8 +115,10 @@ def random_architecture(seed: int) -> Architecture:
 
 
 def network_of(architecture: Architecture, seed: int) -> CausalVae:
-    """A network with random weights; levels of every second seed have features."""
-    module = CausalVae(architecture, generator=generator(seed), features=unit_features(seed, architecture.sizes) if seed % 2 else None)
+    """A network with random weights; levels of every second seed have features, and every third decodes in two groups."""
+    columns = len(architecture.sizes)
+    groups = [range(0, columns, 2), range(1, columns, 2)] if columns > 1 and seed % 3 == 2 else None
+    module = CausalVae(architecture, generator=generator(seed), features=unit_features(seed, architecture.sizes) if seed % 2 else None, groups=groups)
     shake(module, seed)
     return module
 

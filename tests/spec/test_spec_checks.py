@@ -33,6 +33,13 @@ def _paired(sampling: dict[str, Any] | None = None, columns: dict[str, Any] | No
     return spec.model_copy(update={"sampling": chosen, "columns": dict(spec.columns) | (columns or {})})
 
 
+def _targeted(*names: str, graph: dict[str, Any] | None = None, **synthesizer: Any) -> ReleaseSpec:
+    """With targets that are paid for."""
+    spec = _with("privacy", shares=TARGETED)
+    network = type(spec.synthesizer).model_validate(spec.synthesizer.model_dump() | {"targets": names} | synthesizer)
+    return spec.model_copy(update={"synthesizer": network} | ({"graph": Graph(**graph)} if graph else {}))
+
+
 def _graph(**fields: Any) -> ReleaseSpec:
     return COMPLETE.model_copy(update={"graph": Graph(**fields)})
 
@@ -42,6 +49,7 @@ def _wide(levels: int) -> Categorical:
 
 
 PAID = {"measure": 0.2, "pairs": 0.2, "graph": 0, "train": 0.6}
+TARGETED = {"measure": 0.2, "targets": 0.2, "graph": 0, "train": 0.6}
 EDGES = ("age, sex -> education", "education -> income")
 MISSING = Categorical(type="categorical", categories=("a", "missing"), missing=True)
 LEVELS_ONLY = {"kind": "parquet", "path": "t.parquet", "levels_only": True}
@@ -57,6 +65,15 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "pairs unused": (lambda: _paired(sampling={"balance": False}), ("privacy", "pairs"), "turns off"),
     "pairs not raked": (lambda: _paired(sampling={"rake": False}), ("privacy", "pairs"), "turns off"),
     "pair of many cells": (lambda: _paired(columns={"age": _wide(600), "income": _wide(600)}), ("privacy", "pairs", 0), "360,000 cells"),
+    "targets unpaid": (lambda: _with("synthesizer", targets=("income",)), ("privacy", "shares", "targets"), "needs a share"),
+    "targets unnamed": (lambda: _with("privacy", shares=TARGETED), ("privacy", "shares", "targets"), "names no column"),
+    "target unknown": (lambda: _targeted("incme"), ("synthesizer", "targets", 0), "unknown column"),
+    "target of many levels": (lambda: _targeted("income", hidden=1), ("synthesizer", "targets", 0), "at most as many as synthesizer.hidden"),
+    "target without causes": (lambda: _targeted("age"), ("synthesizer", "targets", 0), "no arrow leads to 'age'"),
+    "target without a graph": (lambda: _targeted("income", graph={"mode": "none"}), ("synthesizer", "targets", 0), "graph mode is none"),
+    "target with an unseen cause": (
+        lambda: _targeted("income", graph={"edges": EDGES, "latent": (("income", "age"),)}), ("synthesizer", "targets", 0), "shares an unseen cause",
+    ),
     "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
     "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
     "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),

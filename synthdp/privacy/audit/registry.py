@@ -219,18 +219,18 @@ def replay_plan(
     plan: Plan,
     domain: Domain,
     *,
-    module: Callable[[Domain], PerExampleLoss] = SmallModel,
+    module: Callable[[str, Domain], PerExampleLoss] = lambda purpose, domain: SmallModel(domain),
     random_pairs: int = 0,
     progress: Callable[[int, int], None] = _no_ticks,
 ) -> Replayed:
     """Replay a release's own mechanisms, with its settings and domain, on made-up tables of that domain.
 
-    `module` makes what is trained. A training is cut to a few steps, each charged as in the plan, from the
+    `module` makes what is trained, by purpose. A training is cut to a few steps, each charged as in the plan, from the
     module's weights and from stretched ones; tables that the release would choose later are chosen here.
     """
     batches = [spend.mechanism.expected_batch for spend in plan.spends if isinstance(spend.mechanism, DpSgd)]
     batch = round(max(batches, default=BATCH))
-    mechanisms = [own for spend in plan.spends for own in _runnable(spend.mechanism, domain, module)]
+    mechanisms = [own for spend in plan.spends for own in _runnable(spend.mechanism, domain, partial(module, spend.purpose))]
     replays = []
     for number, mechanism in enumerate(mechanisms):
         progress(number, len(mechanisms))

@@ -1,0 +1,151 @@
+"""The targets' own stage: the network that holds the regression, its gradients, and groups of decoding layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.features import level_features
+from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
+from synthdp.model.pipeline import target_regression
+from synthdp.model.target_stage import TargetRegression, into_network, without_targets
+from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.session import Rehearsal
+
+# a, b -> y; a -> b; a, b, y -> x. The targets are y and x.
+EDGES = tuple(float(e) for e in range(8))
+DOMAIN = Domain(
+    (
+        ColumnDomain("a", "number", tuple("01234567"), False, edges=EDGES, stop=8.0, lower=0.0, upper=8.0),
+        ColumnDomain("b", "categorical", ("p", "q", "r"), False),
+        ColumnDomain("y", "categorical", ("no", "yes"), False),
+        ColumnDomain("x", "categorical", ("u", "v", "w"), False),
+    )
+)
+WHOLE = Architecture(DOMAIN.sizes, ((), (0,), (0, 1), (2, 0, 1)), (tuple(range(4)),) * 2, hidden=5)
+TARGETS = (2, 3)
+MARGINS = [np.full(s, 1 / s) for s in DOMAIN.sizes]
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def shaken(module: torch.nn.Module, seed: int) -> torch.nn.Module:
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(torch.randn(p.shape, generator=generator(seed + p.numel())))
+    return module
+
+
+def rows(count: int, seed: int = 0) -> Tensor:
+    return torch.stack([torch.randint(s, (count,), generator=generator(seed + s)) for s in DOMAIN.sizes], 1)
+
+
+def stage() -> tuple[CausalVae, TargetRegression, CausalVae]:
+    """A network trained without targets, the targets' regression, and the network of both."""
+    features = [torch.from_numpy(level_features(column)).float() for column in DOMAIN.columns]
+    left = [i for i in range(4) if i not in TARGETS]
+    trained = CausalVae(without_targets(WHOLE, TARGETS), generator=generator(1), features=features, groups=width_groups(DOMAIN.sizes, left))
+    regression = target_regression(DOMAIN, WHOLE, TARGETS, MARGINS)
+    shaken(trained, 2), shaken(regression, 3)
+    plain = trained.plain({n: p for n, p in trained.named_parameters() if p.requires_grad})
+    both = CausalVae(WHOLE, generator=generator(4))
+    both.load_state_dict(into_network(WHOLE, plain, regression, dict(regression.named_parameters())))
+    return trained, regression, both
+
+
+def test_the_network_of_both_gives_targets_the_regressions_probabilities_and_the_others_their_own() -> None:
+    trained, regression, both = stage()
+    codes, z = rows(50), torch.randn(50, 2, generator=generator(5))
+    logits = both.logits(codes, z)
+    torch.testing.assert_close(logits[:, :2], trained.logits(codes, z)[:, :2], rtol=1e-4, atol=1e-4)
+    surprise = sum(torch.nn.functional.cross_entropy(logits[:, t, : DOMAIN.sizes[t]], codes[:, t], reduction="none") for t in TARGETS)
+    torch.testing.assert_close(surprise, regression(codes, torch.zeros(50, 0)), rtol=1e-4, atol=1e-4)
+
+
+def test_a_target_depends_on_its_parents_alone() -> None:
+    _, _, both = stage()
+    codes, z = rows(50), torch.randn(50, 2, generator=generator(5))
+    before = both.logits(codes, z)
+    assert torch.equal(both.logits(codes, z + 1)[:, TARGETS], before[:, TARGETS])
+    for moved in range(4):
+        changed = codes.clone()
+        changed[:, moved] = (codes[:, moved] + 1) % DOMAIN.sizes[moved]
+        after = both.logits(changed, z)
+        for t in TARGETS:
+            same = bool((after[:, t, : DOMAIN.sizes[t]] == before[:, t, : DOMAIN.sizes[t]]).all())
+            assert same is (moved not in WHOLE.parents[t]), (moved, t)
+
+
+def test_the_network_that_is_trained_without_targets_has_no_loss_for_them() -> None:
+    trained, _, _ = stage()
+    codes, noise = rows(20), torch.zeros(20, 2)
+    sizes = trained.architecture.sizes
+    mean, log_variance = trained.encode(codes)  # the encoder sees every column
+    divergence = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
+    logits = trained.logits(codes, mean)
+    own = sum(torch.nn.functional.cross_entropy(logits[:, i, : sizes[i]], codes[:, i], reduction="none") for i in (0, 1))
+    torch.testing.assert_close(trained(codes, noise), own + divergence, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("sizes", "wanted"), [((2, 3, 100, 4), ((0, 1, 3), (2,))), ((5, 5, 6), ((0, 1, 2),)), ((7,), ((0,),))])
+def test_wide_columns_are_decoded_apart(sizes: tuple[int, ...], wanted: tuple[tuple[int, ...], ...]) -> None:
+    assert width_groups(sizes, range(len(sizes))) == wanted
+
+
+def test_groups_change_no_number() -> None:
+    """One network decoded as one group and the same in two."""
+    one = shaken(CausalVae(WHOLE, generator=generator(1)), 2)
+    two = CausalVae(WHOLE, generator=generator(1), groups=[(1, 3), (0, 2)])
+    assert isinstance(one, CausalVae)
+    shared = {n: p for n, p in one.state_dict().items() if not n.startswith("decode_levels")}
+    two.load_state_dict(shared, strict=False)
+    with torch.no_grad():
+        for group, layer in two.decoders():
+            for place, i in enumerate(group):
+                levels = layer.weight.shape[2]
+                layer.weight[place] = one.decode_levels.weight[i, :, :levels]
+                layer.bias[place] = one.decode_levels.bias[i, :levels]
+    codes, noise = rows(30), torch.randn(30, 2, generator=generator(7))
+    torch.testing.assert_close(two.logits(codes, noise), one.logits(codes, noise))
+    torch.testing.assert_close(two(codes, noise), one(codes, noise))
+    for column in range(4):
+        torch.testing.assert_close(two.column_logits(column, codes, noise), one.column_logits(column, codes, noise))
+    back = two.plain({n: p for n, p in two.named_parameters() if p.requires_grad})
+    assert {n: tuple(t.shape) for n, t in back.items()} == WHOLE.shapes()
+    for i, size in enumerate(DOMAIN.sizes):
+        torch.testing.assert_close(back["decode_levels.bias"][i, :size], one.decode_levels.bias[i, :size])
+
+
+def test_the_stage_learns_what_targets_depend_on() -> None:
+    """y is yes with odds that rise by e for each unit of a, without noise worth the name."""
+    rng = np.random.default_rng(0)
+    codes = rows(20_000).numpy()
+    slope = codes[:, 0] - 3.5 + 2 * (codes[:, 1] == 1)
+    codes[:, 2] = rng.random(len(codes)) < 1 / (1 + np.exp(-slope))
+    settings = DpSgd(rate=0.05, steps=300, expected_batch=1000.0, clip=4.0, noise_multiplier=1e-3, learning_rate=0.03, ema=0.99, checkpoint_every=300)
+    regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
+    training = Training(settings, regression, lambda done, total: None, None)
+    plan = Plan(1e9, 1e-5, "add_remove", 1, (Spend("targets", settings),))
+    weights = Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
+    tables, biases = regression.tables(weights)
+    found = sum(tables[2, p][:, 1][codes[:, p]] - tables[2, p][:, 0][codes[:, p]] for p in (0, 1)) + biases[2][1] - biases[2][0]
+    assert isinstance(found, Tensor)
+    assert float((found - torch.from_numpy(slope)).abs().mean()) < 0.35
+
+
+def test_no_parent_of_a_target_is_missed_where_nothing_else_has_parents() -> None:
+    lone = replace(WHOLE, parents=((), (), (0, 1), ()))
+    plain = CausalVae(without_targets(lone, (2,)), generator=generator(1))
+    assert plain.decode_parents is None
+    regression = target_regression(DOMAIN, lone, (2,), MARGINS)
+    weights = into_network(lone, plain.state_dict(), regression, dict(shaken(regression, 1).named_parameters()))
+    assert {n: tuple(t.shape) for n, t in weights.items()} == lone.shapes()
