@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 
 from attacks import MembershipReport
 from synthdp import __version__
@@ -28,7 +29,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.membership import attack_rows
-from synthdp.model.pipeline import architecture_for, causal_vae, plan_for, target_regression, targets_of
+from synthdp.model.pipeline import architecture_for, causal_vae, plan_for, target_regression
 from synthdp.privacy.audit.canaries import audit_canaries
 from synthdp.privacy.audit.f_curve import AuditResult
 from synthdp.privacy.audit.registry import replay_plan
@@ -68,12 +69,15 @@ class AuditJob:
         return CausalGraph.from_spec(self.release.graph, self.domain.names)
 
     def network(self, purpose: str, domain: Domain) -> PerExampleLoss:
-        """What the release would train for `purpose`, with fresh starting weights."""
-        architecture = architecture_for(self.release, domain, self.graph)
-        targets = targets_of(self.release, domain, architecture)
-        if purpose == "targets" and targets:
-            return target_regression(domain, architecture, targets, [np.full(size, 1 / size) for size in domain.sizes])
-        return causal_vae(self.release, domain, self.graph)
+        """What the release would train for `purpose`, with fresh starting weights; a target that nothing leads to yet gets causes."""
+        if purpose != "targets":
+            return causal_vae(self.release, domain, self.graph)
+        architecture, targets = architecture_for(self.release, domain, self.graph), [domain.index(n) for n in self.release.synthesizer.targets]
+        others = tuple(i for i in range(len(domain)) if i not in targets)[: self.release.graph.max_parents]
+        caused = tuple(own or (others if i in targets else ()) for i, own in enumerate(architecture.parents))
+        module = target_regression(domain, replace(architecture, parents=caused), targets, [np.full(size, 1 / size) for size in domain.sizes])
+        module.linear.reset(torch.Generator().manual_seed(0))  # what starts at zero gives all rows the same loss
+        return module
 
 
 def audit(

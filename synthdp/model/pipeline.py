@@ -193,7 +193,7 @@ def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGra
     """
     parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
-    causes = tuple(tuple(domain.index(n) for n in names) for names in release.graph.latent) or everywhere
+    causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
     return Architecture(domain.sizes, parents, tuple(c for c in causes for _ in range(release.synthesizer.latent)), release.synthesizer.hidden)
 
 

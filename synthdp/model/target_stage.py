@@ -28,7 +28,7 @@ SCALE = 2.0**-12  # of hidden units that pass a logit on: tanh(u SCALE) / SCALE 
 DIFFERS, STEPS = 0.25, 0.05  # prior variances of a level's chances, around all rows' and around its neighbour's, of the most that they can be
 ANCHOR = 0.02  # of that first prior is kept for a body, as a whole
 CLEAR = 2.5  # standard deviations of its noise that the rows of a level must exceed
-LEAST_CHANCE = 1e-3  # that a level of a target keeps, whatever was counted
+LEAST_CHANCE = 1e-3  # that a level of a target keeps, whatever was counted, and the least spread of its levels
 
 
 class TargetRegression(PerExampleLoss):
@@ -109,8 +109,9 @@ def _likelier(table: Probabilities, share: Probabilities, column: ColumnDomain, 
     random, so that a level that few rows have, or none but noise, follows its neighbours on both sides.
     """
     seen = np.clip(table, 0, None)
-    rows, spread = np.maximum(seen.sum(1), 1.0), float(1 - (share**2).sum())
-    precision = (rows > CLEAR * sigma * len(share) ** 0.5) / (sigma**2 / rows**2 + spread / rows)
+    rows, spread = np.maximum(seen.sum(1), 1.0), max(float(1 - (share**2).sum()), LEAST_CHANCE)
+    clear = table.sum(1) > CLEAR * sigma * len(share) ** 0.5
+    precision = clear / (sigma**2 / rows**2 + spread / rows)
     first, last = len(column.spikes), column.levels - column.missing
     body = range(first, last if column.ordered else first)
     prior = np.full(len(table), 1 / (DIFFERS * spread))
@@ -119,7 +120,7 @@ def _likelier(table: Probabilities, share: Probabilities, column: ColumnDomain, 
     for level in body[:-1]:
         system[level : level + 2, level : level + 2] += np.array([[1, -1], [-1, 1]]) / (STEPS * spread)
     chances = np.linalg.solve(system, precision[:, None] * seen / rows[:, None] + prior[:, None] * share)
-    chances = np.maximum(chances, LEAST_CHANCE)
+    chances = np.maximum(chances, np.minimum(LEAST_CHANCE, share))
     ratio: Probabilities = np.log(chances / chances.sum(1, keepdims=True) / share)
     return ratio
 

@@ -160,12 +160,13 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """A target of the model depends on its causes in the graph, and on nothing else."""
     graph, group_of = spec.graph, {name: group for group, members in spec.graph.groups.items() for name in members}
+    inner = {name for members in graph.groups.values() for name in members[1:]}  # a group's members lead to those after them
     effects = {effect for _, effect in _arrows(graph.edges)}
     for i, name in enumerate(spec.synthesizer.targets):
         where, node = ("synthesizer", "targets", i), group_of.get(name, name)
         if graph.mode == "none":
             yield CrossProblem(where, "has no effect: graph mode is none, and a target is learned from its causes", "delete it, or draw a graph")
-        elif graph.mode != "learn" and name in spec.columns and node == name and name not in effects:
+        elif graph.mode != "learn" and name in spec.columns and node not in effects and name not in inner:
             yield CrossProblem(where, f"no arrow leads to {name!r}, and a target is learned from its causes", "draw one, or leave the target out")
         if any(node in names for names in graph.latent):
             hint = "leave it out of the targets, or out of graph.latent"

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.model.pipeline import Fitted, fit, plan_for, sample, threads_for
+from synthdp.graph.causal import CausalGraph
+from synthdp.model.pipeline import Fitted, causal_vae, fit, plan_for, sample, threads_for
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
@@ -119,3 +120,35 @@ def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_
     assert [t.columns for t in result.tables.value] == [("a",), ("b",), ("c",), ("d",), ("b", "a")]
     codes = sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
     assert agreement(codes) > 0.9
+
+
+@pytest.mark.parametrize("arrows", [("a -> b", "c -> d"), ("c -> d",)])
+def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple[str, ...]) -> None:
+    """Without an arrow to it, which a learned graph may not find, the network learns it as any other, and its stage is left out."""
+    wanted = release(spec.Graph(mode="given", edges=("a -> b", "c -> d")))
+    shares = spec.Shares(measure=0.2, targets=0.3, train=0.5)
+    synthesizer = wanted.synthesizer.model_copy(update={"targets": ("b",), "hidden": 8})
+    wanted = check(wanted.model_copy(update={"privacy": wanted.privacy.model_copy(update={"shares": shares}), "synthesizer": synthesizer}))
+    wanted = wanted.model_copy(update={"graph": spec.Graph(mode="given", edges=arrows)})
+    domain = Domain.from_spec(wanted.columns)
+    assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "targets", "train"]
+    plan = nearly_noiseless(domain)
+    one_way, training = plan.spends
+    stage = Spend("targets", replace(training.mechanism, clip=2.5, learning_rate=0.02))  # type: ignore[type-var]
+    network = causal_vae(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
+    assert sorted(i for group in network.groups for i in group) == [i for i in range(4) if len(arrows) == 1 or i != domain.index("b")]
+    rehearsal = Rehearsal(table(), domain, replace(plan, spends=(one_way, stage, training)))
+    result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
+    codes = sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
+    assert rehearsal._used == {"measure", "train"} | ({"targets"} if len(arrows) == 2 else set())
+    assert agreement(codes) > 0.88 or len(arrows) == 1
+    latent = result.synthesizer.value.weights["decode_latent.weight"].view(4, 8, -1)[domain.index("b")]
+    assert bool((latent == 0).all()) is (len(arrows) == 2)
+
+
+def test_an_unseen_cause_of_a_group_reaches_its_columns() -> None:
+    graph = spec.Graph(mode="given", groups={"g": ("a", "b")}, edges=("c -> d",), latent=(("g", "c"),))
+    wanted = release(graph)
+    domain = Domain.from_spec(wanted.columns)
+    network = causal_vae(wanted, domain, CausalGraph.from_spec(graph, domain.names))
+    assert {domain.names[i] for reached in network.architecture.latent_of for i in reached} == {"a", "b", "c"}

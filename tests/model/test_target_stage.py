@@ -13,9 +13,10 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
 from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
 from synthdp.model.pipeline import target_regression
-from synthdp.model.target_stage import TargetRegression, into_network, without_targets
+from synthdp.model.target_stage import TargetRegression, _likelier, into_network, without_targets
 from synthdp.privacy.dpsgd import Training
 from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
 
@@ -149,3 +150,62 @@ def test_no_parent_of_a_target_is_missed_where_nothing_else_has_parents() -> Non
     regression = target_regression(DOMAIN, lone, (2,), MARGINS)
     weights = into_network(lone, plain.state_dict(), regression, dict(shaken(regression, 1).named_parameters()))
     assert {n: tuple(t.shape) for n, t in weights.items()} == lone.shapes()
+
+
+# --- where the stage starts -------------------------------------------------------------------------------
+
+
+def counted(chances: list[float], rows: list[int]) -> np.ndarray:
+    """A table of parents' levels by `no` and `yes`."""
+    return np.array([[n * (1 - p), n * p] for n, p in zip(rows, chances, strict=True)])
+
+
+def test_a_stage_that_nothing_was_measured_for_starts_at_the_margins() -> None:
+    regression = target_regression(DOMAIN, WHOLE, TARGETS, MARGINS)
+    regression.start_from([NoisyTable(("a",), np.ones(8), 1.0), NoisyTable(("a", "b"), np.ones((8, 3)), 1.0)], DOMAIN)
+    wanted = np.log(2) + np.log(3)
+    assert regression(rows(5), torch.zeros(5, 0)).tolist() == pytest.approx([wanted] * 5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_measured_table_says_where_to_start(turned: bool) -> None:
+    """Many rows and little noise: each level of a starts at its own chances of yes, all else at the margins."""
+    chances = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    counts = counted(chances, [10_000] * 8)
+    table = NoisyTable(("y", "a"), counts.T, 1.0) if turned else NoisyTable(("a", "y"), counts, 1.0)
+    regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
+    regression.start_from([table], DOMAIN)
+    codes = torch.tensor([[level, 0, 1, 0] for level in range(8)])
+    assert (-regression(codes, torch.zeros(8, 0))).exp().tolist() == pytest.approx(chances, abs=0.01)
+
+
+def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None:
+    chances, rows_of = [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9], [5000, 5000, 5000, 0, 0, 0, 5000, 5000]
+    counts = counted(chances, rows_of) + np.array([[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2)
+    found = np.exp(_likelier(counts, np.array([0.5, 0.5]), DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
+    assert (found[3:6] > 0.87).all() and (found[:2] < 0.15).all() and (found[6:] > 0.85).all()
+    unordered = np.exp(_likelier(counts[:3] * [[1], [0], [1]], np.array([0.5, 0.5]), DOMAIN.columns[1], sigma=20.0))[:, 1] / 2
+    assert unordered[1] == pytest.approx(0.5) and unordered[0] < 0.15 < 0.85 < unordered[2]
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("share", [(0.5, 0.5), (1 - 1e-6, 1e-6), (1.0,)])
+def test_any_table_gives_numbers(sigma: float, share: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(0)
+    for column in (*DOMAIN.columns, ColumnDomain("s", "number", ("0", "a", "missing"), True, spikes=(0.0,), edges=(1.0,), stop=2.0, upper=2.0)):
+        for counts in (np.zeros((column.levels, len(share))), rng.normal(0, sigma, (column.levels, len(share)))):
+            assert np.isfinite(_likelier(counts, np.array(share), column, sigma=sigma)).all()
+
+
+def test_a_rare_level_of_a_target_stays_rare_where_nothing_speaks_for_it() -> None:
+    """However many of its parents were measured."""
+    share = np.array([0.6, 0.4 - 5e-6, 5e-6])
+    found = _likelier(np.outer([1e6, 1e6, 1e6], share), share, DOMAIN.columns[1], sigma=20.0)
+    assert np.abs(found).max() < 0.01
+
+
+def test_the_wider_the_target_the_less_is_a_level_of_noise_alone_taken_for_rows() -> None:
+    rng, levels = np.random.default_rng(0), 32
+    share = np.full(levels, 1 / levels)
+    quiet = [bool((_likelier(rng.normal(0, 20.0, (3, levels)), share, DOMAIN.columns[1], sigma=20.0) == 0).all()) for _ in range(200)]
+    assert np.mean(quiet) > 0.9

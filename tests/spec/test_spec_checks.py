@@ -71,6 +71,11 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "target of many levels": (lambda: _targeted("income", hidden=1), ("synthesizer", "targets", 0), "at most as many as synthesizer.hidden"),
     "target without causes": (lambda: _targeted("age"), ("synthesizer", "targets", 0), "no arrow leads to 'age'"),
     "target without a graph": (lambda: _targeted("income", graph={"mode": "none"}), ("synthesizer", "targets", 0), "graph mode is none"),
+    "target first of its group": (
+        lambda: _targeted("income", graph={"edges": ("grp -> age",), "groups": {"grp": ("income", "sex")}}),
+        ("synthesizer", "targets", 0),
+        "no arrow",
+    ),
     "target with an unseen cause": (
         lambda: _targeted("income", graph={"edges": EDGES, "latent": (("income", "age"),)}), ("synthesizer", "targets", 0), "shares an unseen cause",
     ),
