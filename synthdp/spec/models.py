@@ -416,7 +416,7 @@ class Synthesizer(Model):
     """The causally consistent DP-VAE. What is not set follows public rules of rows, columns and epsilon."""
 
     kind: Literal["causal_vae"] = "causal_vae"
-    latent: Annotated[Whole, Field(ge=1, le=256)] = Field(default=2, description="dimensions of z")
+    latent: Annotated[Whole, Field(ge=1, le=256)] = Field(default=2, description="dimensions of z; more pay where there is no graph")
     hidden: Annotated[Whole, Field(ge=1, le=4096)] = Field(default=32, description="hidden units per column and in the encoder")
     steps: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1000, description="DP-SGD steps")
     batch: Annotated[Whole, Field(ge=1, le=1_000_000)] = Field(default=1024, description="expected batch; the sampling rate is batch / declared rows")
