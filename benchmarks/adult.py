@@ -90,10 +90,13 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
             "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
         }
     )
-    if variant == "given":
-        return check(release)
-    latent = PLAIN_LATENT if variant == "none" else release.synthesizer.latent
-    return check(untargeted(release.model_copy(update={"synthesizer": release.synthesizer.model_copy(update={"latent": latent})})))
+    return check({"given": lambda: release, "learned": lambda: untargeted(release), "none": lambda: plain(release)}[variant]())
+
+
+def plain(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+    """`release` as a plain VAE has it: no stage for targets, and a wider z. Its graph is left to the caller."""
+    without = untargeted(release)
+    return without.model_copy(update={"synthesizer": without.synthesizer.model_copy(update={"latent": PLAIN_LATENT})})
 
 
 def untargeted(release: spec.ReleaseSpec) -> spec.ReleaseSpec:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.adult import untargeted
+from benchmarks.adult import plain
 from benchmarks.peers_fit.job import Job, run
 from synthdp.data.domain import Domain
 from synthdp.model.pipeline import fit as fit_pipeline
@@ -31,7 +31,7 @@ SPECS = Path(__file__).parent.parent / "specs"
 def release_for(job: Job, rows: int) -> spec.ReleaseSpec:
     """The table's spec for the rows to fit, which it may know the number of, as the peers do."""
     base = load_spec(SPECS / f"{job.table}.yaml")
-    base = untargeted(base) if job.mechanism == "none" else base
+    base = plain(base) if job.mechanism == "none" else base
     source = spec.CsvSource(kind="csv", path="values.csv")
     privacy = base.privacy.model_copy(update={"epsilon": job.epsilon, "delta": job.delta, "cap": None})
     if job.mechanism == "none":
