@@ -203,7 +203,8 @@ def audit(
         record, path = run_audit(spec, rows=rows, out=out, runs=runs, reporter=Reporter(display))
     show(record.model_dump() | {"record": str(path)}, as_json=as_json, text=lambda: audit_text(record, path))
     if record.refuted:
-        raise VerifyError("the claim is refuted: " + "; ".join(record.refuted), hint="do not release; report this as a defect")
+        found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
+        raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint="do not release; report this as a defect")
 
 
 @app.command()

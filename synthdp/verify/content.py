@@ -148,9 +148,6 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
         yield "graph.json: its arrows are not marked as its validation found them"
 
 
-TRAINED = ("targets", "train")  # purposes that pay for no table
-
-
 def _check_marginals(reader: Reader) -> Iterator[str]:
     """Tables over the spec's columns, of the domain's shape, no more precise than what was paid for."""
     domain = Domain.from_spec(reader.spec.columns)
@@ -172,7 +169,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
         precision += table["sigma"] ** -2
     unit = reader.spec.dataset.privacy_unit
     rows = unit.max_rows if isinstance(unit, IdUnit) else 1
-    paid = sum(_precision(e.body["event"], rows) for e in reader.charges if e.body["purpose"] not in TRAINED)
+    paid = sum(_precision(e.body["event"], rows) for e in reader.charges)
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
 
@@ -180,7 +177,8 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
 def _precision(event: Mapping[str, Any], rows: int) -> float:
     """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats and averages share it out.
 
-    A round of tables that are chosen later is one Gaussian, whose noise is stated per unit of `rows` rows.
+    A round of tables that are chosen later is one Gaussian, whose noise is stated per unit of `rows` rows. Trainings are of sampled
+    Gaussians, at whatever rate, and pay for none.
     """
     match event:
         case {"event": "discrete_gaussian", "sigma": sigma}:

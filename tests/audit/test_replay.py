@@ -75,7 +75,9 @@ def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
 def configurations(domain: Domain) -> Iterator[Configuration]:
     for own in (domain, narrow(), numbers()):
         examples = [m for kind in EXAMPLES.values() for m in kind(own)]
-        for mechanism in [*examples, *(Training(SETTINGS, module, lambda done, total: None, None) for module in (vae(own), regression(own)))]:
+        # Clips that some rows meet and others do not: where all are clipped alike, what one says of another's length is not seen.
+        trained = ((vae(own), SETTINGS), (regression(own), replace(SETTINGS, clip=2.5)))
+        for mechanism in [*examples, *(Training(settings, module, lambda done, total: None, None) for module, settings in trained)]:
             for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one")):
                 if accounted(mechanism, rows, adjacency):
                     yield mechanism, own, rows, adjacency
