@@ -24,6 +24,7 @@ from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.model.balance import balanced, measured_pairs
 from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
 from synthdp.model.constraints import Constraints, check_possible
+from synthdp.model.evenly import even_levels, neighbours_first, raked_chances
 from synthdp.model.marginals import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
@@ -199,7 +200,8 @@ def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGra
 
 def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator, progress: Progress) -> Released[Codes]:
     """The synthetic table as levels `[rows, columns]`: drawn, held to the constraints, raked to the noisy tables' margins if the spec says so."""
-    constraints = Constraints.from_spec(release, Domain.from_spec(release.columns))
+    domain = Domain.from_spec(release.columns)
+    constraints = Constraints.from_spec(release, domain)
     rows = release.sampling.rows or release.dataset.rows.value
 
     def draw(pair: tuple[Synthesizer, tuple[NoisyTable, ...]]) -> Codes:
@@ -213,9 +215,23 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
             return rake(pool, targets, columns=columns, rows=rows, rng=rng)
         weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
         measured = measured_pairs(tables, synthesizer.columns)
-        return balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
+        chosen = balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
+        for target in _drawn_last(release, domain, synthesizer, constraints):
+            others = [i for i in columns if i != target]
+            order = neighbours_first(chosen[:, others], [domain.columns[i] for i in others])
+            chances = synthesizer.chances(chosen, target)
+            chances = raked_chances(chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes)
+            chosen[:, target] = even_levels(chances, order, rng=rng)
+        return chosen
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)
+
+
+def _drawn_last(release: spec.ReleaseSpec, domain: Domain, synthesizer: Synthesizer, constraints: Constraints) -> list[int]:
+    """Targets that can be drawn again when all else is: they lead to nothing, depend on no z, and no constraint reads them."""
+    own = synthesizer.architecture
+    causes, read = {p for parents in own.parents for p in parents}, {c.name for c in constraints.columns}
+    return [t for t in targets_of(release, domain, own) if t not in causes and domain.names[t] not in read]
 
 
 def fit(releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, *, progress: Progress, checkpoint: Path | None = None) -> Fitted:

@@ -13,7 +13,8 @@ also where later mechanisms are chosen in the light of earlier results, as long 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Literal
 
@@ -147,14 +148,14 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
             return pld.identity(value_discretization_interval=width)
         case dp_accounting.SelfComposedDpEvent(event=inner, count=count):
             if isinstance(inner, DiscreteGaussianDpEvent) and inner.sensitivity > 1:
-                return _spread_counts(inner, count, adjacency, width)  # Rényi bounds add up; one conversion loses less than many
+                return _spread_counts({inner: count}, adjacency, width)
             return _repeated(inner, count, adjacency, width)
         case dp_accounting.ComposedDpEvent(events=parts):
-            return reduce(lambda total, part: total.compose(_pld(part, adjacency, width)), parts, pld.identity(value_discretization_interval=width))
+            return _composed(parts, adjacency, width)
         case SparseVectorDpEvent() | NoisyMaxDpEvent():
             return _randomised_responses(event.epsilon if adjacency == "add_remove" else 2 * event.epsilon, 1, width)
         case DiscreteGaussianDpEvent(sensitivity=sensitivity) if sensitivity > 1:
-            return _spread_counts(event, 1, adjacency, width)
+            return _spread_counts({event: 1}, adjacency, width)
         case DiscreteGaussianDpEvent(sigma=sigma):
             once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=1, value_discretization_interval=width)
             return once if adjacency == "add_remove" else once.self_compose(2)
@@ -204,14 +205,27 @@ def _randomised_responses(pure: float, count: int, width: float) -> pld.PrivacyL
     return pld.from_two_probability_mass_functions(lower, dict(enumerate(upper.tolist())), value_discretization_interval=width)
 
 
-def _spread_counts(event: DiscreteGaussianDpEvent, count: int, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
-    """`count` tables, in each of which a unit of several rows has put its counts into whatever cells.
+def _composed(parts: Sequence[dp_accounting.DpEvent], adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+    """All `parts`; the same event is composed once for all its repeats, and tables of units of several rows in one go."""
+    counts: Counter[dp_accounting.DpEvent] = Counter()
+    for part in parts:
+        inner, count = (part.event, part.count) if isinstance(part, dp_accounting.SelfComposedDpEvent) else (part, 1)
+        counts[inner] += count
+    spread = {e: n for e, n in counts.items() if isinstance(e, DiscreteGaussianDpEvent) and e.sensitivity > 1}
+    each = [_pld(dp_accounting.SelfComposedDpEvent(e, n), adjacency, width) for e, n in counts.items() if e not in spread]
+    together = [_spread_counts(spread, adjacency, width)] if spread else []
+    return reduce(lambda total, one: total.compose(one), [*each, *together], pld.identity(value_discretization_interval=width))
 
-    Squared distances are those that `DiscreteGaussianDpEvent` proves, and those of all tables add up; the rest is
-    proved by `discrete_gaussian_rho` and `concentrated_pld`.
+
+def _spread_counts(tables: Mapping[DiscreteGaussianDpEvent, int], adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+    """So many tables of each event, in each of which a unit of several rows has put its counts into whatever cells.
+
+    Squared distances are those that `DiscreteGaussianDpEvent` proves. Their Rényi bounds add up, and one conversion of the sum loses less
+    than many; the rest is proved by `discrete_gaussian_rho` and `concentrated_pld`.
     """
-    squared = event.sensitivity**2 * (1 if adjacency == "add_remove" else 2)
-    return concentrated_pld(count * discrete_gaussian_rho(sigma=event.sigma, squared_distance=squared), width=width)
+    units = 1 if adjacency == "add_remove" else 2
+    rho = math.fsum(n * discrete_gaussian_rho(sigma=e.sigma, squared_distance=units * e.sensitivity**2) for e, n in tables.items())
+    return concentrated_pld(rho, width=width)
 
 
 def epsilon(events: Iterable[dp_accounting.DpEvent], *, delta: float, adjacency: Adjacency) -> float:

@@ -6,6 +6,7 @@ noise and accounting cannot disagree. Fields are public; rows are only ever an a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -69,25 +70,38 @@ class NoisyTable:
 
 @dataclass(frozen=True)
 class NoisyMarginals:
-    """Count each table of `tables` and add discrete Gaussian noise of parameter `sigma` to every cell.
+    """Count each table of `tables` and add discrete Gaussian noise to every cell, of parameter `sigma` times the table's own of `scales`.
 
-    Sensitivity [derived here]: a row lies in exactly one cell of a table. Adding or removing a unit of k rows
-    changes the counts of one table by k in L1 and at most k in L2, reached when all its rows share a cell;
+    Without `scales` all tables have the same noise. Sensitivity [derived here]: a row lies in exactly one cell of a table. Adding or
+    removing a unit of k rows changes the counts of one table by k in L1 and at most k in L2, reached when all its rows share a cell;
     replacing it does that twice. `m` tables are `m` such mechanisms run one after the other.
     """
 
     domain: Domain
     tables: tuple[Columns, ...]
     sigma: float
+    scales: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.scales and len(self.scales) != len(self.tables):
+            raise ValueError(f"{len(self.scales)} scales for {len(self.tables)} tables: give one for each, or none")
+
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """Noise of each table's cells."""
+        return tuple(self.sigma * scale for scale in self.scales or itertools.repeat(1.0, len(self.tables)))
 
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"discrete Gaussian, sigma {self.sigma:.4g}, on {len(self.tables)} tables"
+        least, most = min(self.sigmas), max(self.sigmas)
+        return f"discrete Gaussian, sigma {least:.4g}{f' to {most:.4g}' if most > least else ''}, on {len(self.tables)} tables"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`len(tables)` discrete Gaussians of sensitivity `rows_per_unit`."""
-        return dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(self.sigma, rows_per_unit), len(self.tables))
+        """Discrete Gaussians of sensitivity `rows_per_unit`, in the order of `tables`, one for each."""
+        runs = [(sigma, len(list(same))) for sigma, same in itertools.groupby(self.sigmas)]
+        parts = tuple(dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(sigma, rows_per_unit), count) for sigma, count in runs)
+        return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
     def scaled(self, factor: float) -> NoisyMarginals:
         """The same tables with `factor` times the noise."""
@@ -96,9 +110,8 @@ class NoisyMarginals:
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.domain, self.tables)
-        return tuple(
-            NoisyTable(columns, randomness.discrete_gaussian(counts, sigma=self.sigma).astype(np.float64), self.sigma)
-            for columns, counts in zip(self.tables, counted, strict=True)
+        return _noisy(
+            self.tables, [randomness.discrete_gaussian(counts, sigma=s) for counts, s in zip(counted, self.sigmas, strict=True)], self.sigmas
         )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
@@ -107,7 +120,7 @@ class NoisyMarginals:
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
         """Tables from their counts."""
-        return _unpack(arrays, self.domain, self.tables, self.sigma)
+        return _unpack(arrays, self.domain, self.tables, self.sigmas)
 
 
 @dataclass(frozen=True)
@@ -159,6 +172,11 @@ class ChosenMarginals:
         """Noise of each cell."""
         return self.budget.noise_multiplier * math.sqrt(len(self.tables))
 
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """Noise of each table's cells: the same."""
+        return (self.sigma,) * len(self.tables)
+
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """The event of the budget."""
         return self.budget.event(rows_per_unit)
@@ -166,10 +184,7 @@ class ChosenMarginals:
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.budget.domain, self.tables)
-        return tuple(
-            NoisyTable(columns, randomness.rounded_gaussian(counts, sigma=self.sigma).astype(np.float64), self.sigma)
-            for columns, counts in zip(self.tables, counted, strict=True)
-        )
+        return _noisy(self.tables, [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted], self.sigmas)
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
         """Counts in the order of `tables`."""
@@ -177,18 +192,22 @@ class ChosenMarginals:
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyTable, ...]:
         """Tables from their counts."""
-        return _unpack(arrays, self.budget.domain, self.tables, self.sigma)
+        return _unpack(arrays, self.budget.domain, self.tables, self.sigmas)
+
+
+def _noisy(tables: Sequence[Columns], counts: Sequence[npt.NDArray[Any]], sigmas: Sequence[float]) -> tuple[NoisyTable, ...]:
+    return tuple(NoisyTable(c, n.astype(np.float64), sigma) for c, n, sigma in zip(tables, counts, sigmas, strict=True))
 
 
 def _pack(tables: tuple[NoisyTable, ...]) -> Arrays:
     return {f"{i:06d}": t.counts for i, t in enumerate(tables)}
 
 
-def _unpack(arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigma: float) -> tuple[NoisyTable, ...]:
+def _unpack(arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigmas: Sequence[float]) -> tuple[NoisyTable, ...]:
     if len(arrays) != len(tables):
         raise ValueError("another number of tables")
     for i, columns in enumerate(tables):
         counts = arrays[f"{i:06d}"]
         if counts.shape != tuple(domain[c].levels for c in columns) or counts.dtype != np.float64 or not np.isfinite(counts).all():
             raise ValueError(f"not the counts of table {', '.join(columns)}")
-    return tuple(NoisyTable(columns, arrays[f"{i:06d}"], sigma) for i, columns in enumerate(tables))
+    return _noisy(tables, [arrays[f"{i:06d}"] for i in range(len(tables))], sigmas)

@@ -10,7 +10,9 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.pipeline import Fitted, causal_vae, fit, plan_for, sample, threads_for
+from synthdp.model.constraints import Constraints
+from synthdp.model.pipeline import Fitted, _drawn_last, architecture_for, causal_vae, fit, plan_for, sample, threads_for
+from synthdp.model.synthesizer import untrained
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
@@ -144,6 +146,20 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
     assert agreement(codes) > 0.88 or len(arrows) == 1
     latent = result.synthesizer.value.weights["decode_latent.weight"].view(4, 8, -1)[domain.index("b")]
     assert bool((latent == 0).all()) is (len(arrows) == 2)
+
+
+@pytest.mark.parametrize(
+    ("arrows", "constraints", "drawn"),
+    [(("a -> b",), (), [1]), (("a -> b", "b -> c"), (), []), (("a -> b",), ("b != 'y' or a == 'y'",), []), (("c -> d",), (), [])],
+)
+def test_targets_that_lead_to_nothing_and_that_no_constraint_reads_are_drawn_last(
+    arrows: tuple[str, ...], constraints: tuple[str, ...], drawn: list[int]
+) -> None:
+    wanted = release(spec.Graph(mode="given", edges=arrows))
+    wanted = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"targets": ("b",)}), "constraints": constraints})
+    domain = Domain.from_spec(wanted.columns)
+    architecture = architecture_for(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
+    assert _drawn_last(wanted, domain, untrained(domain, architecture), Constraints.from_spec(wanted, domain)) == drawn
 
 
 def test_an_unseen_cause_of_a_group_reaches_its_columns() -> None:

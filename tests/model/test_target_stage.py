@@ -13,6 +13,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
 from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
 from synthdp.model.pipeline import target_regression
+from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, _likelier, into_network, without_targets
 from synthdp.privacy.dpsgd import Training
 from synthdp.privacy.dpsgd_settings import DpSgd
@@ -95,6 +96,25 @@ def test_the_network_that_is_trained_without_targets_has_no_loss_for_them() -> N
     logits = trained.logits(codes, mean)
     own = sum(torch.nn.functional.cross_entropy(logits[:, i, : sizes[i]], codes[:, i], reduction="none") for i in (0, 1))
     torch.testing.assert_close(trained(codes, noise), own + divergence, rtol=1e-4, atol=1e-4)
+
+
+def test_chances_of_a_target_are_the_regressions_and_a_column_of_z_has_none() -> None:
+    _, regression, both = stage()
+    codes = rows(50)
+    synthesizer = Synthesizer(DOMAIN.names, WHOLE, dict(both.state_dict()))
+    for t in TARGETS:
+        every = []
+        for level in range(DOMAIN.sizes[t]):
+            asked = codes.clone()
+            asked[:, t] = level
+            others = next(u for u in TARGETS if u != t)
+            whole = regression(asked, torch.zeros(50, 0))
+            both_logits = both.logits(asked, torch.zeros(50, 2))[:, others, : DOMAIN.sizes[others]]
+            every.append(-(whole - torch.nn.functional.cross_entropy(both_logits, asked[:, others], reduction="none")))
+        expected = torch.stack(every, 1).exp()
+        np.testing.assert_allclose(synthesizer.chances(codes.numpy().astype(np.uint16), t), expected.detach().numpy(), atol=1e-4)
+    with pytest.raises(ValueError, match="'a' depends on z"):
+        synthesizer.chances(codes.numpy().astype(np.uint16), 0)
 
 
 @pytest.mark.parametrize(("sizes", "wanted"), [((2, 3, 100, 4), ((0, 1, 3), (2,))), ((5, 5, 6), ((0, 1, 2),)), ((7,), ((0,),))])

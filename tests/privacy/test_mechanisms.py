@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from synthdp.privacy.counting import count_tables
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, adaptive_round, expected_fit_rows, make_plan
+from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, _scales, adaptive_round, expected_fit_rows, make_plan
 from synthdp.privacy.source import Table
 from synthdp.spec import models as spec
 
@@ -101,6 +102,44 @@ def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(k: int, doma
     measured = np.concatenate([t.counts for t in tables]).std()
     assert 0.85 < measured / chosen.sigma < 1.15
     assert chosen.event(3) == AdaptiveMarginals(domain, 10.0).event(3)
+
+
+def test_each_table_has_the_noise_of_its_own_scale(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+    domain = domain_of(2000, 3000)
+    mechanism = NoisyMarginals(domain, (("a",), ("b",), ("a",)), 10.0, (1.0, 0.5, 1.0))
+    tables = mechanism.run(table_of(domain, codes_of(domain, 0)), Streams.fresh())
+    for noisy, sigma in zip(tables, (10.0, 5.0, 10.0), strict=True):
+        assert noisy.sigma == sigma
+        assert 0.85 < noisy.counts.std() / sigma < 1.15
+    event = accounting.event_to_json(mechanism.event(2))
+    assert [(p["of"]["sigma"], p["of"]["sensitivity"], p["count"]) for p in event["of"]] == [(10.0, 2, 1), (5.0, 2, 1), (10.0, 2, 1)]
+    with pytest.raises(ValueError, match="2 scales for 3 tables"):
+        NoisyMarginals(domain, (("a",), ("b",), ("a",)), 10.0, (1.0, 0.5))
+
+
+def test_wider_tables_have_less_noise_at_the_same_price(domain_of: MakeDomain) -> None:
+    domain = domain_of(2, 16, 16, 64)
+    tables = (("a",), ("b",), ("c",), ("d",))
+    scales = _scales(domain, tables)
+    assert scales[0] == pytest.approx(2 * scales[1]) and scales[1] == scales[2] and scales[0] == pytest.approx(32 ** (1 / 3) * scales[3])
+    assert sum(s**-2 for s in scales) == pytest.approx(4)
+    uneven, even = (NoisyMarginals(domain, tables, 20.0, own) for own in (scales, ()))
+    costs = [accounting.epsilon([m.event(1)], delta=1e-5, adjacency="add_remove") for m in (uneven, even)]
+    assert costs[0] == pytest.approx(costs[1], rel=2e-3)
+    wrong = [sum(domain.cells(t) * sigma for t, sigma in zip(tables, m.sigmas, strict=True)) for m in (uneven, even)]
+    assert wrong[0] < 0.9 * wrong[1]
+    assert _scales(domain_of(4, 4), (("a",), ("b",))) == ()
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_least_noise(adjacency: accounting.Adjacency) -> None:
+    """And no less than their largest; split in two events, they cost no less than as one."""
+    sigmas = (40.0, 55.0)
+    events = [accounting.DiscreteGaussianDpEvent(s, 3) for s in sigmas]
+    both = accounting.epsilon([ComposedDpEvent(tuple(events))], delta=1e-5, adjacency=adjacency)
+    apart = accounting.epsilon(events, delta=1e-5, adjacency=adjacency)
+    least, most = (accounting.epsilon([SelfComposedDpEvent(e, 2)], delta=1e-5, adjacency=adjacency) for e in reversed(events))
+    assert least < both < most and both < apart * 1.0001
 
 
 # --- plans --------------------------------------------------------------------------------------------------------

@@ -75,8 +75,8 @@ class Game(Protocol):
 class TableGame:
     """A unit in one cell of every table, against no unit; under replace-one, against the same unit in another cell.
 
-    The noise of all tables is alike and Gaussian, so the sum of the noisy counts of the unit's cells is
-    the likelihood ratio's logarithm, up to scale. `levels` is the number of levels of each column.
+    The noise of all tables is Gaussian, so the sum of the noisy counts of the unit's cells, each over its noise squared,
+    is the likelihood ratio's logarithm, up to an offset. `levels` is the number of levels of each column.
     """
 
     audited: NoisyMarginals | ChosenMarginals
@@ -116,7 +116,7 @@ class TableGame:
             units = homes + world if paired else homes[: len(homes) * world]
             table = _table(np.repeat(units, self.rows)[:, None].repeat(columns, axis=1).astype(np.uint16))
             released = self.audited.run(table, fresh())
-            counts = np.sum([t.counts[tuple([np.arange(self.levels)] * t.counts.ndim)] for t in released], axis=0)
+            counts = np.sum([t.counts[tuple([np.arange(self.levels)] * t.counts.ndim)] / t.sigma**2 for t in released], axis=0)
             scores.append(counts[homes + 1] - counts[homes] if paired else counts[homes])
             played(len(homes))
         return np.concatenate(scores)
@@ -127,9 +127,9 @@ class TableGame:
 
     def simulate(self, world: int, runs: int, *, noise_factor: float) -> Scores:
         """Scores as the accountant models them, with the noise multiplied by `noise_factor`: a sum of Gaussians."""
-        tables, sides = len(self.audited.tables), 2 if self.adjacency == "replace_one" else 1
-        move = self.rows * tables * (2 * world - 1 if sides == 2 else world)
-        return np.asarray(move + fresh_generator().normal(0, noise_factor * self.audited.sigma * math.sqrt(tables * sides), runs))
+        precision, sides = math.fsum(sigma**-2 for sigma in self.audited.sigmas), 2 if self.adjacency == "replace_one" else 1
+        move = self.rows * precision * (2 * world - 1 if sides == 2 else world)
+        return np.asarray(move + fresh_generator().normal(0, noise_factor * math.sqrt(precision * sides), runs))
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,8 @@ def _no_ticks(done: int, total: int) -> None:
 
 def _noisy_marginals(domain: Domain) -> tuple[NoisyMarginals, ...]:
     tables = _tables(domain)
-    return NoisyMarginals(domain, tables[: len(domain)], 0.7), NoisyMarginals(domain, tables, 3.0), NoisyMarginals(domain, tables[:1], 40.0)
+    one_way, scales = tables[: len(domain)], tuple(1.0 + (i % 2) for i in range(len(tables)))
+    return NoisyMarginals(domain, one_way, 0.7), NoisyMarginals(domain, tables, 3.0, scales), NoisyMarginals(domain, tables[:1], 40.0)
 
 
 def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:

@@ -1,0 +1,102 @@
+"""Levels of a target that are drawn evenly over rows that are alike. All of it is post-processing of drawn rows.
+
+Where a target is drawn for each row by a coin of its own, rows that are alike differ in it by chance, and what is learned from few
+neighbours learns that chance. Here the coins of neighbours are spread: rows are put in an order in which neighbours are close,
+and the uniform numbers that decide are the fractional parts of u, u + g, u + 2 g, .. along it, g the golden ratio. Each row's
+number is uniform, so that its level has just the chance that the model gives it; any stretch of rows has about as many of
+a level as the chances add up to [L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte Carlo Simulation Method for Markov
+Chains" (2008): sorted chains, sampled by low-discrepancy numbers].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.domain import ColumnDomain
+from synthdp.data.encoding import Codes
+from synthdp.model.balance import Measured, blended
+
+GOLDEN = (5**0.5 - 1) / 2
+DIRECTIONS = 20  # principal ones, in which rows are split
+LEAF = 4  # rows that are not split any more
+ROUNDS = 10  # of proportional fitting
+
+Points = npt.NDArray[np.float32]
+Probabilities = npt.NDArray[np.float64]
+
+
+def even_levels(chances: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
+    """A level of each row, `[rows]`, with the `chances` `[rows, levels]`, evenly along `order`, a permutation of the rows."""
+    uniform = np.empty(len(order))
+    uniform[order] = (rng.random() + GOLDEN * np.arange(len(order))) % 1
+    sums = np.cumsum(chances[:, :-1], 1) / chances.sum(1, keepdims=True)
+    levels: npt.NDArray[np.uint16] = (sums <= uniform[:, None]).sum(1).astype(np.uint16)
+    return levels
+
+
+def raked_chances(
+    chances: Probabilities, codes: Codes, target: int, margin: Probabilities, measured: Sequence[Measured], sizes: Sequence[int]
+) -> Probabilities:
+    """`chances` `[rows, levels]` of the target at position `target` of `codes` `[rows, columns]`, changed as little as its tables ask for.
+
+    On average over the rows they are then its `margin` `[levels]`, and over those with a level of another column what model and measurement
+    say together where that pair was `measured`: iterative proportional fitting, of chances instead of counts.
+    """
+    raked = chances.copy()
+    wanted: list[tuple[npt.NDArray[np.intp], Probabilities]] = [(np.zeros(len(codes), np.intp), margin[None] * len(codes))]
+    for table in measured:
+        if target in table.columns:
+            (other,) = set(table.columns) - {target}
+            level = codes[:, other].astype(np.intp)
+            model = _sums(raked, level, sizes[other])
+            both = blended(model if other < target else model.T, table)
+            wanted.append((level, both if other < target else both.T))
+    for _ in range(ROUNDS):
+        for level, counts in wanted:
+            now, rows = _sums(raked, level, len(counts)), counts.sum(1, keepdims=True)
+            asked = (now > 0) & (rows > 0)  # of levels that neither has rows of, nothing is known
+            ratio = np.divide(counts * now.sum(1, keepdims=True), now * rows, out=np.ones_like(now), where=asked)
+            raked *= ratio[level]
+            raked /= np.maximum(raked.sum(1, keepdims=True), 1e-12)
+    return raked
+
+
+def _sums(chances: Probabilities, level: npt.NDArray[np.intp], levels: int) -> Probabilities:
+    """Sums of `chances` `[rows, target levels]` over the rows with each `level`, `[levels, target levels]`."""
+    return np.stack([np.bincount(level, weights=own, minlength=levels) for own in chances.T], 1)
+
+
+def neighbours_first(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[np.intp]:
+    """An order of the rows of levels `[rows, columns]` in which neighbours are alike, `[rows]`.
+
+    Rows are halved at the median of the principal direction in which they differ most, and so are the halves: a k-d tree, read
+    from left to right.
+    """
+    points = _points(codes, columns)
+    turned: Points = points @ np.linalg.eigh(points.T @ points)[1][:, -DIRECTIONS:]
+    order, waiting = np.arange(len(turned)), [(0, len(turned))]
+    while waiting:
+        start, end = waiting.pop()
+        if end - start > LEAF:
+            rows, middle = order[start:end], (end - start) // 2
+            widest = turned[rows].var(0).argmax()
+            order[start:end] = rows[np.argpartition(turned[rows, widest], middle)]
+            waiting += [(start, start + middle), (start + middle, end)]
+    return order
+
+
+def _points(codes: Codes, columns: Sequence[ColumnDomain]) -> Points:
+    """Rows as centred points `[rows, dimensions]`: levels in order as standardised numbers, others as indicators."""
+    parts: list[Points] = []
+    for level, column in zip(codes.T, columns, strict=True):
+        if column.ordered:
+            number = level.astype(np.float32)[:, None]
+            parts.append(number / max(float(number.std()), 1e-6))
+        else:
+            parts.append(np.eye(column.levels, dtype=np.float32)[level])
+    points: Points = np.concatenate(parts, 1)
+    points -= points.mean(0)
+    return points

@@ -1,0 +1,92 @@
+"""Targets drawn evenly over rows that are alike: the chances of each row stay, those of neighbours even out."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from synthdp.data.domain import ColumnDomain
+from synthdp.model.balance import Measured
+from synthdp.model.evenly import even_levels, neighbours_first, raked_chances
+
+COLUMNS = (
+    ColumnDomain("a", "ordinal", tuple("01234567"), False),
+    ColumnDomain("b", "categorical", ("p", "q", "r"), False),
+    ColumnDomain("c", "categorical", ("u", "v"), False),
+)
+
+
+def rows(count: int, seed: int = 0) -> npt.NDArray[np.uint16]:
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(0, c.levels, count) for c in COLUMNS]).astype(np.uint16)
+
+
+def chances(count: int, seed: int = 0) -> npt.NDArray[np.float64]:
+    return np.random.default_rng(seed).dirichlet(np.ones(3), count)
+
+
+def worst_stretch(levels: npt.NDArray[np.uint16], expected: npt.NDArray[np.float64], length: int) -> float:
+    """How far the counts of a level are from what the chances add up to, at most, in any `length` rows that follow each other."""
+    off = np.cumsum(np.eye(3)[levels] - expected, 0)
+    return float(np.abs(off[length:] - off[:-length]).max())
+
+
+def test_each_row_has_its_own_chances() -> None:
+    rng, wanted = np.random.default_rng(1), chances(40)
+    order = rng.permutation(40)
+    drawn = np.stack([even_levels(wanted, order, rng=rng) for _ in range(4000)])
+    shares = np.stack([(drawn == level).mean(0) for level in range(3)], 1)
+    assert np.abs(shares - wanted).max() < 5 * 0.5 / 4000**0.5
+
+
+def test_neighbours_have_as_many_of_a_level_as_their_chances_add_up_to() -> None:
+    rng, wanted = np.random.default_rng(2), np.tile(chances(1), (5000, 1))
+    order = rng.permutation(5000)
+    even = worst_stretch(even_levels(wanted, order, rng=rng)[order], wanted, 55)
+    coins = worst_stretch((rng.random((5000, 1)) > np.cumsum(wanted, 1)[:, :-1]).sum(1).astype(np.uint16), wanted, 55)
+    assert even < 2.0 < 8.0 < coins
+
+
+def test_chances_need_not_add_up_to_one() -> None:
+    wanted, order = chances(500), np.arange(500)
+    first, second = (even_levels(k * wanted, order, rng=np.random.default_rng(3)) for k in (1.0, 7.0))
+    assert np.array_equal(first, second)
+
+
+def test_the_order_holds_every_row_once_and_keeps_those_together_that_are_alike() -> None:
+    table = rows(3000)
+    order = neighbours_first(table, COLUMNS)
+    assert np.array_equal(np.sort(order), np.arange(3000))
+    apart = np.mean([(table[order[:-1], c] != table[order[1:], c]).mean() for c in range(3)])
+    by_chance = np.mean([(table[:-1, c] != table[1:, c]).mean() for c in range(3)])
+    assert apart < 0.2 < 0.6 < by_chance
+
+
+@pytest.mark.parametrize("table", [np.zeros((300, 3), np.uint16), rows(1), rows(3)])
+def test_few_rows_and_rows_all_alike_have_an_order(table: npt.NDArray[np.uint16]) -> None:
+    assert np.array_equal(np.sort(neighbours_first(table, COLUMNS)), np.arange(len(table)))
+
+
+@pytest.mark.parametrize("columns", [(0, 2), (2, 0)])
+def test_chances_follow_the_margin_and_what_was_measured(columns: tuple[int, int]) -> None:
+    """c is 0 or 1 at half of all rows; measured, nearly without noise, it is 1 where a is 7, and rarer elsewhere."""
+    table = rows(4000)
+    counts = np.full((8, 2), 400.0) + np.array([1, -1]) * 50
+    counts[7] = [0, 500]
+    share = counts / counts.sum(1, keepdims=True)
+    expected = share[table[:, 0]].mean(0)
+    measured = Measured(columns, counts if columns[0] == 0 else counts.T, 0.5)
+    raked = raked_chances(np.full((4000, 2), 0.5), table, 2, expected, [measured, Measured((0, 1), np.ones((8, 3)), 1.0)], (8, 3, 2))
+    np.testing.assert_allclose(raked.sum(1), 1)
+    np.testing.assert_allclose(raked.mean(0), expected, atol=1e-3)
+    got = np.stack([raked[table[:, 0] == level].mean(0) for level in range(8)])
+    np.testing.assert_allclose(got, share, atol=0.01)
+
+
+def test_without_tables_only_the_margin_is_met() -> None:
+    wanted = chances(2000)
+    raked = raked_chances(wanted, rows(2000), 2, np.array([0.6, 0.3, 0.1]), [], (8, 3, 3))
+    np.testing.assert_allclose(raked.mean(0), [0.6, 0.3, 0.1], atol=1e-4)
+    odds = (raked[:, 0] / raked[:, 1]) / (wanted[:, 0] / wanted[:, 1])
+    np.testing.assert_allclose(odds, odds[0])  # all rows alike
