@@ -10,11 +10,12 @@ from attacks.errors import AttackError, FleetError
 from attacks.fleet import RUNNERS, Fleet, Progress
 from attacks.game import Game, Outcome, play
 from attacks.membership import MAIN, attack_membership, judge
+from attacks.noisy_tables import NoisyTable, best_table_advantage, table_ratio, table_score
 from attacks.report import AttackRow, MembershipReport
 from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval
 from attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
-from attacks.threat import Public, ThreatModel, Trainer
+from attacks.threat import Public, ThreatModel, Trainer, WhiteBox
 
 __all__ = [
     "MAIN",
@@ -30,6 +31,7 @@ __all__ = [
     "Interval",
     "Loky",
     "MembershipReport",
+    "NoisyTable",
     "Outcome",
     "Progress",
     "Public",
@@ -37,7 +39,9 @@ __all__ = [
     "Serial",
     "ThreatModel",
     "Trainer",
+    "WhiteBox",
     "attack_membership",
+    "best_table_advantage",
     "ceiling_accuracy",
     "ceiling_advantage",
     "ceiling_from_profile",
@@ -48,4 +52,6 @@ __all__ = [
     "play",
     "provable_epsilon",
     "random_targets",
+    "table_ratio",
+    "table_score",
 ]
