@@ -34,9 +34,11 @@ class AnonymityReport:
 
     @property
     def conclusion(self) -> str:
-        """One plain sentence and the caveat."""
+        """What was shown, how many attacks were too weak to show anything, and the caveat."""
         if not self.shown:
-            return f"None of {len(self.risks)} attacks learned more about the rows behind the release than about control rows. {CAVEAT}"
+            weak = sum(not risk.beats_naive for risk in self.risks)
+            told = f"None of {len(self.risks)} attacks was seen to learn more about the rows behind the release than about control rows"
+            return f"{told}; {weak} of them beat no naive guess, and so say nothing. {CAVEAT}"
         worst = self.shown[0]
         assert worst.risk is not None
         numbers = f"risk {worst.risk.value:.3f}, 95% interval {worst.risk.lower:.3f} to {worst.risk.upper:.3f}"
@@ -71,14 +73,14 @@ def attack_anonymity(
     Raises:
         AttackError: a table outside the domain or too small, or columns that cannot be asked for.
     """
-    for name, table in {"synthetic": synthetic, "members": members, "control": control}.items():
-        if len(public.checked(table, name)) < MINIMUM_ROWS:
+    tables = (public.checked(synthetic, "synthetic"), public.checked(members, "members"), public.checked(control, "control"))
+    for name, table in zip(("synthetic", "members", "control"), tables, strict=True):
+        if len(table) < MINIMUM_ROWS:
             raise AttackError(f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some hundreds to say much")
     columns = len(public.sizes)
     if columns < 2:
         raise AttackError("a table of one column has nothing to link or infer from")
     shuffled = [int(c) for c in rng.permutation(columns)]
-    tables = (synthetic, members, control)
     risks = [
         singling_out(*tables, public=public, rng=rng, width=1, guesses=guesses),
         singling_out(*tables, public=public, rng=rng, guesses=guesses),

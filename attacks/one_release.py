@@ -110,13 +110,14 @@ def attack_release(
     """
     if unknown := sorted(set(attacks) - set(SCORES)):
         raise AttackError(f"unknown attack {', '.join(unknown)}; known: {', '.join(SCORES)}")
-    tables = {"synthetic": synthetic, "members": members, "non_members": non_members, "reference": reference}
+    given = {"synthetic": synthetic, "members": members, "non_members": non_members, "reference": reference}
+    tables = {name: public.checked(table, name) for name, table in given.items()}
     for name, table in tables.items():
-        if len(public.checked(table, name)) < MINIMUM_ROWS:
+        if len(table) < MINIMUM_ROWS:
             raise AttackError(f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and {ENOUGH_ROWS} to say much")
-    view = View(public, synthetic, reference, seed=int(rng.integers(2**31)))
-    asked = np.concatenate([members, non_members])
-    is_member = np.arange(len(asked)) < len(members)
+    view = View(public, tables["synthetic"], tables["reference"], seed=int(rng.integers(2**31)))
+    asked = np.concatenate([tables["members"], tables["non_members"]])
+    is_member = np.arange(len(asked)) < len(tables["members"])
     calibration = _half(is_member, rng)
     rows = {name: _row(name, SCORES[name](view, asked), is_member, calibration) for name in dict.fromkeys([MAIN_SCORE, *attacks])}
     control = auc(population(view, asked), is_member)

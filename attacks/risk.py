@@ -45,8 +45,9 @@ class Risk:
     """One question asked of a release. Rates are shares of right guesses, 0-1.
 
     `attack`: on rows the trainer had. `control`: the same attack on rows it had not. `naive`: guesses that need no record of
-    the release, on rows the trainer had. `risk`: 1 if the release gives all of its rows away, 0 if none, below 0 where the
-    control did better. All are None where there was nothing to guess, the risk also where every control guess was right.
+    the release, on rows the trainer had; an attack that beats it by no more than chance (`beats_naive`) shows no risk, and no
+    safety either. `risk`: 1 if the release gives all of its rows away, 0 if none, below 0 where the control did better.
+    All are None where there was nothing to guess, the risk also where every control guess was right.
     """
 
     question: str
@@ -55,6 +56,7 @@ class Risk:
     control: Interval | None
     naive: Interval | None
     risk: Interval | None
+    beats_naive: bool
     warnings: tuple[str, ...]
 
     @property
@@ -70,12 +72,13 @@ class Risk:
 def risk_of(question: str, *, attack: Trials, control: Trials, naive: Trials, confidence: float = CONFIDENCE) -> Risk:
     """The risk with its intervals, and what must be known before believing it."""
     if not min(attack.guesses, control.guesses, naive.guesses):
-        return Risk(question=question, guesses=0, attack=None, control=None, naive=None, risk=None, warnings=("nothing to guess",))
+        return Risk(question=question, guesses=0, attack=None, control=None, naive=None, risk=None, beats_naive=False, warnings=("nothing to guess",))
     rates = [clopper_pearson(t.right, t.guesses, confidence=confidence) for t in (attack, control, naive)]
     warnings = []
     if (fewest := min(attack.guesses, control.guesses)) < ENOUGH_GUESSES:
         warnings.append(f"{fewest} guesses are few: about {ENOUGH_GUESSES} are needed for a stable result")
-    if advantage(Counts(attack.right, attack.guesses, naive.right, naive.guesses), confidence=confidence).lower <= 0:
+    beats_naive = advantage(Counts(attack.right, attack.guesses, naive.right, naive.guesses), confidence=confidence).lower > 0
+    if not beats_naive:
         warnings.append("the attack does not beat the naive guess: a low risk may only mean a weak attack")
     if control.right == control.guesses:
         warnings.append("every guess on control rows was right: no risk can be told from that")
@@ -86,6 +89,7 @@ def risk_of(question: str, *, attack: Trials, control: Trials, naive: Trials, co
         control=rates[1],
         naive=rates[2],
         risk=excess(attack, control, confidence=confidence),
+        beats_naive=beats_naive,
         warnings=tuple(warnings),
     )
 

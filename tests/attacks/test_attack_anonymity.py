@@ -10,7 +10,7 @@ import pytest
 from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
-from attacks import AnonymityReport, AttackError, Public, attack_anonymity
+from attacks import AnonymityReport, AttackError, Public, attack_anonymity, attack_release
 from attacks.inference import GUESSERS, inference
 from attacks.linkability import linkability
 from attacks.risk import Trials, excess, risk_of
@@ -134,8 +134,8 @@ def test_secrets_are_guessed_from_what_is_known_and_nothing_else(guesser: str) -
 
 def test_the_closest_rows_vote() -> None:
     synthetic = np.array([[0, 0, 1], [0, 0, 1], [0, 0, 2], [1, 1, 0]])
-    guess = GUESSERS["closest"](synthetic[:, :2], synthetic[:, 2], np.array([[0, 0], [1, 1], [1, 2]]), 0)
-    assert guess.tolist() == [1, 0, 0]
+    guess = GUESSERS["closest"](synthetic[:, :2], synthetic[:, 2], np.array([[0, 0], [1, 1], [2, 0], [2, 2]]), 0)
+    assert guess.tolist() == [1, 0, 1, 1]  # the last two are one and two columns away from their closest rows
 
 
 def test_a_copied_table_shows_every_risk_and_trees_some() -> None:
@@ -155,10 +155,25 @@ def test_a_copied_table_shows_every_risk_and_trees_some() -> None:
 def test_a_private_release_shows_no_risk() -> None:
     report = asked(0.0, seed=2)
     assert report.shown == () and report.conclusion.startswith("None of 5 attacks")
+    assert "2 of them beat no naive guess" in report.conclusion and [risk.beats_naive for risk in report.risks] == [False, True, False, True, True]
     assert report.risks[0].warnings == ("nothing to guess",)  # no level of four is of one row among 300
     written = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert written["risks"][0]["risk"] is None and "publish only if" in written["confidential"]
     assert asked(0.0, seed=2) == report
+
+
+@pytest.mark.parametrize("form", [lambda table: table.astype(np.uint16), lambda table: table.tolist()])
+def test_codes_of_any_kind_give_the_same_report(form: Callable[[Codes], Codes]) -> None:
+    draw = np.random.default_rng(8)
+    tables = [population(60, draw) for _ in range(4)]
+    plain, other = (
+        (
+            attack_anonymity(*made[:3], public=PUBLIC, secrets=[8], rng=np.random.default_rng(9)),
+            attack_release(*made, public=PUBLIC, rng=np.random.default_rng(9)),
+        )
+        for made in (tables, [form(table) for table in tables])
+    )
+    assert plain == other
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -62,4 +62,3 @@ def test_trees_on_500_rows_at_200_pairs(tmp_path: Path, leaf: int, figure: Calla
     worst = min(report.main.auc.value for report in reports)
     figure(f"CART with leaves of {leaf}: least AUC of three games", worst, 1)
     assert worst >= 0.75
-    assert sum(report.control is not None and report.control.contains(0) for report in reports) >= 2  # chance misses one in twenty

@@ -225,3 +225,23 @@ def test_false_alarms_and_power_of_each_ratio(figure: Callable[..., None]) -> No
             else:
                 assert alarms <= binom.ppf(0.999, plays, 0.05)
                 figure(f"{name}: {world}, intervals that contain 0", plays - alarms, plays)
+
+
+@pytest.mark.slow
+def test_noisy_tables_are_refuted_where_their_claim_is_false_and_only_there(tmp_path: Path, figure: Callable[..., None]) -> None:
+    """Whole games of 60 pairs: the exact profile of the tables as claim, with all of their noise and with a fifth of it."""
+    games, sigma = 60, 2.0
+    claim = Claim(
+        1.0, gaussian_delta(1.0, np.sqrt(3) / sigma), tuple((float(e), gaussian_delta(e, np.sqrt(3) / sigma)) for e in np.linspace(0, 3, 31))
+    )
+    refuted = dict.fromkeys((sigma, sigma / 5), 0)
+    controls = 0
+    for real in refuted:
+        for seed in range(games):
+            report = attacked(tmp_path / f"{real}-{seed}", releaser(real, said=sigma), pairs=60, seed=seed, claim=claim)
+            refuted[real] += report.refutes_claim
+            controls += report.control is not None and report.control.contains(0)
+    figure("noisy tables: true claims not refuted", games - refuted[sigma], games)
+    figure("noisy tables: a fifth of the noise, refuted", refuted[sigma / 5], games)
+    assert refuted[sigma] <= binom.ppf(0.999, games, 0.05) and refuted[sigma / 5] > 0.9 * games
+    assert controls >= 2 * games - binom.ppf(0.999, 2 * games, 0.05)
