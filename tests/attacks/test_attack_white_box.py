@@ -18,6 +18,7 @@ from attacks import (
     MembershipReport,
     NoisyTable,
     Public,
+    ThreatModel,
     WhiteBox,
     attack_membership,
     best_table_advantage,
@@ -25,6 +26,7 @@ from attacks import (
     table_ratio,
     table_score,
 )
+from attacks.density import CategoricalKernel
 from attacks.likelihood import FALSE_ALARMS, LIKELIHOODS, OfflineLira, OnlineLira
 from attacks.statistics import Counts, advantage
 from attacks.threat import Codes, Trainer
@@ -53,9 +55,9 @@ def releaser(sigma: float, *, rest: Codes | None = None, said: float | None = No
 
 
 def attacked(folder: Path, trainer: Trainer, *, pairs: int = 100, seed: int = 1, judge: str = "lira_online", **more: object) -> MembershipReport:
-    defaults: dict[str, object] = {"main": ("tables", judge), "extractors": (), "classifiers": ()}
+    defaults: dict[str, object] = {"main": ("tables", judge), "extractors": (), "classifiers": (), "targets": [0]}
     return attack_membership(
-        ROWS, trainer, public=PUBLIC, targets=[0], pairs=pairs, rng=np.random.default_rng(seed), fleet=Fleet(folder=folder),
+        ROWS, trainer, public=PUBLIC, pairs=pairs, rng=np.random.default_rng(seed), fleet=Fleet(folder=folder),
         **{**defaults, **more},  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -170,6 +172,22 @@ def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_th
     assert white.refutes_claim and not black.refutes_claim and black.main.advantage.contains(0)
     honest = attacked(tmp_path / "honest", releaser(said), claim=claim)
     assert not honest.refutes_claim
+
+
+def test_a_model_that_learnt_its_rows_by_heart_is_seen_by_its_likelihood_on_every_target(tmp_path: Path) -> None:
+    """A kernel density of half of the rows, drawn afresh for each model: the target's log-likelihood says whether it is among them."""
+
+    def remembering(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:
+        rng = np.random.default_rng(seed_sequence)
+        model = CategoricalKernel(PUBLIC, rows, 0.1)
+        sampled = rng.integers(3, size=(30, 4))
+        return WhiteBox(sampled, {"likelihood": lambda record: float(model.log_density(record[None, :])[0])})
+
+    threat = ThreatModel(relation="replace_one", knowledge="reference", rows=30)
+    for judge in LIKELIHOODS:
+        report = attacked(tmp_path, remembering, main=("likelihood", judge), targets=[0, 7], threat=threat, pairs=40)
+        assert report.main.auc.value >= 0.8 and report.main.models == 40 and all(gap.value > 0.2 for gap in report.per_target)
+        assert report.control is not None and report.control.contains(0)
 
 
 def test_a_white_box_that_ignores_its_rows_gives_nothing_away(tmp_path: Path) -> None:
