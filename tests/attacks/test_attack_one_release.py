@@ -98,8 +98,9 @@ def test_the_threshold_is_not_fitted_to_what_it_is_measured_on(monkeypatch: pyte
     """Scores of pure noise: the best threshold on 20 + 20 rows gains .2 or more on those rows, and nothing on others."""
     rng = np.random.default_rng(7)
     monkeypatch.setitem(SCORES, "domias", lambda view, asked: rng.normal(size=len(asked)))
-    gaps = [game(0.0, rows=40, seed=seed, attacks=()).main.advantage.value for seed in range(50)]
-    assert abs(np.mean(gaps)) < 0.08  # 3.5 standard deviations of the mean
+    monkeypatch.setattr("attacks.one_release.population", lambda view, asked: np.zeros(len(asked)))
+    gaps = [game(0.0, rows=40, seed=seed, attacks=()).main.advantage.value for seed in range(100)]
+    assert abs(np.mean(gaps)) < 0.06  # 3.5 standard deviations of the mean
 
 
 def test_a_copied_table_shows_its_rows_and_the_density_ratio_beats_the_distance() -> None:
@@ -142,10 +143,6 @@ def test_rates_that_the_rows_are_too_few_for_are_said_to_be_so() -> None:
     assert 0.1 < written["main"]["tpr_at_fpr_0.01"]["value"] <= 1
     assert any("only 120 rows" in w for w in report.warnings) and any("FPR of 0.001" in w for w in report.warnings)
     assert "publish only if" in written["confidential"] and written["table"] == [written["main"]]
-
-
-def test_the_same_generator_gives_the_same_report() -> None:
-    assert game(0.5, rows=50) == game(0.5, rows=50)
 
 
 def test_what_cannot_be_attacked_is_refused() -> None:
