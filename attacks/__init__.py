@@ -1,25 +1,37 @@
 """Attacks on synthetic data releases, measured honestly. Stands alone: sees what an adversary would see.
 
+With a trainer, many shadow models are trained and lower bounds on epsilon follow:
+
 report = attack_membership(table, trainer, public=Public(sizes), targets=isolated_targets(table, 1, rng),
                            pairs=100, rng=rng, fleet=Fleet(folder=Path("attack"), runner=Loky(2)))
+
+With one release of any origin and rows that its trainer had and had not, nothing is trained and no bound follows:
+
+report = attack_release(synthetic, members, non_members, reference, public=Public(sizes), rng=rng)
+report = attack_anonymity(synthetic, members, non_members, public=Public(sizes), secrets=[3], rng=rng)
 """
 
+from attacks.anonymity import AnonymityReport, attack_anonymity
 from attacks.dask_runner import Dask
 from attacks.epsilon import Claim, ceiling_accuracy, ceiling_advantage, ceiling_from_profile, epsilon_lower_bound, provable_epsilon
 from attacks.errors import AttackError, FleetError
 from attacks.fleet import RUNNERS, Fleet, Progress
 from attacks.game import Game, Outcome, play
 from attacks.membership import MAIN, attack_membership, judge
+from attacks.noisy_tables import NoisyTable, best_table_advantage, table_ratio, table_score
+from attacks.one_release import ShadowFreeReport, attack_release
 from attacks.report import AttackRow, MembershipReport
+from attacks.risk import Risk
 from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval
 from attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
-from attacks.threat import Public, ThreatModel, Trainer
+from attacks.threat import Public, ThreatModel, Trainer, WhiteBox
 
 __all__ = [
     "MAIN",
     "RUNNERS",
     "SELECTORS",
+    "AnonymityReport",
     "AttackError",
     "AttackRow",
     "Claim",
@@ -30,14 +42,21 @@ __all__ = [
     "Interval",
     "Loky",
     "MembershipReport",
+    "NoisyTable",
     "Outcome",
     "Progress",
     "Public",
+    "Risk",
     "Runner",
     "Serial",
+    "ShadowFreeReport",
     "ThreatModel",
     "Trainer",
+    "WhiteBox",
+    "attack_anonymity",
     "attack_membership",
+    "attack_release",
+    "best_table_advantage",
     "ceiling_accuracy",
     "ceiling_advantage",
     "ceiling_from_profile",
@@ -48,4 +67,6 @@ __all__ = [
     "play",
     "provable_epsilon",
     "random_targets",
+    "table_ratio",
+    "table_score",
 ]

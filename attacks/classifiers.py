@@ -1,4 +1,7 @@
-"""The classifiers of the base paper (section 5.4) as scikit-learn pipelines, with one scale of scores: above 0 is "member"."""
+"""The classifiers of the base paper (section 5.4) as scikit-learn pipelines, with one scale of scores: above 0 is "member".
+
+The likelihood ratios of white-box scores go by the same road, being classifiers of one feature.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from attacks.likelihood import LIKELIHOODS
 from attacks.threat import BoolArray, Codes, FloatArray
 
 # Regularised: there are often more features than models, and few models.
@@ -30,6 +34,8 @@ def scores_after_fit(name: str, features: FloatArray, members: BoolArray, asked:
     """Fit on `features` `[models, features]` and score `asked`; shape `[asked models]`, above 0 is "member"."""
     if len(members) < 2 * 5 and name == "knn":  # fewer models than neighbours: the nearest one decides
         model = make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors=1))
+    elif name in LIKELIHOODS:
+        model = LIKELIHOODS[name]()
     else:
         model = CLASSIFIERS[name](seed)
     model.fit(features, members)

@@ -9,15 +9,17 @@ rather than the record.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from attacks.errors import AttackError
 from attacks.fleet import Fleet
-from attacks.threat import BoolArray, Codes, FloatArray, ThreatModel, Trainer
+from attacks.threat import BoolArray, Codes, FloatArray, ThreatModel, Trainer, WhiteBox
 
 MINIMUM_PAIRS = 4
+_SCORE = "score "  # before a white-box score's name in a result file
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Game:
 
     `shadows`, `challenges`: one synthetic set per model; models of one pair are always on the same side.
     `shadow_members`: the bits of the shadows; `shadow_pairs`: which shadows belong together. `lost`: pairs
-    dropped because a training always killed its worker. Nothing that came from rows shows in its `repr`.
+    dropped because a training always killed its worker. `shadow_scores`, `challenge_scores`: white-box scores of
+    the target by name, one for each model, in the order of the sets; empty for a black box. Nothing that came from rows shows in its `repr`.
     """
 
     target: Codes = field(repr=False)
@@ -49,6 +52,8 @@ class Game:
     challenges: tuple[Codes, ...] = field(repr=False)
     lost: int
     _members: BoolArray = field(repr=False)
+    shadow_scores: Mapping[str, FloatArray] = field(default_factory=dict, repr=False)
+    challenge_scores: Mapping[str, FloatArray] = field(default_factory=dict, repr=False)
 
     def reveal(self, scores: FloatArray) -> Outcome:
         """Lay the adversary's scores for the challenges, in their order, beside the secret bits.
@@ -70,12 +75,13 @@ class Game:
 
         Costs no training. Any attack must be at chance here; if it is not, the measuring is broken.
         """
-        outs = [s for s, member in zip(self.shadows, self.shadow_members, strict=True) if not member]
-        sets = [outs[i] for i in rng.permutation(len(outs))]
-        pairs = len(sets) // 2
+        outs = rng.permutation(np.flatnonzero(~self.shadow_members))
+        pairs = len(outs) // 2
         if pairs < 2:
             raise AttackError(f"{len(outs)} models without the target are too few for a control: play at least 8 pairs")
-        return _split(self.target, sets[: 2 * pairs], rng.integers(2, size=pairs).astype(bool), lost=0, rng=rng)
+        used = outs[: 2 * pairs]
+        scores = {name: values[used] for name, values in self.shadow_scores.items()}
+        return _split(self.target, [self.shadows[i] for i in used], scores, rng.integers(2, size=pairs).astype(bool), lost=0, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -90,15 +96,12 @@ class _Work:
     first_has_target: BoolArray
     control: bool
 
-    def __call__(self, index: int) -> dict[str, Codes]:
+    def __call__(self, index: int) -> dict[str, Codes | FloatArray]:
         pair, second = divmod(index, 2)
         member = bool(self.first_has_target[pair]) != bool(second) and not self.control
         rows = self._training_rows(pair, member)
         order = np.random.default_rng(self._seed(1, index)).permutation(len(rows))
-        synthetic = np.asarray(self.trainer(rows[order], seed_sequence=self._seed(2, index)))
-        if synthetic.ndim != 2 or synthetic.shape[1] != rows.shape[1] or not np.issubdtype(synthetic.dtype, np.integer):
-            raise AttackError(f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {rows.shape[1]}]")
-        return {"synthetic": synthetic}
+        return _seen(self.trainer(rows[order], seed_sequence=self._seed(2, index)), self.target)
 
     def _seed(self, *key: int) -> np.random.SeedSequence:
         # Made afresh in the task: a shared SeedSequence counts its children and so differs between backends.
@@ -158,12 +161,30 @@ def play(
     kept = [p for p in range(pairs) if not {2 * p, 2 * p + 1} & set(harvest.failed)]
     if len(kept) < MINIMUM_PAIRS:
         raise AttackError(f"trainings that always kill their worker spoiled {pairs - len(kept)} of {pairs} pairs: mend the trainer")
-    sets = [harvest.results[2 * p + s]["synthetic"] for p in kept for s in (0, 1)]
-    return _split(target, sets, first_has_target[kept], lost=pairs - len(kept), rng=rng)
+    seen = [harvest.results[2 * p + s] for p in kept for s in (0, 1)]
+    names = sorted(seen[0].keys() - {"synthetic"})
+    if any(s.keys() != seen[0].keys() for s in seen):
+        raise AttackError("models of one game have white-box scores of different names: let the trainer return the same for all rows")
+    scores = {name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen]) for name in names}
+    return _split(target, [s["synthetic"] for s in seen], scores, first_has_target[kept], lost=pairs - len(kept), rng=rng)
 
 
-def _split(target: Codes, sets: list[Codes], first_has_target: BoolArray, *, lost: int, rng: np.random.Generator) -> Game:
-    """Deal whole pairs to the two halves: sets `2p` and `2p+1` are pair p."""
+def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatArray]:
+    """What the adversary sees of one model, as arrays for its result file: the synthetic set, and white-box scores of the target."""
+    white = released if isinstance(released, WhiteBox) else WhiteBox(released, {})
+    synthetic = np.asarray(white.synthetic)
+    if synthetic.ndim != 2 or synthetic.shape[1] != len(target) or not np.issubdtype(synthetic.dtype, np.integer):
+        raise AttackError(f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {len(target)}]")
+    scores = {name: np.asarray(score(target), dtype=np.float64) for name, score in white.scores.items()}
+    if bad := [name for name, value in scores.items() if value.ndim or not np.isfinite(value)]:
+        raise AttackError(f"white-box score {bad[0]} of the target is not one finite number: clip it in the trainer")
+    return {"synthetic": synthetic} | {_SCORE + name: value for name, value in scores.items()}
+
+
+def _split(
+    target: Codes, sets: list[Codes], scores: Mapping[str, FloatArray], first_has_target: BoolArray, *, lost: int, rng: np.random.Generator
+) -> Game:
+    """Deal whole pairs to the two halves: sets and scores `2p` and `2p+1` are pair p."""
     pairs = len(first_has_target)
     order = rng.permutation(pairs)
     half = pairs // 2
@@ -179,4 +200,6 @@ def _split(target: Codes, sets: list[Codes], first_has_target: BoolArray, *, los
         challenges=tuple(sets[i] for i in challenge),
         lost=lost,
         _members=members[challenge],
+        shadow_scores={name: values[shadow] for name, values in scores.items()},
+        challenge_scores={name: values[challenge] for name, values in scores.items()},
     )

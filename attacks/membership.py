@@ -1,7 +1,8 @@
 """The whole membership attack: play games on some targets, fit on one half of the pairs, be judged on the other.
 
-The verdict is that of one attack declared beforehand (`MAIN`); all other extractors and classifiers are a
-table beside it, since the best of many on the test half would flatter the attacker.
+The verdict is that of one attack declared beforehand (`MAIN` if nothing else is said); all others are a table beside
+it, since the best of many on the test half would flatter the attacker. A black-box attack is an extractor with a
+classifier; a white-box attack is the name of a score that the trainer returns with a likelihood ratio.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from attacks.errors import AttackError
 from attacks.features import EXTRACTORS, feature_matrix
 from attacks.fleet import Fleet
 from attacks.game import Game, Outcome, play
+from attacks.likelihood import LIKELIHOODS
 from attacks.report import AttackRow, MembershipReport, attack_row
 from attacks.statistics import Counts, Interval, advantage, roc
 from attacks.targets import declared_targets
@@ -37,6 +39,8 @@ class _Attack:
 
     @classmethod
     def on(cls, game: Game, public: Public, extractor: str, seed: int) -> _Attack:
+        if extractor in game.shadow_scores:
+            return cls(game, game.shadow_scores[extractor][:, None], game.challenge_scores[extractor][:, None], seed)
         extract = EXTRACTORS[extractor](public, game.target, np.random.default_rng(seed))
         return cls(game, feature_matrix(extract, game.shadows), feature_matrix(extract, game.challenges), seed)
 
@@ -65,10 +69,13 @@ def attack_membership(
     control_pairs: int = 0,
     extractors: Sequence[str] = tuple(EXTRACTORS),
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
+    main: tuple[str, str] = MAIN,
 ) -> MembershipReport:
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
-    `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result. The control
+    `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result. `main` is the attack
+    whose verdict counts: (extractor, classifier), or for a trainer that returns a `WhiteBox` also (score, likelihood
+    ratio) such as `("elbo", "lira_online")`. The table has every white-box score with every likelihood ratio. The control
     re-uses the models without the target; with `control_pairs` it is a game of its own, which also tests the
     machinery of the trainings and costs `2 x control_pairs` models for each target. The same arguments and
     the same state of `rng` continue what lies in the fleet's folder.
@@ -79,6 +86,7 @@ def attack_membership(
     """
     _known(extractors, EXTRACTORS, "extractor")
     _known(classifiers, CLASSIFIERS, "classifier")
+    _known([main[1]], CLASSIFIERS if main[0] in EXTRACTORS else LIKELIHOODS, f"judge of {main[0]}")
     table, targets = public.checked(table, "the table"), declared_targets(table, targets)
     games, controls = [], []
     for number, position in enumerate(targets):
@@ -90,7 +98,7 @@ def attack_membership(
             controls.append(_inside(play(rest, record, trainer, pairs=control_pairs, rng=rng, fleet=folder, threat=threat, control=True), public))
         elif pairs >= 8:
             controls.append(game.control(rng))
-    return judge(games, controls, public=public, claim=claim, extractors=extractors, classifiers=classifiers, rng=rng)
+    return judge(games, controls, public=public, claim=claim, extractors=extractors, classifiers=classifiers, rng=rng, main=main)
 
 
 def judge(
@@ -102,6 +110,7 @@ def judge(
     claim: Claim | None = None,
     extractors: Sequence[str] = tuple(EXTRACTORS),
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
+    main: tuple[str, str] = MAIN,
 ) -> MembershipReport:
     """Attack games that were played; models of all games are judged together, each game by its own classifier.
 
@@ -109,27 +118,38 @@ def judge(
     """
     seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
     delta = claim.delta if claim else 0.0
-    rows = [attack_row(e, c, Outcome.together(o)) for e in extractors for c, o in _outcomes(games, seeds, public, e, *classifiers).items()]
-    attacks = [_Attack.on(game, public, MAIN[0], seed) for game, seed in zip(games, seeds, strict=False)]
-    outcomes = [attack.outcome(MAIN[1]) for attack in attacks]
+    listed = [(extractor, classifiers) for extractor in extractors] + [(score, tuple(LIKELIHOODS)) for score in _white_box(games, main[0])]
+    rows = [attack_row(e, c, Outcome.together(o)) for e, names in listed for c, o in _outcomes(games, seeds, public, e, *names).items()]
+    attacks = [_Attack.on(game, public, main[0], seed) for game, seed in zip(games, seeds, strict=False)]
+    outcomes = [attack.outcome(main[1]) for attack in attacks]
     pooled = Outcome.together(outcomes)
-    main = attack_row(*MAIN, pooled)
+    verdict = attack_row(*main, pooled)
     baseline = _gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]])
-    control = _gap(_outcomes(controls, seeds[len(games) :], public, *MAIN)[MAIN[1]]) if controls else None
-    counts = _pooled([attack.threshold(MAIN[1], delta) for attack in attacks], outcomes)
+    control = _gap(_outcomes(controls, seeds[len(games) :], public, *main)[main[1]]) if controls else None
+    counts = _pooled([attack.threshold(main[1], delta) for attack in attacks], outcomes)
     return MembershipReport(
-        main=main,
+        main=verdict,
         per_target=tuple(_gap([outcome]) for outcome in outcomes),
         table=tuple(rows),
         baseline=baseline,
         control=control,
         epsilon_lower=epsilon_lower_bound(counts, delta=delta),
-        epsilon_provable=provable_epsilon(main.models, delta=delta),
+        epsilon_provable=provable_epsilon(verdict.models, delta=delta),
         profile_excess=profile_excess(counts, claim.pairs()) if claim else None,
         claim=claim,
         roc=tuple((float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)),
-        warnings=_warnings(games, main, claim, control),
+        warnings=_warnings(games, verdict, claim, control),
     )
+
+
+def _white_box(games: Sequence[Game], wanted: str) -> list[str]:
+    """Names of the white-box scores of the games, of which `wanted` must be one unless it is an extractor."""
+    scores = list(games[0].shadow_scores)
+    if clash := sorted(set(scores) & set(EXTRACTORS)):
+        raise AttackError(f"a white-box score is named {clash[0]}, which is an extractor: rename it in the trainer")
+    if wanted not in EXTRACTORS:
+        _known([wanted], dict.fromkeys([*EXTRACTORS, *scores]), "extractor or white-box score")
+    return scores
 
 
 def _outcomes(games: Sequence[Game], seeds: Sequence[int], public: Public, extractor: str, *classifiers: str) -> dict[str, list[Outcome]]:

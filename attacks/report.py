@@ -26,7 +26,7 @@ LOW_RATES = (0.01, 0.001)
 
 @dataclass(frozen=True)
 class AttackRow:
-    """One extractor with one classifier, judged on `models` test models in each world.
+    """One extractor with one classifier, or one white-box score with one likelihood ratio, judged on `models` test models in each world.
 
     `positive_accuracy` and `negative_accuracy` are the base paper's PA and NA: in its tables accuracy is their
     mean, so they are the shares of models recognised in each world (recall and specificity). `advantage_best`

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from attacks.errors import AttackError
+from attacks.hamming import hamming
 from attacks.threat import Codes, FloatArray
 
 NEIGHBOURS = 5
-_CHUNK = 256
 
 
 def random_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
@@ -54,12 +54,7 @@ def isolation(rows: Codes, *, neighbours: int = NEIGHBOURS) -> FloatArray:
     if nearest < 1:
         raise AttackError(f"{total} rows; isolation needs at least 2")
     result = np.empty(total)
-    by_column = np.ascontiguousarray(rows.T)
-    for start in range(0, total, _CHUNK):
-        part = slice(start, min(start + _CHUNK, total))
-        distance = np.zeros((part.stop - part.start, total), dtype=np.uint16)
-        for column in by_column:
-            distance += column[part, None] != column[None, :]
+    for part, distance in hamming(rows, rows):
         distance[np.arange(len(distance)), np.arange(part.start, part.stop)] = columns + 1  # not its own neighbour
         result[part] = np.partition(distance, nearest - 1, axis=1)[:, :nearest].mean(axis=1) / columns
     return result

@@ -7,7 +7,8 @@ the releaser trains (`Trainer`, which he runs himself as a shadow). A `ThreatMod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -21,19 +22,33 @@ BoolArray = npt.NDArray[np.bool_]
 
 Relation = Literal["add_remove", "replace_one"]
 Knowledge = Literal["rest", "reference"]
+Score = Callable[[Codes], float]
+
+
+@dataclass(frozen=True)
+class WhiteBox:
+    """What a trainer returns when the model, or its noisy tables, are released beside the synthetic set.
+
+    `scores`: by name, what anyone who holds the released model can compute of one record `[columns]`, such as its
+    ELBO. A score must grow with how well the model knows the record. The game asks only for the target's, inside the task, so
+    that a model never travels; all models of a game must have the same names.
+    """
+
+    synthetic: Codes = field(repr=False)
+    scores: Mapping[str, Score]
 
 
 class Trainer(Protocol):
     """One independently trained model and one synthetic set drawn from it.
 
     `rows` holds whole-number codes, shape `[rows, columns]`, and may be read-only; the answer has shape
-    `[released rows, columns]`. All randomness comes from `seed_sequence`, so that a task gives the same answer
+    `[released rows, columns]`, or is a `WhiteBox` around it. All randomness comes from `seed_sequence`, so that a task gives the same answer
     in whatever process it runs. For worker processes it must be a module-level function, a closure or a
     dataclass; threads inside a training are its own business (`torch.set_num_threads(1)`).
     """
 
-    def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
-        """Train on `rows` and release one synthetic set."""
+    def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes | WhiteBox:
+        """Train on `rows` and release one synthetic set, in a white box with the model."""
         ...
 
 

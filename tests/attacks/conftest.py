@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from attacks.classifiers import CLASSIFIERS
+
+sys.path.insert(0, str(Path(__file__).parent))  # test files are imported by path; what they share lies beside them
 
 
 @pytest.fixture(autouse=True)

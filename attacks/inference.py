@@ -1,0 +1,69 @@
+"""Attribute inference: who knows all but one column of a record guesses the last one from the release.
+
+Giomi et al. (2023), the inference attack. A release that teaches how columns hang together in the population makes such guesses
+right for everybody; that is what it is for, and shows in the control. What counts is how much better they are for its own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+
+from attacks.errors import AttackError
+from attacks.hamming import hamming
+from attacks.risk import Risk, Trials, risk_of
+from attacks.threat import Codes, Public
+
+Guess = Callable[[Codes, Codes, Codes, int], Codes]
+
+
+def closest_rows(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
+    """The level that most of the closest synthetic rows have; all rows at the least distance count."""
+    levels = np.eye(int(secret.max()) + 1, dtype=np.float32)[secret]
+    votes = [(d == d.min(axis=1, keepdims=True)).astype(np.float32) @ levels for _, d in hamming(asked, known)]
+    return np.asarray(np.concatenate(votes).argmax(axis=1))
+
+
+def forest(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
+    """What a random forest that was fitted to the synthetic rows predicts; it is grown to the last row, to remember copies."""
+    fitted = RandomForestClassifier(n_estimators=100, min_samples_leaf=1, random_state=seed, n_jobs=1).fit(known, secret)
+    return np.asarray(fitted.predict(asked))
+
+
+GUESSERS: dict[str, Guess] = {"closest": closest_rows, "forest": forest}
+
+
+def inference(
+    synthetic: Codes,
+    members: Codes,
+    control: Codes,
+    *,
+    public: Public,
+    secret: int,
+    rng: np.random.Generator,
+    known: Sequence[int] | None = None,
+    guesser: str = "closest",
+    guesses: int = 500,
+) -> Risk:
+    """How often the level of column `secret` is guessed right for `members`, and for `control`, from the columns `known` (None: all others).
+
+    The naive guess is the release's most frequent level, which needs no knowledge of the record.
+    """
+    columns = range(len(public.sizes))
+    held = [c for c in columns if c != secret] if known is None else list(known)
+    if secret not in columns or secret in held or not held or not set(held) <= set(columns):
+        raise AttackError(
+            f"column {secret} cannot be guessed from columns {held}: both must be in 0 .. {len(columns) - 1}, and the secret is not known"
+        )
+    if guesser not in GUESSERS:
+        raise AttackError(f"unknown guesser {guesser}; known: {', '.join(GUESSERS)}")
+    seed = int(rng.integers(2**31))
+    own, other = (table[rng.permutation(len(table))[:guesses]] for table in (members, control))
+
+    def right(targets: Codes) -> Trials:
+        return Trials.of(GUESSERS[guesser](synthetic[:, held], synthetic[:, secret], targets[:, held], seed) == targets[:, secret])
+
+    usual = np.bincount(synthetic[:, secret]).argmax()
+    return risk_of(f"inferring column {secret} by {guesser}", attack=right(own), control=right(other), naive=Trials.of(own[:, secret] == usual))
