@@ -12,13 +12,18 @@ import pytest
 README = Path(__file__).parents[2] / "attacks" / "README.md"
 
 
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One after the other, as a reader would."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
-    pd.DataFrame({"a": rng.choice(["x", "y"], 40), "b": rng.choice(["u", "v", "w"], 40)}).to_csv("private.csv", index=False)
-    code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert code is not None
-    example = code[1].replace("rows=500", "rows=30").replace("pairs=200", "pairs=4").replace("runner=Loky(workers=2), progress=print", "")
-    exec(example, {"my_synthesizer": lambda part, rows, seed: part.sample(rows, replace=True, random_state=seed), "__name__": "example"})
-    printed = capsys.readouterr().out
-    assert "test models in each world" in printed and "too few models to refute the claim" in printed
+    for name, rows in (("private", 40), ("trained_on", 60), ("held_out", 60), ("reference", 60), ("synthetic", 60)):
+        pd.DataFrame({"a": rng.choice(["x", "y"], rows), "b": rng.choice(["u", "v", "w"], rows)}).to_csv(f"{name}.csv", index=False)
+    scope = {"my_synthesizer": lambda part, rows, seed: part.sample(rows, replace=True, random_state=seed), "__name__": "example"}
+    printed = []
+    for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
+        exec(code.replace("rows=500", "rows=30").replace("pairs=200", "pairs=4").replace("runner=Loky(workers=2), progress=print", ""), scope)
+        printed.append(capsys.readouterr().out)
+    shadows, one_release, white_box = printed
+    assert "test models in each world" in shadows and "too few models to refute the claim" in shadows
+    assert "domias: AUC" in one_release and "no bound on epsilon" in one_release and "than about control rows" in one_release
+    assert "test models in each world" in white_box
