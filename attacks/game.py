@@ -9,13 +9,14 @@ rather than the record.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from attacks.errors import AttackError
 from attacks.fleet import Fleet
-from attacks.threat import BoolArray, Codes, FloatArray, ThreatModel, Trainer
+from attacks.threat import BoolArray, Codes, FloatArray, GroupTrainer, ThreatModel, Trainer
 
 MINIMUM_PAIRS = 4
 
@@ -90,12 +91,29 @@ class _Work:
     first_has_target: BoolArray
     control: bool
 
+    @property
+    def group(self) -> int:
+        """Models that one task trains side by side, where the trainer can."""
+        return self.trainer.group if isinstance(self.trainer, GroupTrainer) else 1
+
     def __call__(self, index: int) -> dict[str, Codes]:
+        return self._checked(self.trainer(self._rows(index), seed_sequence=self._seed(2, index)))
+
+    def many(self, indices: Sequence[int]) -> Iterator[dict[str, Codes]]:
+        assert isinstance(self.trainer, GroupTrainer)
+        rows, seeds = [self._rows(index) for index in indices], [self._seed(2, index) for index in indices]
+        yield from map(self._checked, self.trainer.many(rows, seed_sequences=seeds))
+
+    def _rows(self, index: int) -> Codes:
+        """What model `index` is trained on, in an order that says nothing."""
         pair, second = divmod(index, 2)
-        member = bool(self.first_has_target[pair]) != bool(second) and not self.control
-        rows = self._training_rows(pair, member)
-        order = np.random.default_rng(self._seed(1, index)).permutation(len(rows))
-        synthetic = np.asarray(self.trainer(rows[order], seed_sequence=self._seed(2, index)))
+        rows = self._training_rows(pair, bool(self.first_has_target[pair]) != bool(second) and not self.control)
+        shuffled: Codes = rows[np.random.default_rng(self._seed(1, index)).permutation(len(rows))]
+        return shuffled
+
+    def _checked(self, released: Codes) -> dict[str, Codes]:
+        """A synthetic set, if it is one."""
+        synthetic, rows = np.asarray(released), self.rows
         if synthetic.ndim != 2 or synthetic.shape[1] != rows.shape[1] or not np.issubdtype(synthetic.dtype, np.integer):
             raise AttackError(f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {rows.shape[1]}]")
         return {"synthetic": synthetic}
