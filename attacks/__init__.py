@@ -14,7 +14,7 @@ from attacks.report import AttackRow, MembershipReport
 from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval
 from attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
-from attacks.threat import Public, ThreatModel, Trainer
+from attacks.threat import GroupTrainer, Public, ThreatModel, Trainer
 
 __all__ = [
     "MAIN",
@@ -27,6 +27,7 @@ __all__ = [
     "Fleet",
     "FleetError",
     "Game",
+    "GroupTrainer",
     "Interval",
     "Loky",
     "MembershipReport",

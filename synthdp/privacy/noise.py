@@ -96,8 +96,12 @@ class Streams:
         With g = `spacing`, round(v) + round(N) = round(round(v) + N) for a multiple round(v) of g: post-processing of
         the Gaussian mechanism on round(v), so that no low bit of the result says where v was [derived here].
         """
-        noise = np.rint(self.noise.standard_normal(values.shape) * (_checked(sigma) / _checked(spacing)))
-        noisy: Floats = (np.rint(values.astype(np.float64) / spacing) + noise) * spacing
+        noise = self.noise.standard_normal(values.shape) * (_checked(sigma) / _checked(spacing))
+        noisy = values.astype(np.float64)
+        noisy /= spacing  # in place: these arrays are as long as the model, and memory is most of what they take
+        np.rint(noisy, out=noisy)
+        noisy += np.rint(noise, out=noise)
+        noisy *= spacing
         return noisy
 
     def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:

@@ -113,8 +113,10 @@ class _StackedTrainer:
         """What `dpsgd` makes of a sum: on a lattice, noisy, by the expected batch; each model's from its own coins."""
         settings = self.settings
         spacing = settings.lattice_spacing(sums.shape[1])
-        noisy = [draws.lattice_gaussian(own, sigma=settings.noise, spacing=spacing) for draws, own in zip(self.randomness, sums.numpy(), strict=True)]
-        return torch.from_numpy(np.stack(noisy).astype(np.float32)) / settings.expected_batch
+        noisy = np.empty(sums.shape, dtype=np.float32)
+        for out, draws, own in zip(noisy, self.randomness, sums.numpy(), strict=True):
+            out[:] = draws.lattice_gaussian(own, sigma=settings.noise, spacing=spacing)
+        return torch.from_numpy(noisy).div_(settings.expected_batch)
 
 
 def _without(values: Tensor, bad: Tensor | None) -> Tensor:
