@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from synthdp.model.ancestral import column_samplers, levels_of
+from synthdp.model.ancestral import FEW, column_samplers, levels_of
 from synthdp.model.causal_vae import CausalVae
 from synthdp.model.marginals import Probabilities
 
@@ -33,7 +33,8 @@ def calibrated_bias(model: CausalVae, targets: Sequence[Probabilities], *, rows:
     codes = torch.zeros(len(targets), rows, dtype=torch.int32)
     for sampler in column_samplers(model):
         logits = sampler.logits(codes, z)
-        chances = logits.softmax(1)[:, : sampler.levels].T.contiguous()
+        # A row of few levels is too short for vectors: there, level by level.
+        chances = logits.T.contiguous().softmax(0) if sampler.levels <= FEW else logits.softmax(1)[:, : sampler.levels].T.contiguous()
         wanted = torch.from_numpy(targets[sampler.column]).float()
         factor = torch.ones(sampler.levels)
         for _ in range(ROUNDS):

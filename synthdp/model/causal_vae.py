@@ -26,7 +26,10 @@ from synthdp.privacy.layers import Features, MaskedLinear, NodeLinear, ParentLoo
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
 DECODE_LEVELS = "decode_levels"
-WORTHWHILE = 0.8  # of the padded levels are left where columns are decoded in two groups
+WORTHWHILE, LEAST_SAVED = (
+    0.8,
+    64,
+)  # most of the padded levels that may be left, and fewest that must be saved, where columns are decoded in two groups
 
 
 @dataclass(frozen=True)
@@ -158,11 +161,13 @@ class CausalVae(PerExampleLoss):
         mean, log_variance = self.encode(codes)
         lengths = [len(group) for group in self.groups]
         inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
-        parts = torch.split(_Activation.apply(inputs, self.decoded), lengths, -2)  # type: ignore[no-untyped-call]
+        hidden: Tensor = _Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
+        parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
         surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1) / 2
         for k, own in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
-            logits = self.get_submodule(_decoder(k))(parts[k])
-            surprise = surprise + F.cross_entropy(logits.flatten(0, -2), own.flatten(), reduction="none").view(own.shape).sum(-1)
+            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(-3, -2)  # column by column, as they lie in memory
+            lost = F.cross_entropy(logits.flatten(0, -2), own.mT.flatten(), reduction="none")
+            surprise = surprise + lost.view(own.mT.shape).sum(-2)
         return surprise
 
     def encode(self, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,14 +205,14 @@ class CausalVae(PerExampleLoss):
 
 
 class _Activation(torch.autograd.Function):
-    """tanh of the hidden units `[..., columns, hidden]` of the columns in `order`, in that order.
+    """tanh of the hidden units `[..., batch, columns, hidden]` of the columns in `order`, in that order; what is of one column lies together.
 
     As 2 sigmoid(2 x) - 1, which takes a fraction of the time; what it loses of the digits near zero does not matter in training.
     """
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, order: Tensor) -> Tensor:
-        hidden = inputs.index_select(-2, order).mul_(2).sigmoid_().mul_(2).sub_(1)
+        hidden = inputs.transpose(-3, -2).index_select(-3, order).mul_(2).sigmoid_().mul_(2).sub_(1).transpose(-3, -2)
         ctx.save_for_backward(hidden, order)
         ctx.columns = inputs.shape[-2]
         return hidden
@@ -216,6 +221,8 @@ class _Activation(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         hidden, order = ctx.saved_tensors
         own = torch.ops.aten.tanh_backward(gradient, hidden)
+        if len(order) == ctx.columns:
+            return own.index_select(-2, order.argsort()), None
         whole = own.new_zeros(*own.shape[:-2], ctx.columns, own.shape[-1])
         return whole.index_copy_(-2, order, own), None
 
@@ -231,7 +238,7 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
     levels = [sizes[i] for i in order]
     cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
     cut = 1 + int(np.argmin(cells))
-    if cells[cut - 1] > WORTHWHILE * cells[-1]:
+    if cells[cut - 1] > min(WORTHWHILE * cells[-1], cells[-1] - LEAST_SAVED):
         return (tuple(sorted(order)),)
     return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 

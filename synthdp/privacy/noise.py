@@ -80,6 +80,11 @@ class Streams:
         """Four streams that share nothing."""
         return cls(fresh_generator(), fresh_generator(), fresh_generator(), fresh_generator())
 
+    @classmethod
+    def quick(cls) -> Streams:
+        """Streams for rehearsals, whose noise hides nothing: of the same laws, by a generator that takes two thirds of the time."""
+        return cls(*(np.random.Generator(np.random.SFC64(secrets.randbits(128))) for _ in range(4)))
+
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         """By OpenDP, which draws from the operating system."""
         noisy = _gaussian_measurement(_checked(sigma))(counts.ravel().tolist())

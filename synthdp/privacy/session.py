@@ -94,7 +94,7 @@ class Rehearsal:
         """`codes` are levels `[rows, columns]`; `frame` the cleaned values behind them, default: drawn from the levels."""
         frame = decode(domain, codes, rng=fresh_generator()) if frame is None else frame
         self._table = Table(codes, frame, held_out=codes[:, 0] != codes[:, 0], misfits={})
-        self._streams = Streams.fresh()
+        self._streams = Streams.quick()
         self._used: set[str] = set()
         self.plan = plan
 

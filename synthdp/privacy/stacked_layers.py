@@ -87,7 +87,9 @@ class StackedNodes(StackedLayer):
     def output(self, a: Tensor) -> Tensor:
         """Logits, shape `[model, batch, node, levels]`, with as many more levels that do not exist as make their number a multiple of `VECTOR`."""
         table, bias = _widened(self.whole.table().detach()), _widened(self.whole.bias.detach() + self.whole.padding, value=-torch.inf)
-        return (a.transpose(1, 2) @ table + bias.unsqueeze(2)).transpose(1, 2)
+        inputs = a.transpose(1, 2)
+        logits = torch.baddbmm(bias.flatten(0, 1).unsqueeze(1), inputs.flatten(0, 1), table.flatten(0, 1))
+        return logits.view(*inputs.shape[:3], -1).transpose(1, 2)
 
     def received(self, g: Tensor) -> Tensor:
         """As the layer's own, of the levels that exist."""
@@ -104,7 +106,7 @@ class StackedLookup(StackedLayer):
         own, bags = self.whole, a.shape[0] * a.shape[1]
         begin = (torch.arange(bags).unsqueeze(1) * len(own.owner) + own.first).flatten()
         summed = F.embedding_bag(self._rows(a).flatten(), self._table(), begin, mode="sum")
-        return summed.view(*a.shape[:2], own.nodes, own.width) + own.bias.detach().unsqueeze(1)
+        return summed.view(*a.shape[:2], own.nodes, own.width).add_(own.bias.detach().unsqueeze(1))
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """A row's gradient is the sum of what the (example, node) that looked it up received: lookups the other way round."""
