@@ -25,7 +25,7 @@ from attacks.risk import Risk
 from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval
 from attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
-from attacks.threat import Public, ThreatModel, Trainer, WhiteBox
+from attacks.threat import GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
 
 __all__ = [
     "MAIN",
@@ -39,6 +39,7 @@ __all__ = [
     "Fleet",
     "FleetError",
     "Game",
+    "GroupTrainer",
     "Interval",
     "Loky",
     "MembershipReport",

@@ -71,6 +71,19 @@ class Dask:
         if crew.lost:
             raise WorkerDied(f"{len(crew.lost)} tasks lost their worker")
 
+    def slots(self) -> int:
+        """Threads of the workers that the cluster has now.
+
+        Raises:
+            FleetError: it does not answer.
+        """
+        client = self._connect()
+        try:
+            threads: dict[str, int] = client.nthreads()
+            return max(1, sum(threads.values()))
+        finally:
+            client.close()
+
     def check(self) -> None:
         """See whether a scheduler answers, before anything depends on it."""
         self._connect().close()

@@ -3,19 +3,22 @@
 joblib's loky pool loses a whole batch when one worker dies; here every finished task has already put its file
 in the folder, and what is missing is submitted again. A task that was running when a worker died is run again
 *alone*, so that blame is exact, and reported after `attempts` deaths instead of being retried for ever.
+Work that can do several tasks in less time than one after the other (`GroupWork`) is handed out in groups; files, resuming and
+blame stay those of single tasks: a group that kills is cut in halves until the task that does it is found.
 Running again with the same folder continues, also after Ctrl-C or `kill -9` of the whole program.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 
 import numpy as np
@@ -27,6 +30,25 @@ from attacks.runners import Loky, Runner, Serial, WorkerDied
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Work = Callable[[int], Arrays]
+Group = tuple[int, ...]  # tasks that are run together
+
+
+@runtime_checkable
+class GroupWork(Protocol):
+    """Work that may be done several tasks at a time."""
+
+    @property
+    def group(self) -> int:
+        """Most tasks that are worth doing together, at least 1."""
+        ...
+
+    def __call__(self, index: int) -> Arrays:
+        """The results of one task."""
+        ...
+
+    def many(self, indices: Sequence[int]) -> Iterator[Arrays]:
+        """The results of each task, in the order of `indices`, as they are ready."""
+        ...
 
 
 class MakeRunner(Protocol):
@@ -67,18 +89,23 @@ class Harvest:
 
 @dataclass(frozen=True)
 class _Job:
-    """Runs one task in a worker: leaves a mark when it starts, and an atomic result file when it is done."""
+    """Runs a group of tasks, named by its first, in a worker: each leaves a mark when the group starts, and an atomic result file when it is done."""
 
     folder: Path
     fingerprint: str
     work: Work
+    groups: Mapping[int, Group] = field(default_factory=dict)
 
-    def __call__(self, index: int) -> int:
+    def __call__(self, first: int) -> int:
         if not self.folder.is_dir():
             raise FleetError(f"the worker on {socket.gethostname()} sees no folder {self.folder}: {SHARED}")
-        _mark(self.folder, index).touch()
-        _write(self.folder, index, {**self.work(index), "fingerprint": np.array(self.fingerprint)})
-        return index
+        group = self.groups[first]
+        for index in group:
+            _mark(self.folder, index).touch()
+        results = self.work.many(group) if len(group) > 1 and isinstance(self.work, GroupWork) else map(self.work, group)
+        for index, arrays in zip(group, results, strict=True):
+            _write(self.folder, index, {**arrays, "fingerprint": np.array(self.fingerprint)})
+        return first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +131,8 @@ class Fleet:
     def run(self, work: Work, count: int, *, fingerprint: str) -> Harvest:
         """Run tasks `0 .. count-1`, of which those with a result file are not run again.
 
-        `work(index)` returns named arrays (no object arrays). `fingerprint` names the whole computation:
-        results of another one are refused rather than mixed in.
+        `work(index)` returns named arrays (no object arrays); `GroupWork` is handed out in groups of at most its `group`.
+        `fingerprint` names the whole computation: results of another one are refused rather than mixed in.
 
         Raises:
             FleetError: the folder holds results of another computation or is not shared with the workers, or these die before any task starts.
@@ -124,23 +151,40 @@ class Fleet:
         barren, report = 0, self._reporter(count)
         report(failed)
         while missing := sorted(set(range(count)) - set(_done(self.folder, count)) - failed):
+            groups, tell = self._groups(job.work, missing), partial(report, failed)
             try:
-                self._submit(job, missing, tell=partial(report, failed))
+                self._submit(job, groups, tell=tell)
             except WorkerDied:
-                suspects = [i for i in missing if _mark(self.folder, i).exists() and not _result(self.folder, i).exists()]
-                barren = 0 if suspects or any(_result(self.folder, i).exists() for i in missing) else barren + 1
+                suspects = [left for group in groups if (left := self._unfinished(i for i in group if _mark(self.folder, i).exists()))]
+                barren = 0 if suspects or len(self._unfinished(missing)) < len(missing) else barren + 1
                 if barren >= self.attempts:
                     raise FleetError(f"workers died {barren} times before any task started: run with the serial runner to see why") from None
-                failed |= {i for i in suspects if not self._alone(job, i)}
+                for group in suspects:
+                    failed |= self._alone(job, group, tell=tell)
                 report(failed)
         return failed
 
-    def _submit(self, job: _Job, indices: Sequence[int], *, tell: Callable[[], None]) -> None:
-        """Run tasks where the runner does, and see that each leaves its file."""
-        running = self.runner(job, indices)
+    def _groups(self, work: Work, missing: Sequence[int]) -> list[Group]:
+        """What is missing, cut in groups of nearly the same size, as many as keep all slots of the runner busy to the end."""
+        most = work.group if isinstance(work, GroupWork) else 1
+        if most <= 1:
+            return [(index,) for index in missing]
+        slots = self.runner.slots()
+        rounds = math.ceil(len(missing) / (most * slots))
+        return [tuple(part.tolist()) for part in np.array_split(np.asarray(missing), min(rounds * slots, len(missing)))]
+
+    def _unfinished(self, indices: Iterable[int]) -> Group:
+        """Those of the tasks that have no result file."""
+        return tuple(i for i in indices if not _result(self.folder, i).exists())
+
+    def _submit(self, job: _Job, groups: Sequence[Group], *, tell: Callable[[], None]) -> None:
+        """Run groups of tasks where the runner does, and see that each task leaves its file."""
+        members = {group[0]: group for group in groups}
+        running = self.runner(replace(job, groups=members), list(members))
         try:
-            for index in running:
-                _await_result(self.folder, index)
+            for first in running:
+                for index in members[first]:
+                    _await_result(self.folder, index)
                 tell()
         finally:
             # An exception keeps the generator alive for as long as somebody looks at its traceback; a cluster
@@ -148,15 +192,22 @@ class Fleet:
             if isinstance(running, Generator):
                 running.close()
 
-    def _alone(self, job: _Job, index: int) -> bool:
-        """Whether a suspect finishes when nothing else runs; its death in company counts as one attempt."""
-        for _ in range(max(1, self.attempts - 1)):
+    def _alone(self, job: _Job, group: Group, *, tell: Callable[[], None]) -> set[int]:
+        """Tasks of a suspect group that kill even when nothing else runs; a task's death in company counts as one of its attempts.
+
+        A group that dies again is cut in halves, so that its innocent tasks still run together.
+        """
+        for _ in range(max(1, self.attempts - 1) if len(group) == 1 else 1):
             try:
-                self._submit(job, [index], tell=lambda: None)
+                self._submit(job, [group], tell=tell)
             except WorkerDied:
                 continue
-            return _result(self.folder, index).exists()
-        return False
+            break
+        left = self._unfinished(group)
+        if len(group) == 1:
+            return set(left)
+        half = len(left) // 2
+        return {i for part in (left[:half], left[half:]) if part for i in self._alone(job, part, tell=tell)}
 
     def _reporter(self, count: int) -> Callable[[set[int]], None]:
         """A function that tells the progress callback how far the folder is."""

@@ -9,14 +9,14 @@ rather than the record.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from attacks.errors import AttackError
 from attacks.fleet import Fleet
-from attacks.threat import BoolArray, Codes, FloatArray, ThreatModel, Trainer, WhiteBox
+from attacks.threat import BoolArray, Codes, FloatArray, GroupTrainer, ThreatModel, Trainer, WhiteBox
 
 MINIMUM_PAIRS = 4
 _SCORE = "score "  # before a white-box score's name in a result file
@@ -96,12 +96,26 @@ class _Work:
     first_has_target: BoolArray
     control: bool
 
+    @property
+    def group(self) -> int:
+        """Models that one task trains side by side, where the trainer can."""
+        return self.trainer.group if isinstance(self.trainer, GroupTrainer) else 1
+
     def __call__(self, index: int) -> dict[str, Codes | FloatArray]:
+        return _seen(self.trainer(self._rows(index), seed_sequence=self._seed(2, index)), self.target)
+
+    def many(self, indices: Sequence[int]) -> Iterator[dict[str, Codes | FloatArray]]:
+        assert isinstance(self.trainer, GroupTrainer)
+        rows, seeds = [self._rows(index) for index in indices], [self._seed(2, index) for index in indices]
+        for released in self.trainer.many(rows, seed_sequences=seeds):
+            yield _seen(released, self.target)
+
+    def _rows(self, index: int) -> Codes:
+        """What model `index` is trained on, in an order that says nothing."""
         pair, second = divmod(index, 2)
-        member = bool(self.first_has_target[pair]) != bool(second) and not self.control
-        rows = self._training_rows(pair, member)
-        order = np.random.default_rng(self._seed(1, index)).permutation(len(rows))
-        return _seen(self.trainer(rows[order], seed_sequence=self._seed(2, index)), self.target)
+        rows = self._training_rows(pair, bool(self.first_has_target[pair]) != bool(second) and not self.control)
+        shuffled: Codes = rows[np.random.default_rng(self._seed(1, index)).permutation(len(rows))]
+        return shuffled
 
     def _seed(self, *key: int) -> np.random.SeedSequence:
         # Made afresh in the task: a shared SeedSequence counts its children and so differs between backends.

@@ -15,12 +15,17 @@ class WorkerDied(Exception):
 class Runner(Protocol):
     """Runs `job` on every index somewhere and yields indices as they finish, in any order.
 
+    `slots` says how many indices it runs at a time, so that work in groups is cut to keep all of them busy.
     Raises `WorkerDied` when a worker is lost. An ordinary exception of the job comes through as it is.
     A generator is closed by the fleet as soon as something goes wrong: that is the place to call tasks off.
     """
 
     def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
         """Run the job on `indices`."""
+        ...
+
+    def slots(self) -> int:
+        """Indices that run at a time, at least 1."""
         ...
 
 
@@ -32,6 +37,10 @@ class Serial:
         """Run the job on `indices`, in order."""
         for index in indices:
             yield job(index)
+
+    def slots(self) -> int:
+        """One."""
+        return 1
 
 
 @dataclass(frozen=True)
@@ -57,3 +66,7 @@ class Loky:
                 yield from parallel(delayed(job)(index) for index in indices)
         except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
             raise WorkerDied(type(error).__name__) from None
+
+    def slots(self) -> int:
+        """The workers."""
+        return max(1, self.workers)

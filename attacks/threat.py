@@ -7,9 +7,9 @@ the releaser trains (`Trainer`, which he runs himself as a shadow). A `ThreatMod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,23 @@ class Trainer(Protocol):
 
     def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes | WhiteBox:
         """Train on `rows` and release one synthetic set, in a white box with the model."""
+        ...
+
+
+@runtime_checkable
+class GroupTrainer(Trainer, Protocol):
+    """A trainer that can also train several models side by side, in less time than one after the other.
+
+    Each model has its own rows and randomness, and what it releases has the law that it has alone.
+    """
+
+    @property
+    def group(self) -> int:
+        """Most models that are worth training side by side, at least 1."""
+        ...
+
+    def many(self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[Codes | WhiteBox]:
+        """Train on each of `rows`; the synthetic set of each, in their order, as it is ready."""
         ...
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ MOST_PAIRS, MOST_CELLS = 512, 1 << 20  # of columns whose tables are held, and o
 MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
 MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
 LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
+MOST_KEPT = 1 << 20  # cells of a pool's rows that are kept: 8 MiB
 TRIED = 6  # rows looked at for one that is exchanged
 CLEAR = 3.0  # standard deviations of its noise that the sum of a measured table must exceed
 FASTER, SLOWER = 1.2, 0.5  # how many are exchanged at once, after a round that helped and after one that did not
@@ -72,14 +73,14 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
     for table in measured:
         own = cells.slice_of(table.columns)
         wanted[own] = blended(wanted[own].reshape(cells.shape_of(table.columns)), table).ravel()
-    importance = 1 / (wanted + 1)
+    importance, of = 1 / (wanted + 1), cells.lookup(pool)
     present = cells.counts(pool[chosen], np.ones(rows))
     step = max(1.0, rows / 400)
     for _ in range(min(MOST_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
         excess = present - wanted
         tried = min(rows, max(LEAST_TRIED, int(TRIED * step)))
         place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
-        leave, enter = cells.of(pool[chosen[place]]), cells.of(pool[other])
+        leave, enter = of(chosen[place]), of(other)
         pull = (2 * excess * importance).astype(np.float32)
         weight = importance.astype(np.float32)
         gained = (pull[leave] - weight[leave]).sum(1)
@@ -146,6 +147,12 @@ class _Cells:
         wide = rows.astype(np.int64)
         cells: npt.NDArray[np.int64] = wide[:, self.first] * self.width + wide[:, self.second] + self.offset
         return cells
+
+    def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
+        """The cells of rows of the pool by their positions; computed once for all of a small pool."""
+        if len(pool) * len(self.first) > MOST_KEPT:
+            return lambda rows: self.of(pool[rows])
+        return self.of(pool).__getitem__
 
     def tally(self, cells: npt.NDArray[np.int64]) -> Weights:
         """How often each cell occurs, `[cells]`."""

@@ -7,12 +7,11 @@ drawn by what is already calibrated, a column's margin depends on its biases alo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from synthdp.model.ancestral import column_samplers, levels_of
+from synthdp.model.ancestral import FEW, column_samplers, levels_of
 from synthdp.model.causal_vae import CausalVae
 from synthdp.model.marginals import Probabilities
 
@@ -34,14 +33,15 @@ def calibrated_bias(model: CausalVae, targets: Sequence[Probabilities], *, rows:
     codes = torch.zeros(len(targets), rows, dtype=torch.int32)
     for sampler in column_samplers(model):
         logits = sampler.logits(codes, z)
-        odds = logits.softmax(1)[:, : sampler.levels]
+        # A row of few levels is too short for vectors: there, level by level.
+        chances = logits.T.contiguous().softmax(0) if sampler.levels <= FEW else logits.softmax(1)[:, : sampler.levels].T.contiguous()
         wanted = torch.from_numpy(targets[sampler.column]).float()
         factor = torch.ones(sampler.levels)
         for _ in range(ROUNDS):
-            present = (odds * (factor / (odds @ factor).unsqueeze(1))).mean(0)
+            present = factor * (chances @ (factor @ chances).reciprocal_()) / rows
             factor *= wanted / present.clamp(min=1e-12)
         shift = factor.log().clamp(-MOST_SHIFT, MOST_SHIFT)
         bias[sampler.column, : sampler.levels] += shift
-        moved = replace(sampler, bias=sampler.bias + torch.nn.functional.pad(shift, (0, len(sampler.bias) - sampler.levels)))
-        codes[sampler.column] = levels_of(moved.logits(codes, z), torch.rand(rows, 1, generator=generator)).clamp_(max=sampler.levels - 1)
+        logits[:, : sampler.levels] += shift
+        codes[sampler.column] = levels_of(logits, torch.rand(rows, 1, generator=generator)).clamp_(max=sampler.levels - 1)
     return bias

@@ -26,7 +26,8 @@ from synthdp.privacy.layers import Features, MaskedLinear, NodeLinear, ParentLoo
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
 DECODE_LEVELS = "decode_levels"
-WORTHWHILE = 0.8  # of the padded levels are left where columns are decoded in two groups
+WORTHWHILE = 0.8  # of the padded levels are left, at most, where columns are decoded in two groups
+LEAST_SAVED = 64  # padded levels, fewer of which are not worth a second group
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class CausalVae(PerExampleLoss):
     """Encoder, decoder and negative ELBO."""
 
     decode_levels: NodeLinear
+    decoded: Tensor
 
     def __init__(
         self,
@@ -110,7 +112,8 @@ class CausalVae(PerExampleLoss):
         for k, group in enumerate(self.groups):
             layer = NodeLinear(width, [architecture.sizes[i] for i in group], [features[i] for i in group] if features else None)
             layer.bias.requires_grad_(False)  # released margins say more of it than gradients would
-            self.add_module(DECODE_LEVELS + (f"_{k}" if k else ""), layer)
+            self.add_module(_decoder(k), layer)
+        self.register_buffer("decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False)
         self._reset(generator)
 
     def _reset(self, generator: torch.Generator) -> None:
@@ -152,30 +155,35 @@ class CausalVae(PerExampleLoss):
         return weights
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Negative ELBO of each row of levels `[batch, columns]`, in nats, shape `[batch]`; z by `noise` `[batch, latent]`."""
+        """Negative ELBO of each row of levels `[..., batch, columns]`, in nats, shape `[..., batch]`; z by `noise` `[..., batch, latent]`."""
         mean, log_variance = self.encode(codes)
-        hidden = self._hidden(codes, mean + noise * (log_variance / 2).exp())
-        surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
-        for group, layer in self.decoders():
-            logits, own = layer(hidden[:, group]), codes[:, group]
-            surprise = surprise + F.cross_entropy(logits.flatten(0, 1), own.flatten(), reduction="none").view(len(codes), -1).sum(1)
+        lengths = [len(group) for group in self.groups]
+        inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
+        hidden: Tensor = _Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
+        parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
+        surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1) / 2
+        for k, own in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
+            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(-3, -2)  # column by column, as they lie in memory
+            lost = F.cross_entropy(logits.flatten(0, -2), own.mT.flatten(), reduction="none")
+            surprise = surprise + lost.view(own.mT.shape).sum(-2)
         return surprise
 
     def encode(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance of q(z | x), each `[batch, latent]`."""
-        hidden = torch.relu(self.encode_columns(codes).squeeze(1))
-        mean, log_variance = self.encode_latent(hidden).chunk(2, dim=1)
+        """Mean and log variance of q(z | x), each `[..., batch, latent]`."""
+        hidden = torch.relu(self.encode_columns(codes).squeeze(-2))
+        mean, log_variance = self.encode_latent(hidden).chunk(2, dim=-1)
         return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
 
-    def _hidden(self, codes: Tensor, z: Tensor) -> Tensor:
-        hidden = self.decode_latent(z).view(len(z), -1, self.architecture.hidden)
+    def _inputs(self, codes: Tensor, z: Tensor) -> Tensor:
+        """What the hidden units of each column are fed, `[..., batch, columns, hidden]`."""
+        hidden = torch.unflatten(self.decode_latent(z), -1, (-1, self.architecture.hidden))
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents(codes)
-        return torch.tanh(hidden)
+        return hidden
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
         """Logits of every column given its parents' levels and z, `[batch, columns, levels]`; absent levels -inf."""
-        hidden, sizes = self._hidden(codes, z), self.architecture.sizes
+        hidden, sizes = self._inputs(codes, z).tanh(), self.architecture.sizes
         levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
         for group, layer in self.decoders():
             own = layer(hidden[:, group])
@@ -194,13 +202,41 @@ class CausalVae(PerExampleLoss):
         return torch.tanh(hidden) @ layer.table()[place, :, :size] + layer.bias[place, :size]
 
 
+class _Activation(torch.autograd.Function):
+    """tanh of the hidden units `[..., batch, columns, hidden]` of the columns in `order`, in that order; what is of one column lies together.
+
+    As 2 sigmoid(2 x) - 1, which takes a fraction of the time; what it loses of the digits near zero does not matter in training.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, order: Tensor) -> Tensor:
+        hidden = inputs.transpose(-3, -2).index_select(-3, order).mul_(2).sigmoid_().mul_(2).sub_(1).transpose(-3, -2)
+        ctx.save_for_backward(hidden, order)
+        ctx.columns = inputs.shape[-2]
+        return hidden
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        hidden, order = ctx.saved_tensors
+        own = torch.ops.aten.tanh_backward(gradient, hidden)
+        if len(order) == ctx.columns:
+            return own.index_select(-2, order.argsort()), None
+        whole = own.new_zeros(*own.shape[:-2], ctx.columns, own.shape[-1])
+        return whole.index_copy_(-2, order, own), None
+
+
+def _decoder(group: int) -> str:
+    """Name of the layer that decodes a group of columns."""
+    return DECODE_LEVELS + (f"_{group}" if group else "")
+
+
 def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """`columns` in two groups of alike `sizes`, so that padding each to its widest column adds the fewest levels; in one if that saves little."""
     order = sorted(columns, key=lambda i: sizes[i])
     levels = [sizes[i] for i in order]
     cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
     cut = 1 + int(np.argmin(cells))
-    if cells[cut - 1] > WORTHWHILE * cells[-1]:
+    if cells[cut - 1] > min(WORTHWHILE * cells[-1], cells[-1] - LEAST_SAVED):
         return (tuple(sorted(order)),)
     return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 

@@ -28,7 +28,7 @@ from synthdp.model.evenly import even_levels, neighbours_first, raked_chances
 from synthdp.model.marginals import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
-from synthdp.privacy.dpsgd import PerExampleLoss, Training, Weights
+from synthdp.privacy.dpsgd import Training, Weights
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
@@ -101,8 +101,30 @@ def train(
     checkpoint: Path | None,
 ) -> Released[Synthesizer]:
     """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables."""
-    planned = releaser.plan.find("train")
-    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    torch.set_num_threads(release.compute.threads or threads_for(release, domain))
+    device, draft = release.compute.device, drafted(release, domain, marginals, graph)
+    heads = None
+    if draft.regression:  # short enough to be begun again if killed
+        stage = Training(training_of(releaser.plan, "targets"), draft.regression, lambda done, total: None, None, device)
+        heads = releaser.release(stage, purpose="targets")
+    training = Training(training_of(releaser.plan, "train"), draft.network, progress, checkpoint, device)
+    return finished(draft, release, releaser.release(training, purpose="train"), heads)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a training starts from, all of it public or released: the modules with their starting weights, and what the result is held to."""
+
+    network: CausalVae
+    regression: TargetRegression | None
+    architecture: Architecture
+    columns: tuple[str, ...]
+    margins: list[Probabilities]
+    paid: Released[tuple[NoisyTable, ...]]
+
+
+def drafted(release: spec.ReleaseSpec, domain: Domain, marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult) -> Draft:
+    """The network, and the targets' regression if there are targets, started from the one-way margins of all noisy tables."""
     network = causal_vae(release, domain, graph.graph)
     architecture = architecture_for(release, domain, graph.graph)
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
@@ -110,26 +132,36 @@ def train(
     margins = probabilities(tables.value, domain.names)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
-    torch.set_num_threads(release.compute.threads or threads_for(release, domain))
     targets = targets_of(release, domain, architecture)
     regression = target_regression(domain, architecture, targets, starts) if targets else None
     if regression:
         regression.start_from(marginals.value, domain)
-    heads = _trained(releaser, regression, purpose="targets", device=release.compute.device) if regression else None
-    weights = releaser.release(Training(planned.mechanism, network, progress, checkpoint, release.compute.device), purpose="train")
+    paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
+    return Draft(network, regression, architecture, domain.names, margins, paid)
+
+
+def training_of(plan: Plan, purpose: str) -> DpSgd:
+    """The settings of a planned training."""
+    planned = plan.find(purpose)
+    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    return planned.mechanism
+
+
+def finished(draft: Draft, release: spec.ReleaseSpec, weights: Released[Weights], heads: Released[Weights] | None) -> Released[Synthesizer]:
+    """The synthesizer of trained weights, those of the targets' regression in their place, calibrated to the margins if the spec says so."""
+    network, regression, architecture = draft.network, draft.regression, draft.architecture
     whole = (
         weights.map(network.plain)
         if heads is None or regression is None
         else weights.zip(heads).map(lambda w: into_network(architecture, network.plain(w[0]), regression, w[1]))
     )
-    paid = whole.zip(tables) if graph.released is None else whole.zip(tables).zip(graph.released).map(lambda w: w[0])
 
-    def finished(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
-        synthesizer = Synthesizer(domain.names, architecture, w[0])
+    def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
+        synthesizer = Synthesizer(draft.columns, architecture, w[0])
         rows = min(MOST_CALIBRATION_ROWS, max(LEAST_CALIBRATION_ROWS, 2 * expected_fit_rows(release)))
-        return synthesizer.calibrated(margins, rows=int(rows), generator=_fresh()) if release.sampling.rake else synthesizer
+        return synthesizer.calibrated(draft.margins, rows=int(rows), generator=_fresh()) if release.sampling.rake else synthesizer
 
-    return paid.map(finished)
+    return whole.zip(draft.paid).map(calibrated)
 
 
 def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
@@ -157,13 +189,6 @@ def target_regression(domain: Domain, architecture: Architecture, targets: Seque
     parents = {p for t in targets for p in architecture.parents[t]}
     features = {p: torch.from_numpy(level_features(domain.columns[p])).float() for p in parents}
     return TargetRegression(architecture, targets, features, margins)
-
-
-def _trained(releaser: Releaser, module: PerExampleLoss, *, purpose: str, device: str) -> Released[Weights]:
-    """`module` trained by the planned spend `purpose`; short enough to be begun again if killed."""
-    planned = releaser.plan.find(purpose)
-    assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    return releaser.release(Training(planned.mechanism, module, lambda done, total: None, None, device), purpose=purpose)
 
 
 def _fresh() -> torch.Generator:

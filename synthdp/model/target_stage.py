@@ -50,8 +50,8 @@ class TargetRegression(PerExampleLoss):
         self.rows = _slices(self.targets, [sizes[t] for t in targets])
         for c in self.inputs:
             mean = torch.from_numpy(margins[c]).float() @ features[c]
-            self.register_buffer(f"mean_{c}", mean, persistent=False)
-            self.register_buffer(f"centred_{c}", features[c] - mean, persistent=False)
+            self.register_buffer(f"mean_{c}", mean.unsqueeze(0), persistent=False)
+            self.register_buffer(f"features_{c}", features[c], persistent=False)
         mask = torch.zeros(sum(sizes[t] for t in targets), sum(features[c].shape[1] for c in self.inputs))
         for t in targets:
             for p in self.parents[t]:
@@ -71,8 +71,8 @@ class TargetRegression(PerExampleLoss):
             own = [domain.index(name) for name in table.columns]
             for parent, target in (own, own[::-1]) if len(own) == 2 else ():
                 if target in self.rows and parent in self.parents[target]:
-                    rows, mean = self.rows[target], self.get_buffer(f"mean_{parent}")
-                    features = (self.get_buffer(f"centred_{parent}") + mean).double()
+                    rows, mean = self.rows[target], self.get_buffer(f"mean_{parent}").squeeze(0)
+                    features = self.get_buffer(f"features_{parent}").double()
                     counts = table.counts if own[0] == parent else table.counts.T
                     likelier = _likelier(counts, shares[target], domain.columns[parent], sigma=table.sigma)
                     weight = (torch.linalg.pinv(features) @ torch.from_numpy(likelier)).float()
@@ -80,17 +80,20 @@ class TargetRegression(PerExampleLoss):
                     self.linear.bias[rows] += mean @ weight
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Surprise at the targets of each row of levels `[batch, columns]`, in nats, `[batch]`; `noise` is `[batch, 0]`."""
-        logits = self.linear(torch.cat([self.get_buffer(f"centred_{c}")[codes[:, c]] for c in self.inputs], 1))
-        losses = [F.cross_entropy(logits[:, rows], codes[:, t], reduction="none") for t, rows in self.rows.items()]
-        return torch.stack(losses).sum(0)
+        """Surprise at the targets of each row of levels `[..., batch, columns]`, in nats, `[..., batch]`; `noise` is `[..., batch, 0]`."""
+        centred = [self.get_buffer(f"features_{c}")[codes[..., c]] - self.get_buffer(f"mean_{c}") for c in self.inputs]
+        logits = self.linear(torch.cat(centred, -1))
+        losses = [F.cross_entropy(logits[..., rows].flatten(0, -2), codes[..., t].flatten(), reduction="none") for t, rows in self.rows.items()]
+        return torch.stack(losses).sum(0).view(codes.shape[:-1])
 
     @torch.no_grad()
     def tables(self, trained: Mapping[str, Tensor]) -> tuple[dict[tuple[int, int], Tensor], dict[int, Tensor]]:
         """Logits by (target, parent), `[levels of the parent, levels of the target]`, and biases by target, of the `trained` weights."""
         weight, bias = trained["linear.weight"] * self.linear.mask.cpu(), trained["linear.bias"]
         logits = {
-            (t, p): self.get_buffer(f"centred_{p}").cpu() @ weight[rows, self.columns[p]].T for t, rows in self.rows.items() for p in self.parents[t]
+            (t, p): (self.get_buffer(f"features_{p}") - self.get_buffer(f"mean_{p}")).cpu() @ weight[rows, self.columns[p]].T
+            for t, rows in self.rows.items()
+            for p in self.parents[t]
         }
         return logits, {t: bias[rows] for t, rows in self.rows.items()}
 

@@ -45,7 +45,6 @@ Weights = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's state of a parameter
-DECAY_FROM = 0.7  # the learning rate falls linearly to zero over the last 30% of the steps
 
 
 def _no_gradient_sampler(*_: object) -> NoReturn:
@@ -65,6 +64,8 @@ register_grad_sampler(layers.CLIPPED_LAYERS)(_no_gradient_sampler)
 
 class PerExampleLoss(nn.Module):
     """What DP-SGD trains: `forward(codes [batch, columns], noise [batch, latent]) -> loss of each example [batch]`.
+
+    All with leading dimensions where its layers are stacked: `[model, batch, ...]` (see `stacked`).
 
     The loss of an example must depend on that example and its own standard normals alone; its parameters must
     sit in layers of `privacy.layers`. Gradients of an example's loss at the output of a layer whose bias is not trained must be
@@ -130,7 +131,7 @@ class _Trainer:
     """Opacus wiring of one run."""
 
     def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu") -> None:
-        _check_layers(module)
+        check_layers(module)
         module.train()
         self.settings, self.randomness, self.device = settings, randomness, device
         self.latent = module.latent
@@ -155,12 +156,9 @@ class _Trainer:
         """One noisy step; an empty batch is a step of pure noise."""
         batch = codes[self.randomness.poisson_batch(len(codes), rate=self.settings.rate)]
         self._clipped_gradient(torch.from_numpy(batch.astype(np.int64)).to(self.device))
-        total, decay_from = self.settings.steps, self.settings.steps * DECAY_FROM
-        fade = min(1.0, (total - step) / (total - decay_from)) if total > decay_from else 1.0
-        self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate * fade
+        self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
-        decay = min(self.settings.ema, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - decay)
+        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - self.settings.average_decay_at(step))
 
     def _clipped_gradient(self, batch: Tensor) -> None:
         """Put the sum of clipped per-example gradients into `p.grad`.
@@ -256,7 +254,12 @@ class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
             p.grad = part.view_as(p)
 
 
-def _check_layers(module: nn.Module) -> None:
+def check_layers(module: nn.Module) -> None:
+    """Whether every trained parameter sits in a layer whose per-example norm is proved.
+
+    Raises:
+        BoundaryError: one does not.
+    """
     for name, layer in module.named_modules():
         if any(p.requires_grad for p in layer.parameters(recurse=False)) and type(layer) not in layers.CLIPPED_LAYERS:
             raise BoundaryError(f"layer {name} ({type(layer).__name__}) has no proved per-example norm")

@@ -18,6 +18,7 @@ NORM_SLACK = 1e-3
 MOST_SINGLE, MEAN_GROUP, MOST_GROUPS = 192, 160, 4096  # examples of a group summed in 32 bits, those expected in one, and groups
 MOST_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits
 GROUP_SLACK, DOUBLE_SLACK = (MOST_SINGLE + 2) ** 2 * 2.0**-24, MOST_STRETCH * 2.0**-14
+DECAY_FROM = 0.7  # the learning rate falls linearly to zero over the last 30% of the steps
 LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bits in L2
 
 
@@ -65,3 +66,12 @@ class DpSgd:
     def noise(self) -> float:
         """Standard deviation of the noise on the sum."""
         return self.noise_multiplier * self.sensitivity
+
+    def learning_rate_at(self, step: int) -> float:
+        """Learning rate of a step, counted from 0: it fades from `DECAY_FROM` of the steps on."""
+        decay_from = self.steps * DECAY_FROM
+        return self.learning_rate * (min(1.0, (self.steps - step) / (self.steps - decay_from)) if self.steps > decay_from else 1.0)
+
+    def average_decay_at(self, step: int) -> float:
+        """What is kept of the weight average at a step; less in the first steps, which are far from where the training ends."""
+        return min(self.ema, (1 + step) / (10 + step))

@@ -6,6 +6,9 @@ is the gradient with example b weighted by its clipping coefficient c_b. Keeping
 saves the second backward pass [Bu et al., "Differentially Private Optimization on Large Model at Small Cost",
 arXiv:2210.00038v2, Section 3 (book-keeping)]. Tests compare both with what autograd computes example by
 example. `dpsgd` registers the norms with Opacus.
+
+The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of many models in one layer,
+`[model, ...]`, and the same norms and sums hold for each of them.
 """
 
 from __future__ import annotations
@@ -151,7 +154,7 @@ class ParentLookup(ClippedLayer):
         so the squares sum to at most parents(node) |g_node|^2. The bias has g.
         """
         squared = _squared(g)
-        return {self.weight: (squared @ self.parent_count).sqrt(), self.bias: squared.sum(1).sqrt()}
+        return {self.weight: (squared @ self.parent_count).sqrt(), self.bias: squared.sum(-1).sqrt()}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Of the rows that are looked up: one-hot rows, transposed, times weighted output gradients, a sparse product."""
@@ -208,7 +211,7 @@ class NodeLinear(ClippedLayer):
 
     def table(self) -> Tensor:
         """Weights of the levels, `[node, width, levels]`."""
-        return self.weight if self.basis is None else torch.bmm(self.weight, self.basis)
+        return self.weight if self.basis is None else _node_by_node(self.weight, self.basis, -3)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, shape `[batch, node, levels]`."""
@@ -216,19 +219,19 @@ class NodeLinear(ClippedLayer):
 
     def received(self, g: Tensor) -> Tensor:
         """Gradients of the features' logits `[batch, node, features]` from those of the levels' `[batch, node, levels]`."""
-        return g if self.basis is None else torch.bmm(g.transpose(0, 1), self.basis.transpose(1, 2)).transpose(0, 1)
+        return g if self.basis is None else _node_by_node(g, self.basis.mT, -2)
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as `received`; nodes share no parameter. A bias has g."""
         squared = _squared(g)
-        biases = {self.bias: squared.sum(1).sqrt()} if self.bias.requires_grad else {}
-        return {self.weight: (_squared(a) * squared).sum(1).sqrt(), **biases}
+        biases = {self.bias: squared.sum(-1).sqrt()} if self.bias.requires_grad else {}
+        return {self.weight: (_squared(a) * squared).sum(-1).sqrt(), **biases}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Per node, weighted inputs, transposed, times gradients."""
-        weighted = a * c.view(-1, 1, 1)
-        biases = {self.bias: torch.einsum("bnl,b->nl", g, c)} if self.bias.requires_grad else {}
-        return {self.weight: torch.bmm(weighted.permute(1, 2, 0), g.transpose(0, 1)), **biases}
+        weighted = a * c[..., None, None]
+        biases = {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
+        return {self.weight: (g.movedim(-3, -1) @ weighted.transpose(-3, -2)).mT, **biases}
 
 
 class MaskedLinear(ClippedLayer):
@@ -255,12 +258,12 @@ class MaskedLinear(ClippedLayer):
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Weight (j, i) has gradient mask_ji g_j a_i; its square summed is sum_i a_i^2 sum_j mask_ji g_j^2."""
         squared = g.square()
-        return {self.weight: ((squared @ self.mask) * a.square()).sum(1).sqrt(), self.bias: squared.sum(1).sqrt()}
+        return {self.weight: ((self.mask.mT @ squared.mT).mT * a.square()).sum(-1).sqrt(), self.bias: squared.sum(-1).sqrt()}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Weighted output gradients, transposed, times inputs, where the mask allows."""
-        weighted = g * c.unsqueeze(1)
-        return {self.weight: (weighted.T @ a) * self.mask, self.bias: weighted.sum(0)}
+        weighted = g * c.unsqueeze(-1)
+        return {self.weight: (a.mT @ weighted).mT * self.mask, self.bias: weighted.sum(-2)}
 
 
 def _check_features(features: Features) -> None:
@@ -293,6 +296,12 @@ def _block_diagonal(features: Features) -> Tensor:
         values.append(own[own != 0])
         row, column = row + own.shape[0], column + own.shape[1]
     return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False).coalesce()
+
+
+def _node_by_node(values: Tensor, basis: Tensor, dimension: int) -> Tensor:
+    """The product of each node's `values`, nodes along `dimension`, with its `basis` `[node, from, to]`: one product for a node, whatever leads."""
+    nodes = values.movedim(dimension, 0)
+    return torch.bmm(nodes.flatten(1, -2), basis).view(*nodes.shape[:-1], basis.shape[-1]).movedim(0, dimension)
 
 
 def _squared(values: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
-from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released
+from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released, _check_key
 from synthdp.privacy.source import Table
 
 T = TypeVar("T")
@@ -94,15 +94,24 @@ class Rehearsal:
         """`codes` are levels `[rows, columns]`; `frame` the cleaned values behind them, default: drawn from the levels."""
         frame = decode(domain, codes, rng=fresh_generator()) if frame is None else frame
         self._table = Table(codes, frame, held_out=codes[:, 0] != codes[:, 0], misfits={})
-        self._streams = Streams.fresh()
+        self._streams = Streams.quick()
         self._used: set[str] = set()
         self.plan = plan
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
         """Check against the plan and run."""
+        return Released(mechanism.run(*self.admit(mechanism, purpose=purpose, key=_KERNEL_KEY)), frozenset({REHEARSAL}), key=_KERNEL_KEY)
+
+    def admit(self, mechanism: Mechanism[Any], *, purpose: str, key: object) -> tuple[Table, Streams]:
+        """For the kernel: check against the plan, and give what the mechanism may see and draw.
+
+        Raises:
+            BudgetError: not in the plan, already used, or another event than planned.
+        """
+        _check_key(key, "look at the rows of a rehearsal")
         _check_planned(self.plan, mechanism, purpose, self._used)
         self._used.add(purpose)
-        return Released(mechanism.run(self._table, self._streams), frozenset({REHEARSAL}), key=_KERNEL_KEY)
+        return self._table, self._streams
 
 
 def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> None:

@@ -1,0 +1,172 @@
+"""Models trained side by side are those that the kernel trains one by one: same draws, same weights; and none sees another's rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.errors import BoundaryError, BudgetError
+from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.target_stage import TargetRegression
+from synthdp.privacy.dpsgd import PerExampleLoss, Training, Weights
+from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.noise import Streams
+from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.session import Rehearsal
+from synthdp.privacy.side_by_side import train_side_by_side
+from synthdp.privacy.source import Table
+from synthdp.privacy.stacked import train_stacked
+
+MakeTable = Callable[[Domain, Codes], Table]
+SIZES = (4, 2, 3, 7)
+PARENTS = ((), (0,), (0, 1), (2,))
+SETTINGS = DpSgd(rate=0.15, steps=12, expected_batch=9.0, clip=0.7, noise_multiplier=0.8, learning_rate=0.05, ema=0.9, checkpoint_every=100)
+LENGTHS = (60, 61, 40)
+
+
+def network(
+    parents: tuple[tuple[int, ...], ...] = PARENTS, *, features: bool = False, groups: Sequence[Sequence[int]] | None = None
+) -> PerExampleLoss:
+    generator = torch.Generator().manual_seed(int(np.random.default_rng().integers(2**31)))
+    known = [torch.eye(size) if size < 4 else _halved(size) for size in SIZES] if features else None
+    module = CausalVae(Architecture(SIZES, parents, ((0, 1, 2, 3), (1, 2)), 6), generator=generator, features=known, groups=groups)
+    module.start_from([np.full(size, 1 / size) for size in SIZES])
+    return module
+
+
+def _halved(size: int) -> torch.Tensor:
+    """Levels that share a feature with their half."""
+    half = (torch.arange(size) < size // 2).float().unsqueeze(1)
+    return torch.cat([torch.eye(size), half, 1 - half], 1) / 2**0.5
+
+
+def regression() -> PerExampleLoss:
+    rng = np.random.default_rng()
+    margins = [rng.dirichlet(np.full(size, 5.0)) for size in SIZES]
+    return TargetRegression(Architecture(SIZES, PARENTS, ((0,),), 6), [1, 2], {0: _halved(4), 1: torch.eye(2)}, margins)
+
+
+KINDS: dict[str, Callable[[], PerExampleLoss]] = {
+    "causal": network,
+    "without edges": lambda: network(((), (), (), ())),
+    "levels in order": lambda: network(features=True),
+    "two groups, and a column in none": lambda: network(features=True, groups=[[1, 2], [3]]),
+    "targets": regression,
+}
+
+
+def rows_of(lengths: Sequence[int], seed: int = 0) -> list[Codes]:
+    rng = np.random.default_rng(seed)
+    return [np.column_stack([rng.integers(0, size, n) for size in SIZES]).astype(np.uint16) for n in lengths]
+
+
+def streams(model: int) -> Streams:
+    """Coins of one model that can be drawn once more."""
+    return Streams(*(np.random.default_rng([model, kind]) for kind in range(4)))
+
+
+def stacked(settings: DpSgd, modules: Sequence[PerExampleLoss], tables: Sequence[Table]) -> list[Weights]:
+    return train_stacked(settings, [copy.deepcopy(m) for m in modules], tables, [streams(k) for k in range(len(modules))])
+
+
+@pytest.fixture
+def tables(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[[list[Codes]], list[Table]]:
+    return lambda rows: [table_of(domain_of(*SIZES), own) for own in rows]
+
+
+Tables = Callable[[list[Codes]], list[Table]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "settings",
+    [SETTINGS, replace(SETTINGS, ema=0.0), replace(SETTINGS, rate=0.02), replace(SETTINGS, rate=0.9, expected_batch=400.0)],
+    ids=["as planned", "not averaged", "empty batches", "in groups"],
+)
+def test_each_model_is_the_one_that_the_kernel_trains(kind: str, settings: DpSgd, tables: Tables) -> None:
+    """Also where batches are empty, and where the kernel sums examples in groups."""
+    modules, own = [KINDS[kind]() for _ in LENGTHS], tables(rows_of(LENGTHS))
+    for k, weights in enumerate(stacked(settings, modules, own)):
+        alone = Training(settings, copy.deepcopy(modules[k]), lambda done, total: None, None).run(own[k], streams(k))
+        assert weights.keys() == alone.keys()
+        start = dict(modules[k].named_parameters())
+        assert max(float((alone[name] - start[name].detach()).abs().max()) for name in alone) > 0.05  # it has gone somewhere
+        for name, tensor in alone.items():
+            torch.testing.assert_close(weights[name], tensor, atol=1e-5, rtol=0)
+
+
+def test_no_model_sees_the_rows_of_another(tables: Tables) -> None:
+    modules, rows = [network(features=True) for _ in LENGTHS], rows_of(LENGTHS)
+    before = stacked(SETTINGS, modules, tables(rows))
+    changed = stacked(SETTINGS, modules, tables([rows[0], rows_of([61], seed=1)[0], rows[2]]))
+    for k in (0, 2):
+        assert all(torch.equal(before[k][name], changed[k][name]) for name in before[k])
+    assert not torch.equal(before[1]["decode_levels.weight"], changed[1]["decode_levels.weight"])
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_an_example_that_is_not_finite_counts_as_zero_and_spoils_no_other_model(poison: float, tables: Tables) -> None:
+    modules, own = [network() for _ in LENGTHS], tables(rows_of(LENGTHS))
+    clean = stacked(SETTINGS, modules, own)
+    with torch.no_grad():  # examples with a = 3, of the second model alone
+        modules[1].get_parameter("encode_columns.weight")[3] = poison
+    spoilt = stacked(SETTINGS, modules, own)
+    alone = Training(SETTINGS, copy.deepcopy(modules[1]), lambda done, total: None, None).run(own[1], streams(1))
+    for name, tensor in alone.items():
+        torch.testing.assert_close(spoilt[1][name], tensor, atol=1e-5, rtol=0, equal_nan=True)
+    assert bool(spoilt[1]["decode_levels.weight"].isfinite().all())
+    assert all(torch.equal(clean[k][name], spoilt[k][name]) for k in (0, 2) for name in clean[k])
+
+
+def rehearsal(domain: Domain, codes: npt.NDArray[np.uint16]) -> Rehearsal:
+    return Rehearsal(codes, domain, Plan(1.0, 1e-5, "add_remove", 1, (Spend("train", SETTINGS),)))
+
+
+def training(settings: DpSgd = SETTINGS, module: PerExampleLoss | None = None) -> Training:
+    return Training(settings, module or network(), lambda done, total: None, None)
+
+
+def test_rehearsals_are_held_to_their_plans(domain_of: Callable[..., Domain]) -> None:
+    domain = domain_of(*SIZES)
+    own = [rehearsal(domain, rows) for rows in rows_of((30, 31))]
+    trained = train_side_by_side(own, [training(), training()], purpose="train")
+    assert all(weights.receipts == {next(iter(trained[0].receipts))} for weights in trained)  # one that no ledger holds
+    with pytest.raises(BudgetError, match="already released"):
+        train_side_by_side(own, [training(), training()], purpose="train")
+    other = replace(SETTINGS, noise_multiplier=0.4)
+    fresh = [rehearsal(domain, rows) for rows in rows_of((30, 31))]
+    with pytest.raises(BudgetError, match="another event"):
+        train_side_by_side(fresh, [training(other), training(other)], purpose="train")
+    with pytest.raises(BoundaryError, match="one setting"):
+        train_side_by_side(fresh, [training(), training(other)], purpose="train")
+
+
+def test_what_cannot_be_stacked_is_refused(domain_of: Callable[..., Domain], tables: Tables) -> None:
+    own = [rehearsal(domain_of(*SIZES), rows) for rows in rows_of((30, 31))]
+    with pytest.raises(BoundaryError, match="one shape"):
+        train_side_by_side(own, [training(), training(module=network(((), (), (), ())))], purpose="train")
+    with pytest.raises(BoundaryError, match="its own module, table and randomness"):
+        train_stacked(SETTINGS, [network()], tables(rows_of((30, 31))), [streams(0)])
+
+    class Foreign(PerExampleLoss):
+        latent = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 1)
+
+    with pytest.raises(BoundaryError, match="no proved per-example norm"):
+        train_stacked(SETTINGS, [Foreign()], tables(rows_of((30,))), [streams(0)])
+
+
+def test_the_door_to_a_rehearsals_rows_has_a_key(domain_of: Callable[..., Domain]) -> None:
+    with pytest.raises(BoundaryError, match=r"only synthdp\.privacy"):
+        rehearsal(domain_of(*SIZES), rows_of((30,))[0]).admit(training(), purpose="train", key=object())
