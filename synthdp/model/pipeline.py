@@ -241,12 +241,12 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
         measured = measured_pairs(tables, synthesizer.columns)
         chosen = balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
-        for target in _drawn_last(release, domain, synthesizer, constraints):
-            others = [i for i in columns if i != target]
-            order = neighbours_first(chosen[:, others], [domain.columns[i] for i in others])
-            chances = synthesizer.chances(chosen, target)
-            chances = raked_chances(chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes)
-            chosen[:, target] = even_levels(chances, order, rng=rng)
+        last = _drawn_last(release, domain, synthesizer, constraints)
+        first = [i for i in columns if i not in last]
+        order = neighbours_first(chosen[:, first], [domain.columns[i] for i in first]) if last else np.arange(rows)
+        for target, chances in zip(last, synthesizer.chances(chosen, last), strict=True):
+            raked = raked_chances(chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes)
+            chosen[:, target] = even_levels(raked, order, rng=rng)
         return chosen
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)

@@ -101,22 +101,24 @@ class Synthesizer:
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
         return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
 
-    @torch.no_grad()
-    def chances(self, codes: Codes, column: int) -> Probabilities:
-        """Chances of the levels of the column at position `column` in each row of levels `[rows, columns]`, `[rows, levels]`.
+    def chances(self, codes: Codes, columns: Sequence[int]) -> Iterator[Probabilities]:
+        """Chances of the levels of each of `columns`, given by position, in each row of levels `[rows, all columns]`: `[rows, levels]`.
 
-        The column must not depend on z, as targets that have a stage of their own do not.
+        They must not depend on z, as targets that have a stage of their own do not.
 
         Raises:
-            ValueError: it does.
+            ValueError: one does.
         """
-        sampler = next(s for s in column_samplers(self._model()) if s.column == column)
-        if bool(sampler.latent[:-1].any()):
-            raise ValueError(f"column {self.columns[column]!r} depends on z, which rows do not tell")
-        z = torch.zeros(len(codes), len(sampler.latent))
-        z[:, -1] = 1
-        logits = sampler.logits(torch.from_numpy(codes.T.astype(np.int32)), z)
-        return logits[:, : sampler.levels].softmax(1).double().numpy()
+        samplers = {s.column: s for s in column_samplers(self._model())} if columns else {}
+        for column in columns:
+            sampler = samplers[column]
+            if bool(sampler.latent[:-1].any()):
+                raise ValueError(f"column {self.columns[column]!r} depends on z, which rows do not tell")
+            z = torch.zeros(len(codes), len(sampler.latent))
+            z[:, -1] = 1
+            with torch.no_grad():
+                logits = sampler.logits(torch.from_numpy(codes.T.astype(np.int32)), z)
+            yield logits[:, : sampler.levels].softmax(1).double().numpy()
 
     def calibrated(self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator) -> Synthesizer:
         """The same with biases that give its columns the margins `targets`; see `calibration`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,10 +20,12 @@ from torch.nn import functional as F
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.model.causal_vae import Architecture
+from synthdp.model.common_strength import common_strength, scores
 from synthdp.model.marginals import Probabilities
 from synthdp.privacy.dpsgd import PerExampleLoss
 from synthdp.privacy.layers import MaskedLinear
 from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.noise import fresh_generator
 
 SCALE = 2.0**-12  # of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u below 10
 DIFFERS, STEPS = 0.25, 0.05  # prior variances of a level's chances, around all rows' and around its neighbour's, of the most that they can be
@@ -44,7 +47,7 @@ class TargetRegression(PerExampleLoss):
         `features[c]` `[levels, features]`, which are needed for parents of targets."""
         super().__init__()
         sizes = architecture.sizes
-        self.targets, self.parents = tuple(targets), {t: architecture.parents[t] for t in targets}
+        self.targets, self.parents, self.margins = tuple(targets), {t: architecture.parents[t] for t in targets}, list(margins)
         self.inputs = tuple(sorted({p for own in self.parents.values() for p in own}))
         self.columns = _slices(self.inputs, [features[c].shape[1] for c in self.inputs])
         self.rows = _slices(self.targets, [sizes[t] for t in targets])
@@ -64,13 +67,15 @@ class TargetRegression(PerExampleLoss):
     def start_from(self, tables: Sequence[NoisyTable], domain: Domain) -> None:
         """Start from measured tables of a parent and a target, at the log of how much likelier levels of one make those of the other.
 
-        Rare levels that decide a target, which gradients hardly show through their noise, are then known from the first step.
+        Rare levels that decide a target, which gradients hardly show through their noise, are then known from the first step. Where
+        enough arrows between columns with an order were measured, all such arrows start from their common strength instead.
         """
+        strength, arrows = self._strength(tables, domain)
         shares = {t: self.linear.bias[rows].softmax(0).double().numpy() for t, rows in self.rows.items()}
         for table in tables:
             own = [domain.index(name) for name in table.columns]
             for parent, target in (own, own[::-1]) if len(own) == 2 else ():
-                if target in self.rows and parent in self.parents[target]:
+                if target in self.rows and parent in self.parents[target] and not (strength and parent in arrows.get(target, ())):
                     rows, mean = self.rows[target], self.get_buffer(f"mean_{parent}").squeeze(0)
                     features = self.get_buffer(f"features_{parent}").double()
                     counts = table.counts if own[0] == parent else table.counts.T
@@ -78,6 +83,18 @@ class TargetRegression(PerExampleLoss):
                     weight = (torch.linalg.pinv(features) @ torch.from_numpy(likelier)).float()
                     self.linear.weight[rows, self.columns[parent]] = weight.T
                     self.linear.bias[rows] += mean @ weight
+        for target, causes in arrows.items() if strength else ():
+            for cause in causes:
+                push = strength * np.outer(*(score for c in (cause, target) if (score := scores(domain.columns[c])) is not None))
+                features = self.get_buffer(f"features_{cause}").double()
+                self.linear.weight[self.rows[target], self.columns[cause]] = (torch.linalg.pinv(features) @ torch.from_numpy(push)).float().T
+
+    def _strength(self, tables: Sequence[NoisyTable], domain: Domain) -> tuple[float, dict[int, list[int]]]:
+        """The common strength of the arrows to targets between columns with an order, and these arrows."""
+        scored = {c for c, column in enumerate(domain.columns) if scores(column) is not None}
+        order = nx.lexicographical_topological_sort(nx.DiGraph([(p, t) for t in self.targets for p in self.parents[t]]))
+        arrows = {t: [p for p in self.parents[t] if p in scored] for t in order if t in self.rows and t in scored}
+        return common_strength(tables, domain.columns, arrows, self.margins, rng=fresh_generator()), arrows
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
         """Surprise at the targets of each row of levels `[..., batch, columns]`, in nats, `[..., batch]`; `noise` is `[..., batch, 0]`."""

@@ -112,9 +112,10 @@ def test_chances_of_a_target_are_the_regressions_and_a_column_of_z_has_none() ->
             both_logits = both.logits(asked, torch.zeros(50, 2))[:, others, : DOMAIN.sizes[others]]
             every.append(-(whole - torch.nn.functional.cross_entropy(both_logits, asked[:, others], reduction="none")))
         expected = torch.stack(every, 1).exp()
-        np.testing.assert_allclose(synthesizer.chances(codes.numpy().astype(np.uint16), t), expected.detach().numpy(), atol=1e-4)
+        (chances,) = synthesizer.chances(codes.numpy().astype(np.uint16), [t])
+        np.testing.assert_allclose(chances, expected.detach().numpy(), atol=1e-4)
     with pytest.raises(ValueError, match="'a' depends on z"):
-        synthesizer.chances(codes.numpy().astype(np.uint16), 0)
+        list(synthesizer.chances(codes.numpy().astype(np.uint16), [0]))
 
 
 @pytest.mark.parametrize(("sizes", "wanted"), [((2, 3, 100, 4), ((0, 1, 3), (2,))), ((5, 5, 6), ((0, 1, 2),)), ((7,), ((0,),))])

@@ -12,6 +12,7 @@ import numpy as np
 
 from synthdp.data.builtin import answers, graph, pain
 
+PAIRS = 40  # of the 770 arrows between labels of pain
 _KEPT = "\0"  # a space inside a name, where no line is broken
 _TAIL = """
 publication:                               # for privacy/deployment.yaml, the record for the OpenDP Deployments Registry
@@ -43,14 +44,22 @@ privacy:
   epsilon: 1.0
   delta: 1e-5
   adjacency: add_remove
-  shares: {{measure: 0.5, train: 0.5}}
+  shares: {{measure: 0.5, pairs: 0.25, targets: 0.1, train: 0.15}}
+  pairs:                                   # {PAIRS} arrows at random: together they say how strong all of them are
+{_wrapped(f"[{', '.join(f'[{_names(pair)}]' for pair in _pairs())}]")}
 
 graph:
   mode: given
   edges:                                   # an entry for all labels that share their causes
 {_edges(f"pain{rows}")}
 
-synthesizer: {{steps: 300, batch: {rows // 10}, hidden: 16}}
+synthesizer:
+  steps: 300
+  batch: {rows // 10}
+  hidden: 16
+  targets:                                 # every label that has causes: what these do is learned together, not with a few rows each
+{_wrapped(f"[{_names([effect for effect, own in pain.causes().items() if own])}]")}
+
 evaluation:                                # 20 labels at random x 5 classifiers
   targets:
 {_wrapped(f"[{_names(_targets())}]")}
@@ -58,6 +67,12 @@ evaluation:                                # 20 labels at random x 5 classifiers
 attacks:
   membership: {{rows: 200, pairs: 8, steps: 40}}
 {_TAIL}"""
+
+
+def _pairs() -> list[tuple[str, str]]:
+    """The arrows that are measured: a public draw."""
+    arrows = [(cause, effect) for effect, own in pain.causes().items() for cause in own]
+    return [arrows[i] for i in sorted(np.random.default_rng(pain.SEED).choice(len(arrows), PAIRS, replace=False))]
 
 
 def _targets() -> list[str]:
