@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.data.domain import ColumnDomain
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.model.causal_vae import Architecture
 from synthdp.model.common_strength import LEAST_PAIRS, common_strength, scores
+from synthdp.model.pipeline import target_regression
 from synthdp.privacy.mechanisms import NoisyTable
 
 CAUSES, EFFECTS, ROWS = 5, 10, 20_000
@@ -31,17 +33,23 @@ def table(strengths: npt.NDArray[np.float64], seed: int = 0) -> npt.NDArray[np.i
     return rows
 
 
-def strength_of(rows: npt.NDArray[np.int64], pairs: list[tuple[int, int]] = PAIRS, sigma: float = 5.0, seed: int = 1) -> float:
-    rng = np.random.default_rng(seed)
-    margins = [np.bincount(rows[:, c], minlength=column.levels) / len(rows) for c, column in enumerate(COLUMNS)]
+def margins_of(rows: npt.NDArray[np.int64]) -> list[npt.NDArray[np.float64]]:
+    return [np.bincount(rows[:, c], minlength=column.levels) / len(rows) for c, column in enumerate(COLUMNS)]
+
+
+def measured(rows: npt.NDArray[np.int64], pairs: list[tuple[int, int]], sigma: float, rng: np.random.Generator) -> list[NoisyTable]:
     tables = []
     for k, pair in enumerate(pairs):
         first, second = pair if k % 2 else pair[::-1]  # written either way round
         counts = np.zeros((COLUMNS[first].levels, COLUMNS[second].levels))
         np.add.at(counts, (rows[:, first], rows[:, second]), 1)
         tables.append(NoisyTable((f"c{first}", f"c{second}"), counts + rng.normal(0, sigma, counts.shape), sigma))
-    tables.append(NoisyTable(("c0",), np.array([1.0, 2.0, 3.0]), sigma))
-    return common_strength(tables, COLUMNS, ARROWS, margins, rng=rng)
+    return [*tables, NoisyTable(("c0",), np.array([1.0, 2.0, 3.0]), sigma)]
+
+
+def strength_of(rows: npt.NDArray[np.int64], pairs: list[tuple[int, int]] = PAIRS, sigma: float = 5.0, seed: int = 1) -> float:
+    rng = np.random.default_rng(seed)
+    return common_strength(measured(rows, pairs, sigma, rng), COLUMNS, ARROWS, margins_of(rows), rng=rng)
 
 
 @pytest.mark.parametrize("true", [-1.5, 1.0, 2.5])
@@ -71,3 +79,20 @@ def test_scores_follow_the_order_and_a_missing_value_has_none() -> None:
     assert scores(ColumnDomain("a", "ordinal", ("l", "m", "h", "missing"), True)) == pytest.approx([0, 0.5, 1, 0])
     assert scores(COLUMNS[-1]) == pytest.approx([0, 1])
     assert scores(ColumnDomain("a", "categorical", ("l", "m"), False)) is None
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, PAIRS[: LEAST_PAIRS - 1]])
+def test_arrows_that_nobody_measured_start_from_it(pairs: list[tuple[int, int]]) -> None:
+    """And with too few pairs only those start anywhere that were measured."""
+    rows, domain = table(np.full(EFFECTS, 2.5)), Domain(COLUMNS)
+    parents = tuple(tuple(ARROWS.get(c, ())) for c in range(len(COLUMNS)))
+    architecture = Architecture(domain.sizes, parents, (tuple(range(len(COLUMNS))),), hidden=4)
+    regression = target_regression(domain, architecture, list(ARROWS), margins_of(rows))
+    regression.start_from(measured(rows, pairs, 5.0, np.random.default_rng(1)), domain)
+    logits, _ = regression.tables(dict(regression.named_parameters()))
+    odds = {(t, p): float((own[-1, 1] - own[-1, 0]) - (own[0, 1] - own[0, 0])) for (t, p), own in logits.items()}
+    unmeasured = [odds[t, causes[1]] for t, causes in ARROWS.items()]
+    if len(pairs) < LEAST_PAIRS:
+        assert unmeasured == [0] * EFFECTS and odds[CAUSES, 0] > 1
+    else:
+        assert all(2.0 < value < 3.0 for value in unmeasured) and np.ptp(list(odds.values())) < 1e-4
