@@ -16,7 +16,6 @@ from dataclasses import replace
 from itertools import combinations
 
 from synthdp.data.domain import Domain
-from synthdp.privacy import accounting
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.audit.f_curve import AuditResult, Claim, detection_rate, judge, provable_epsilon
 from synthdp.privacy.audit.games import BatchGame, Fresh, Game, GradientGame, TableGame
@@ -31,6 +30,7 @@ POWER = 0.95  # wanted probability to detect half the noise
 SIMULATED_RUNS, REPEATS = 10_000, 200  # what that probability is estimated from
 TABLES_CHOSEN = 3
 MOST_TABLE_ROWS = 1 << 20
+MOST_GRADIENT_ROWS = 32  # of a unit: its accounting takes seconds, and so small a stage as Adult's targets at epsilon .1 is seen only there
 
 
 def audit_plan(
@@ -122,6 +122,6 @@ def _growing(game: Game, adjacency: Adjacency) -> Iterator[Game]:
     while isinstance(game, TableGame) and rows <= MOST_TABLE_ROWS:
         yield replace(game, rows=rows)
         rows *= 2
-    while isinstance(game, GradientGame) and adjacency == "add_remove" and rows <= accounting.MOST_GROUP_ROWS:
+    while isinstance(game, GradientGame) and adjacency == "add_remove" and rows <= MOST_GRADIENT_ROWS:
         yield replace(game, rows=rows)
         rows *= 2
