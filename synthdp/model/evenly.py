@@ -1,11 +1,11 @@
 """Levels of a target that are drawn evenly over rows that are alike. All of it is post-processing of drawn rows.
 
 Where a target is drawn for each row by a coin of its own, rows that are alike differ in it by chance, and what is learned from few
-neighbours learns that chance. Here the coins of neighbours are spread: rows are put in an order in which neighbours are close,
-and the uniform numbers that decide are the fractional parts of u, u + g, u + 2 g, .. along it, g the golden ratio. Each row's
-number is uniform, so that its level has just the chance that the model gives it; any stretch of rows has about as many of
-a level as the chances add up to [L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte Carlo Simulation Method for Markov
-Chains" (2008): sorted chains, sampled by low-discrepancy numbers].
+neighbours learns that chance. Here the coins of neighbours are spread: rows are put in an order in which neighbours are close, and of
+every `STRATA` rows that follow each other in it, one gets a uniform number from each of as many equal parts of the unit interval, at random which.
+Each row's number is uniform, so that its level has just the chance that the model gives it; so many neighbours have about as many of a level as
+their chances add up to [stratified sampling along sorted chains; L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte Carlo
+Simulation Method for Markov Chains" (2008)]. Every target has numbers of its own: given its causes, one says nothing of another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synthdp.data.domain import ColumnDomain
 from synthdp.data.encoding import Codes
 from synthdp.model.balance import Measured, blended
 
-GOLDEN = (5**0.5 - 1) / 2
+STRATA = 16  # rows whose numbers are spread over the unit interval
 DIRECTIONS = 20  # principal ones, in which rows are split
 LEAF = 4  # rows that are not split any more
 ROUNDS = 10  # of proportional fitting
@@ -30,8 +30,9 @@ Probabilities = npt.NDArray[np.float64]
 
 def even_levels(chances: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     """A level of each row, `[rows]`, with the `chances` `[rows, levels]`, evenly along `order`, a permutation of the rows."""
+    strata = rng.permuted(np.tile(np.arange(STRATA), (-(-len(order) // STRATA), 1)), axis=1).ravel()[: len(order)]
     uniform = np.empty(len(order))
-    uniform[order] = (rng.random() + GOLDEN * np.arange(len(order))) % 1
+    uniform[order] = (strata + rng.random(len(order))) / STRATA
     sums = np.cumsum(chances[:, :-1], 1) / chances.sum(1, keepdims=True)
     levels: npt.NDArray[np.uint16] = (sums <= uniform[:, None]).sum(1).astype(np.uint16)
     return levels

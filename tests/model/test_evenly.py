@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain
 from synthdp.model.balance import Measured
-from synthdp.model.evenly import even_levels, neighbours_first, raked_chances
+from synthdp.model.evenly import STRATA, even_levels, neighbours_first, raked_chances
 
 COLUMNS = (
     ColumnDomain("a", "ordinal", tuple("01234567"), False),
@@ -26,10 +26,10 @@ def chances(count: int, seed: int = 0) -> npt.NDArray[np.float64]:
     return np.random.default_rng(seed).dirichlet(np.ones(3), count)
 
 
-def worst_stretch(levels: npt.NDArray[np.uint16], expected: npt.NDArray[np.float64], length: int) -> float:
-    """How far the counts of a level are from what the chances add up to, at most, in any `length` rows that follow each other."""
+def spread_of_stretches(levels: npt.NDArray[np.uint16], expected: npt.NDArray[np.float64], length: int) -> float:
+    """How far the counts of levels are from what the chances add up to, root mean square over all `length` rows that follow each other."""
     off = np.cumsum(np.eye(3)[levels] - expected, 0)
-    return float(np.abs(off[length:] - off[:-length]).max())
+    return float(np.sqrt(np.square(off[length:] - off[:-length]).mean()))
 
 
 def test_each_row_has_its_own_chances() -> None:
@@ -43,9 +43,21 @@ def test_each_row_has_its_own_chances() -> None:
 def test_neighbours_have_as_many_of_a_level_as_their_chances_add_up_to() -> None:
     rng, wanted = np.random.default_rng(2), np.tile(chances(1), (5000, 1))
     order = rng.permutation(5000)
-    even = worst_stretch(even_levels(wanted, order, rng=rng)[order], wanted, 55)
-    coins = worst_stretch((rng.random((5000, 1)) > np.cumsum(wanted, 1)[:, :-1]).sum(1).astype(np.uint16), wanted, 55)
-    assert even < 2.0 < 8.0 < coins
+    drawn = even_levels(wanted, order, rng=rng)[order]
+    coins = (rng.random((5000, 1)) > np.cumsum(wanted, 1)[:, :-1]).sum(1).astype(np.uint16)
+    assert 2 * spread_of_stretches(drawn, wanted, 55) < spread_of_stretches(coins, wanted, 55)
+    whole = len(drawn) // STRATA * STRATA
+    blocks = (np.eye(3)[drawn[:whole]] - wanted[:whole]).reshape(-1, STRATA, 3).sum(1)
+    assert np.abs(blocks).max() < 2
+
+
+def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
+    """Numbers that are shared, or shifted, would make two targets of one order depend on each other."""
+    rng, order = np.random.default_rng(4), np.random.default_rng(5).permutation(20_000)
+    even = np.tile([[0.5, 0.5]], (20_000, 1))
+    first, second = (even_levels(even, order, rng=rng) for _ in range(2))
+    joint = np.bincount(2 * first + second, minlength=4) / 20_000
+    assert np.abs(joint - 0.25).max() < 5 * (3 / 16 / 20_000) ** 0.5
 
 
 def test_chances_need_not_add_up_to_one() -> None:
