@@ -184,6 +184,22 @@ def verify(
 
 
 @app.command()
+def diff(
+    bundle_a: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    bundle_b: Annotated[Path, typer.Argument(help="Another, to compare with the first.")],
+    as_json: Json = False,
+) -> None:
+    """Compare two bundles: budget, graph, table and public quality of the second are better, worse, same; verifies both, reads no rows."""
+    from synthdp.bundle_diff import compare
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay, difference_text
+
+    with ProgressDisplay() as display:
+        found = compare(bundle_a, bundle_b, reporter=Reporter(display))
+    show(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
+
+
+@app.command()
 def audit(
     spec: SpecArgument,
     replay: Annotated[bool, typer.Option("--replay", help="Only record and replay: deterministic, reads no rows.")] = False,
