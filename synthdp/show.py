@@ -19,6 +19,7 @@ from synthdp.reporter import Advance
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.audit_record import AuditRecord
     from synthdp.bundle_diff import BundleDifference
+    from synthdp.doctor import Finding
     from synthdp.release import Outcome
 
 
@@ -145,3 +146,16 @@ def difference_text(found: BundleDifference) -> str:
         _table("", ["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
         *listed,
     )
+
+
+def doctor_text(findings: Sequence[Finding]) -> str:
+    """What was found of this machine, as text."""
+    rows = [(f.state.upper() if f.state == "wrong" else f.state, f.what, f.found + (f"\n{f.hint}" if f.hint else "")) for f in findings]
+    return _render(_table("", ["", "", ""], rows, numbers=[]))
+
+
+def columns_text(facts: list[dict[str, Any]]) -> str:
+    """The levels that a spec gives each column, as text."""
+    from synthdp.preview import column_rows
+
+    return _render(_table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]), "(from the spec alone; no row was read)")

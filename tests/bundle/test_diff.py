@@ -80,6 +80,7 @@ class TestVerdicts:
         found = compare(made, other(("meaning: one visit", "meaning: one person")))
         assert finding(found, "unit meaning").verdict == "different"
         told = {f.why for f in found.findings if f.verdict == "not comparable"}
+        assert finding(found, "delta at epsilon").verdict == "not comparable"
         assert told == {"another unit is protected"} and next(f for f in found.findings if f.what == "epsilon").verdict == "not comparable"
 
     def test_other_deltas_leave_the_whole_trade_off(self, made: Path, other: Callable[..., Path]) -> None:
