@@ -38,7 +38,7 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
                 yield f"{PARQUET_NAME}: a group of rows is larger than the spec's columns can be"
             elif not _same_rows(file, row_groups(csv, columns)):
                 yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         yield f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
 
 

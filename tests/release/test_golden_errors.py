@@ -1,0 +1,140 @@
+"""What a user is told when data, budget, a gate, an output folder or a bundle is refused, to the letter, and with which exit code.
+
+Run with SYNTHDP_UPDATE_GOLDEN=1 to write the texts anew, then read them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "golden" / "errors"
+CANARY = "canary-7391"  # a value of a row: no error may tell it
+Case = Callable[[Any, Callable[..., Any]], Any]
+
+
+def without(tiny: Any, column: str) -> None:
+    rows = [line.split(",") for line in (tiny.folder / "table.csv").read_text().splitlines()]
+    place = rows[0].index(column)
+    (tiny.folder / "table.csv").write_text("\n".join(",".join(r[:place] + r[place + 1 :]) for r in rows) + "\n")
+
+
+def spoilt(tiny: Any, old: str, new: str) -> None:
+    text = (tiny.folder / "table.csv").read_text()
+    assert old in text
+    (tiny.folder / "table.csv").write_text(text.replace(old, new, 3))
+
+
+def data_missing_column(tiny: Any, run: Callable[..., Any]) -> Any:
+    without(tiny.write(), "visits")
+    return run("release", tiny.spec, "--out", tiny.out)
+
+
+def data_outside_domain(tiny: Any, run: Callable[..., Any]) -> Any:
+    spoilt(tiny.write(), "female,", f"{CANARY},")
+    return run("release", tiny.spec, "--out", tiny.out)
+
+
+def data_not_there(tiny: Any, run: Callable[..., Any]) -> Any:
+    (tiny.write().folder / "table.csv").unlink()
+    return run("release", tiny.spec, "--out", tiny.out)
+
+
+def budget_above_cap(tiny: Any, run: Callable[..., Any]) -> Any:
+    tiny.ledger.reserve("tiny", "20260101-000000000000", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={})
+    tiny.write()
+    return run("release", tiny.spec, "--out", tiny.out)
+
+
+def budget_no_ledger(tiny: Any, run: Callable[..., Any]) -> Any:
+    return run("budget", "--ledger", tiny.folder / "none.db")
+
+
+def gate_failed(tiny: Any, run: Callable[..., Any]) -> Any:
+    tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 1e-9}])
+    return run("release", tiny.spec, "--out", tiny.out)
+
+
+def output_exists(tiny: Any, run: Callable[..., Any]) -> Any:
+    tiny.write()
+    tiny.bundle.mkdir(parents=True)
+    (tiny.bundle / "notes.txt").write_text("mine")
+    return run("release", tiny.spec, "--out", tiny.out)
+
+
+def resume_nothing(tiny: Any, run: Callable[..., Any]) -> Any:
+    return run("resume", tiny.folder / "nowhere")
+
+
+def spec_mistakes(tiny: Any, run: Callable[..., Any]) -> Any:
+    tiny.write(privacy={"epsilon": -1}, synthesizer={"stepz": 3})
+    return run("validate", tiny.spec)
+
+
+def verify_no_bundle(tiny: Any, run: Callable[..., Any]) -> Any:
+    return run("verify", tiny.folder / "nowhere")
+
+
+CASES: dict[str, tuple[int, Case]] = {
+    "data_missing_column": (5, data_missing_column),
+    "data_outside_domain": (5, data_outside_domain),
+    "data_not_there": (5, data_not_there),
+    "budget_above_cap": (3, budget_above_cap),
+    "budget_no_ledger": (3, budget_no_ledger),
+    "gate_failed": (4, gate_failed),
+    "output_exists": (2, output_exists),
+    "resume_nothing": (2, resume_nothing),
+    "spec_mistakes": (2, spec_mistakes),
+    "verify_no_bundle": (6, verify_no_bundle),
+}
+
+
+def told(done: Any, folder: Path) -> str:
+    """The error alone, without what differs from run to run."""
+    text = "synthdp: " + done.err.partition("synthdp: ")[2]
+    text = re.sub(r"got 0\.[0-9]+", "got VALUE", text.replace(str(folder), "FOLDER"))
+    return re.sub(r"[0-9]{8}-[0-9a-f]{12}", "RUN", re.sub(r"[0-9a-f]{64}", "HASH", text))
+
+
+def compare(name: str, text: str) -> None:
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get("SYNTHDP_UPDATE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+    assert CANARY not in text and "Traceback" not in text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Callable[..., Any]) -> None:
+    code, case = CASES[name]
+    done = case(tiny, synthdp)
+    assert done.code == code
+    compare(name, told(done, tiny.folder))
+    assert ("hint" in done.err) or name == "spec_mistakes"
+
+
+def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -> None:
+    """Every problem at once: a value, a fact of the certificate, a stranger's file, a form of the table."""
+    bundle = released.bundle
+    lines = (bundle / "synthetic.csv").read_text().splitlines(keepends=True)
+    (bundle / "synthetic.csv").write_text("".join([lines[0], lines[1].replace("male", "martian"), *lines[2:]]))
+    certificate = bundle / "privacy/certificate.json"
+    certificate.write_text(re.sub(r'"epsilon_allowed": 1.0', '"epsilon_allowed": 0.1', certificate.read_text()))
+    shutil.copy(bundle / "graph.svg", bundle / "extra.svg")
+    done = synthdp("verify", bundle)
+    assert done.code == 6
+    compare("verify_stranger", told(done, released.folder))
+    (bundle / "extra.svg").unlink()
+    done = synthdp("verify", bundle)
+    assert done.code == 6
+    compare("verify_changed", told(done, released.folder))
+
+
+def test_no_golden_is_left_over() -> None:
+    assert {p.stem for p in FOLDER.glob("*.txt")} == {*CASES, "verify_stranger", "verify_changed"}
