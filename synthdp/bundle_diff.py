@@ -16,7 +16,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.diff import GraphDifference, difference
-from synthdp.reporter import Reporter
+from synthdp.reporter import Advance, Reporter
 from synthdp.spec.load import parse_spec
 from synthdp.spec.models import ReleaseSpec
 from synthdp.untrusted import parse_json, read_text
@@ -78,8 +78,8 @@ def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDiff
     reporter = reporter or Reporter()
     opened = []
     for name, folder in (("first", a), ("second", b)):
-        with reporter.stage(f"verify the {name} bundle"):
-            opened.append(open_verified(folder))
+        with reporter.stage(f"verify the {name} bundle") as progress:
+            opened.append(open_verified(folder, progress))
     first, second = opened
     with reporter.stage("compare"):
         graphs = difference(first.graph, second.graph)
@@ -87,13 +87,13 @@ def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDiff
     return BundleDifference(a, b, findings, graphs)
 
 
-def open_verified(folder: Path) -> Opened:
+def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
     """A bundle, once `verify` found nothing wrong with it.
 
     Raises:
         VerifyError: it did.
     """
-    verify_bundle(folder)
+    verify_bundle(folder, progress=progress)
     try:
         return Opened(
             folder,

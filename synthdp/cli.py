@@ -192,9 +192,12 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate, signature."""
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay
     from synthdp.verify import verify_bundle
 
-    report = verify_bundle(bundle, key=key)
+    with ProgressDisplay() as display, Reporter(display).stage("verify") as progress:
+        report = verify_bundle(bundle, key=key, progress=progress)
     facts = {"bundle": str(bundle), "valid": True, "epsilon": report.epsilon, "delta": report.delta, "checks": list(report.checks)}
     facts |= {"signed_by": report.signer, "origin_checked": report.origin_checked}
     show(

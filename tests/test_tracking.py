@@ -172,6 +172,16 @@ def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     assert view_path(experiment.experiment_id) == f"/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=synthdp"
 
 
+def test_the_experiment_says_how_to_read_it_and_keeps_what_reviewers_write(store: Store) -> None:
+    experiment = store.client.get_experiment_by_name("synthdp")
+    note = experiment.tags["mlflow.note.content"]
+    assert "Confidential" in note and all(f"`{c.split('`')[1]}`" in note for c in VIEW_COLUMNS if c.startswith(("metrics.`tv", "tags")))
+    store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "ours")
+    with tracker(store.spec, folder=store.folder, run="noted"):
+        pass
+    assert store.client.get_experiment_by_name("synthdp").tags["mlflow.note.content"] == "ours"
+
+
 def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = tracker(store.spec, folder=store.folder, run="unlucky")
     assert isinstance(opened, MlflowTracker)

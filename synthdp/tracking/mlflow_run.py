@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.models import ReleaseSpec
-from synthdp.tracking.note import VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
+from synthdp.tracking.note import EXPERIMENT_NOTE, VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
 
 
 class Tracker(Protocol):
@@ -200,6 +200,8 @@ class MlflowTracker:
         with self._safely("save the reviewers' view"):
             self._client.set_experiment_tag(experiment, "mlflow.experimentKind", "custom_model_development")
             self._client.set_experiment_tag(experiment, VIEW_TAG, json.dumps(view_state()))
+            if found is None or "mlflow.note.content" not in found.tags:  # what reviewers write there stays
+                self._client.set_experiment_tag(experiment, "mlflow.note.content", EXPERIMENT_NOTE)
         return experiment
 
     def _open_run(self) -> str:

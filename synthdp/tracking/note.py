@@ -33,6 +33,14 @@ VIEW_COLUMNS = (
     "params.`graph`",
     "params.`spec_sha256`",
 )
+EXPERIMENT_NOTE = f"""\
+One run is one release; runs inside it are attacks on it. A run's description begins with the verdict. **Confidential**: figures were computed on
+real rows, and are for the steward's reviewers alone.
+
+The view `{VIEW}` has the columns that a reviewer looks at: `gate` (published or withheld), `epsilon_planned` (the guarantee, at `delta`, for one
+`unit`), `attack_advantage` with its upper bound, `tstr_auc` beside `trtr_auc` (learned on synthetic rows, and on real ones), `edges_refuted` (arrows
+of the graph that the tables speak against), and `tv1`, `tv2` (distance of one- and two-way tables). To compare releases, tick them and Compare.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from synthdp.verify.reader import Check, Reader
 MOST_LISTED, MOST_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
 MOST_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,13 @@ class VerifyReport:
         return f"signed by {self.signer}; whose key that is was not checked: give the publisher's with --key"
 
 
-def verify_bundle(folder: Path, *, key: Path | None = None) -> VerifyReport:
-    """Check a bundle and return what was checked; `key` is the file of the publisher's public key.
+def verify_bundle(folder: Path, *, key: Path | None = None, progress: Progress | None = None) -> VerifyReport:
+    """Check a bundle and return what was checked; `key` is the file of the publisher's public key, `progress` hears of checks done and in all.
 
     Raises:
         VerifyError: with every problem found, or `key` is no public key.
     """
-    report = inspect_bundle(folder, key=None if key is None else load_public_key(key))
+    report = inspect_bundle(folder, key=None if key is None else load_public_key(key), progress=progress)
     if report.problems:
         count = len(report.problems)
         lines = [f"{folder}: {count} problem{'s' if count != 1 else ''}", *(f"  {p}" for p in report.problems[:MOST_LISTED])]
@@ -83,12 +84,14 @@ def verify_bundle(folder: Path, *, key: Path | None = None) -> VerifyReport:
     return report
 
 
-def inspect_bundle(folder: Path, *, key: Ed25519PublicKey | None = None) -> VerifyReport:
+def inspect_bundle(folder: Path, *, key: Ed25519PublicKey | None = None, progress: Progress | None = None) -> VerifyReport:
     """Check a bundle; problems are in the report, none is raised. With a `key`, only what it signed is accepted."""
     reader, problems, done = Reader(folder, key=key), [], []
     for name, (file, check) in CHECKS.items():
         done.append(name)
         problems += _problems(file, check, reader)
+        if progress is not None:
+            progress(len(done), len(CHECKS))
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
             break  # nothing below can be read safely, or judged
     report = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
