@@ -6,31 +6,40 @@ import itertools
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeVar
 
+from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real, Whole, unique, wrong
 
 
 class ColumnBase(Model):
-    missing: Flag = Field(default=False, description="whether values may be missing; missing is then a state of its own")
-    description: str | None = None
-    unit: str | None = None
+    """What every column has."""
+
+    missing: Flag = Field(default=False, description="whether values may be missing; missing is then a state of its own", examples=[True])
+    description: str | None = Field(default=None, description="what the column holds, for the bundle's metadata", examples=["outpatient visits"])
+    unit: str | None = Field(default=None, description="unit of its values, for the bundle's metadata", examples=["years"])
 
 
 class Categorical(ColumnBase):
-    type: Literal["categorical"]
-    categories: Categories
+    """One of a list of texts, in no order."""
+
+    type: Literal["categorical"] = Field(description="texts without an order", examples=["categorical"])
+    categories: Categories = Field(description="every text that is allowed; codes such as 0 and 1 are read as texts", examples=[["Female", "Male"]])
 
 
 class Ordinal(ColumnBase):
-    type: Literal["ordinal"]
-    categories: Categories = Field(description="from lowest to highest")
+    """One of a list of texts, in order."""
+
+    type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
+    categories: Categories = Field(description="from lowest to highest", examples=[["low", "medium", "high"]])
 
 
 class Boolean(ColumnBase):
-    type: Literal["boolean"]
-    false: Category = "false"
-    true: Category = "true"
+    """One of two texts."""
+
+    type: Literal["boolean"] = Field(description="two texts", examples=["boolean"])
+    false: Category = Field(default="false", description="the text that stands for false", examples=["no"])
+    true: Category = Field(default="true", description="the text that stands for true", examples=["yes"])
 
     @model_validator(mode="after")
     def _two_labels(self) -> Boolean:
@@ -42,15 +51,15 @@ class Boolean(ColumnBase):
 class Integer(ColumnBase):
     """Whole numbers in [lower, upper]. Bins are half-open from each edge to the next; the last ends at `upper`."""
 
-    type: Literal["integer"]
-    lower: Whole
-    upper: Whole
-    bins: Annotated[Whole, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
+    lower: Whole = Field(description="the least value that is allowed: public knowledge, not the least in the table", examples=[16])
+    upper: Whole = Field(description="the greatest value that is allowed", examples=[100])
+    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(default=32, description="number of equal-width bins", examples=[16])
     edges: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="left edges of the bins, instead of `bins`"
+        default=None, description="left edges of the bins, instead of `bins`; the first is `lower`", examples=[[0, 1, 5, 20]]
     )
     spikes: Annotated[tuple[Whole, ...], Field(max_length=64), AfterValidator(unique)] = Field(
-        default=(), description="values with a level of their own; zero inflation is [0]"
+        default=(), description="values with a level of their own; zero inflation is [0]", examples=[[0]]
     )
 
     @model_validator(mode="after")
@@ -61,17 +70,17 @@ class Integer(ColumnBase):
 class Number(ColumnBase):
     """Real numbers in [lower, upper], written with `decimals` digits."""
 
-    type: Literal["number"]
-    lower: Real
-    upper: Real
-    bins: Annotated[Whole, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    type: Literal["number"] = Field(description="real numbers", examples=["number"])
+    lower: Real = Field(description="the least value that is allowed: public knowledge, not the least in the table", examples=[0.0])
+    upper: Real = Field(description="the greatest value that is allowed", examples=[4.6])
+    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(default=32, description="number of equal-width bins", examples=[20])
     edges: Annotated[tuple[Real, ...], Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="left edges of the bins, instead of `bins`"
+        default=None, description="left edges of the bins, instead of `bins`; the first is `lower`", examples=[[0.0, 0.5, 2.0]]
     )
     spikes: Annotated[tuple[Real, ...], Field(max_length=64), AfterValidator(unique)] = Field(
-        default=(), description="values with a level of their own; zero inflation is [0]"
+        default=(), description="values with a level of their own; zero inflation is [0]", examples=[[0.0]]
     )
-    decimals: Annotated[Whole, Field(ge=0, le=12)] = Field(default=4, description="digits written after the point")
+    decimals: Annotated[Whole, Field(ge=0, le=12), Unit("digits")] = Field(default=4, description="digits written after the point", examples=[2])
 
     @model_validator(mode="after")
     def _ranges(self) -> Number:
@@ -81,17 +90,17 @@ class Number(ColumnBase):
 class Datetime(ColumnBase):
     """Points in time in [lower, upper], without time zone, in whole `resolution` steps."""
 
-    type: Literal["datetime"]
-    lower: Instant
-    upper: Instant
-    bins: Annotated[Whole, Field(ge=1, le=1024)] = Field(default=32, description="number of equal-width bins")
+    type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
+    lower: Instant = Field(description="the least value that is allowed: public knowledge, not the least in the table", examples=["2001-01-01"])
+    upper: Instant = Field(description="the greatest value that is allowed", examples=["2020-12-31T23:00:00"])
+    bins: Annotated[Whole, Field(ge=1, le=1024), Unit("bins")] = Field(default=32, description="number of equal-width bins", examples=[20])
     edges: Annotated[tuple[Instant, ...], Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="left edges of the bins, instead of `bins`"
+        default=None, description="left edges of the bins, instead of `bins`; the first is `lower`", examples=[["2001-01-01", "2010-01-01"]]
     )
     spikes: Annotated[tuple[Instant, ...], Field(max_length=64), AfterValidator(unique)] = Field(
-        default=(), description="instants with a level of their own"
+        default=(), description="instants with a level of their own", examples=[["2001-01-01"]]
     )
-    resolution: Literal["day", "hour", "minute", "second"] = "day"
+    resolution: Literal["day", "hour", "minute", "second"] = Field(default="day", description="step in which instants are written", examples=["hour"])
 
     @model_validator(mode="after")
     def _ranges(self) -> Datetime:

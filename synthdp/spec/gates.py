@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from synthdp.spec.fields import Flag, Model, Real, wrong
 
@@ -19,10 +19,14 @@ class Gate(Model):
     with `outside_guarantee: true`, and the certificate then says so.
     """
 
-    metric: Literal["tv1_noisy", "tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "attack_advantage_upper", "attack_auc"]
-    at_most: Real | None = None
-    at_least: Real | None = None
-    outside_guarantee: Flag = False
+    metric: Literal["tv1_noisy", "tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "attack_advantage_upper", "attack_auc"] = Field(
+        description="the figure that is bounded; all but tv1_noisy are computed on real rows", examples=["tv1_noisy"]
+    )
+    at_most: Real | None = Field(default=None, description="the most that it may be; give this or at_least", examples=[0.05])
+    at_least: Real | None = Field(default=None, description="the least that it may be; give this or at_most", examples=[0.8])
+    outside_guarantee: Flag = Field(
+        default=False, description="accept that publishing itself then depends on real rows, which no epsilon covers", examples=[True]
+    )
 
     @model_validator(mode="after")
     def _one_bound(self) -> Gate:

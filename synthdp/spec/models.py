@@ -105,24 +105,54 @@ __all__ = [
 ]
 
 
+_DATASET = {
+    "id": "people",
+    "source": {"kind": "csv", "path": "people.csv"},
+    "privacy_unit": {"kind": "row", "meaning": "one person"},
+    "rows": {"kind": "approximate", "value": 20_000},
+}
+_COLUMNS = {
+    "age": {"type": "integer", "lower": 0, "upper": 100, "unit": "years"},
+    "sex": {"type": "categorical", "categories": ["Female", "Male"]},
+    "education": {"type": "ordinal", "categories": ["school", "college", "university"], "missing": True},
+    "income": {"type": "number", "lower": 0.0, "upper": 200_000.0, "spikes": [0.0], "decimals": 0},
+}
+_PUBLICATION = {
+    "curators": [{"name": "Office of Statistics", "type": "Government"}],
+    "intended_use": "teaching, and trying out methods",
+    "region": "United States of America",
+}
+
+
 class ReleaseSpec(Model):
     """One release of one table."""
 
-    synthdp: Literal[1] = Field(description="version of this contract")
-    dataset: Dataset
-    columns: Annotated[dict[Name, Column], Field(min_length=1)]
-    privacy: Privacy
-    graph: Graph = Graph(mode="none")
-    synthesizer: Synthesizer = Synthesizer()
-    sampling: Sampling = Sampling()
+    synthdp: Literal[1] = Field(description="version of this contract", examples=[1])
+    dataset: Dataset = Field(description="the table, and what of it is protected", examples=[_DATASET])
+    columns: Annotated[dict[Name, Column], Field(min_length=1)] = Field(description="what each column may hold, by its name", examples=[_COLUMNS])
+    privacy: Privacy = Field(description="the budget", examples=[{"epsilon": 1.0, "delta": 1e-6}])
+    graph: Graph = Field(
+        default=Graph(mode="none"),
+        description="what is known of the causes; without this section there is no graph",
+        examples=[{"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]}],
+    )
+    synthesizer: Synthesizer = Field(default=Synthesizer(), description="the model", examples=[{"steps": 800}])
+    sampling: Sampling = Field(default=Sampling(), description="the rows that it writes", examples=[{"rows": 10_000}])
     constraints: Constraints = Field(
         default=(),
         description="what every synthetic row must fulfil, e.g. age >= 18 or `marital-status` == 'Never-married'; real rows are not held to it",
+        examples=[["age >= 16"]],
     )
-    evaluation: Evaluation = Evaluation()
-    attacks: Attacks = Attacks()
-    gates: tuple[Gate, ...] = ()
-    tracking: Tracking = Tracking()
-    compute: Compute = Compute()
-    publication: Publication | None = None
-    signing: Signing = Signing()
+    evaluation: Evaluation = Field(
+        default=Evaluation(), description="how the result is judged on real rows, for the steward", examples=[{"targets": ["income"]}]
+    )
+    attacks: Attacks = Field(
+        default=Attacks(), description="how the result is attacked, for the steward", examples=[{"membership": {"rows": 200, "pairs": 24}}]
+    )
+    gates: tuple[Gate, ...] = Field(
+        default=(), description="bounds that must hold, or the bundle is withheld", examples=[[{"metric": "tv1_noisy", "at_most": 0.05}]]
+    )
+    tracking: Tracking = Field(default=Tracking(), description="where the release is logged", examples=[{"enabled": False}])
+    compute: Compute = Field(default=Compute(), description="where the work is done", examples=[{"threads": 2}])
+    publication: Publication | None = Field(default=None, description="what a public register asks about the release", examples=[_PUBLICATION])
+    signing: Signing = Field(default=Signing(), description="who vouches for the bundle", examples=[{"required": False}])
