@@ -1,0 +1,50 @@
+"""`evaluation` and `attacks`: how the result is judged, for the steward only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Unit
+from pydantic import AfterValidator, Field
+
+from synthdp.spec.fields import Flag, Model, Names, Real, Whole, unique
+
+ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
+
+
+class Evaluation(Model):
+    """Judging on real rows: for the steward only, never bundled."""
+
+    enabled: Flag = Field(default=True, description="whether to judge at all", examples=[False])
+    holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = Field(
+        default=0.2, description="chance of each unit to be kept out of the fit, as test rows", examples=[0.1]
+    )
+    targets: Names = Field(default=(), description="columns that classifiers predict", examples=[["income"]])
+    classifiers: Annotated[tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)] = Field(
+        default=("logistic", "boosted_trees", "random_forest"),
+        description="what predicts them, trained on synthetic and on real rows",
+        examples=[["logistic", "knn"]],
+    )
+    max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = Field(default=20_000, description="most rows that classifiers see", examples=[5000])
+    triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = Field(
+        default=64, description="random 3-way tables that are compared", examples=[16]
+    )
+
+
+class MembershipAttack(Model):
+    """Shadow-model membership inference on a sub-sample; one synthetic set per model, split by model pair."""
+
+    enabled: Flag = Field(default=True, description="whether to attack at all", examples=[False])
+    rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = Field(default=300, description="rows of each shadow model", examples=[200])
+    pairs: Annotated[Whole, Field(ge=4, le=10_000), Unit("pairs of models")] = Field(
+        default=40, description="model pairs (with / without the target)", examples=[24]
+    )
+    steps: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(default=100, description="DP-SGD steps of each shadow model", examples=[60])
+
+
+class Attacks(Model):
+    """Attacks on the release, for the steward only: a sanity check, no proof."""
+
+    membership: MembershipAttack = Field(
+        default=MembershipAttack(), description="membership inference with shadow models", examples=[{"rows": 200, "pairs": 24, "steps": 60}]
+    )
