@@ -22,9 +22,19 @@ from typing import Literal
 import numpy as np
 import torch
 
-from attacks import MembershipReport
+from attacks import MembershipReport, Verdict
+from attacks.report import LOW_RATES
 from synthdp import __version__
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, Audit, AuditRecord, Membership, Replay, spends_of
+from synthdp.bundle.audit_record import (
+    CONFIDENTIAL_FILE,
+    PUBLIC_FILE,
+    Audit,
+    AuditRecord,
+    DeclaredAttack,
+    Membership,
+    Replay,
+    spends_of,
+)
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
@@ -183,5 +193,28 @@ def _facts(result: AuditResult, *, refuted: bool) -> Audit:
 
 def _attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
     gap = report.main.advantage
-    ceiling = 1.0 if report.ceiling is None else report.ceiling
-    return Membership(pairs=pairs, advantage=gap.value, lower=gap.lower, upper=gap.upper, ceiling=ceiling, refuted=report.refutes_claim)
+    return Membership(
+        pairs=pairs,
+        advantage=gap.value,
+        lower=gap.lower,
+        upper=gap.upper,
+        ceiling=1.0 if report.ceiling is None else report.ceiling,
+        epsilon_provable=report.epsilon_provable,
+        refuted=report.refutes_claim,
+        attacks=tuple(_declared_facts(verdict) for verdict in report.declared),
+    )
+
+
+def _declared_facts(verdict: Verdict) -> DeclaredAttack:
+    gap, tpr = verdict.row.advantage, dict(verdict.row.tpr_at)[LOW_RATES[0]]
+    return DeclaredAttack(
+        attack=verdict.name,
+        models=verdict.row.models,
+        advantage=gap.value,
+        lower=gap.lower,
+        upper=gap.upper,
+        auc=verdict.row.auc.value,
+        tpr_upper=tpr.upper if tpr else None,
+        epsilon_lower=verdict.epsilon_lower,
+        refuted=verdict.refutes_claim,
+    )

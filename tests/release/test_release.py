@@ -121,7 +121,10 @@ def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     assert "pairs" in [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
     published = json.loads((tiny.bundle / "marginals.json").read_text())["tables"]
     assert ["visits", "smoker"] in [t["columns"] for t in published]
-    assert "Membership" in (tiny.out / "internal" / "internal.html").read_text()
+    assert "Membership attack: declared" in (tiny.out / "internal" / "internal.html").read_text()
+    attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
+    assert [a["attack"] for a in attack["declared"]] == ["targeted with random_forest", "elbo with lira_online", "tables with lira_online"]
+    assert ["elbo", "lira_online"] in [[row["extractor"], row["classifier"]] for row in attack["table"]]
 
 
 def test_an_id_unit_bounds_its_rows_and_charges_for_them(tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls) -> None:
