@@ -30,14 +30,17 @@ from attacks import (
     Public,
     Runner,
     ThreatModel,
+    Verdict,
     WhiteBox,
     attack_membership,
     isolated_targets,
     table_score,
 )
 from attacks.fleet import RUNNERS, Progress
+from attacks.report import LOW_RATES
 from attacks.threat import Codes as AnyCodes
 from attacks.threat import Score
+from synthdp.bundle.audit_record import DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
@@ -158,6 +161,41 @@ def attack_rows(
         )
     except FleetError as error:
         raise OutputError(str(error)) from None
+
+
+def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
+    """A report as the plain facts of an audit record, as confidential as the rows were."""
+    gap = report.main.advantage
+    return Membership(
+        pairs=pairs,
+        advantage=gap.value,
+        lower=gap.lower,
+        upper=gap.upper,
+        ceiling=1.0 if report.ceiling is None else report.ceiling,
+        epsilon_provable=report.epsilon_provable,
+        refuted=report.refutes_claim,
+        attacks=declared_facts(report),
+    )
+
+
+def declared_facts(report: MembershipReport) -> tuple[DeclaredAttack, ...]:
+    """Each declared attack of a report, the black box first."""
+    return tuple(map(_declared, report.declared))
+
+
+def _declared(verdict: Verdict) -> DeclaredAttack:
+    gap, tpr = verdict.row.advantage, dict(verdict.row.tpr_at)[LOW_RATES[0]]
+    return DeclaredAttack(
+        attack=verdict.name,
+        models=verdict.row.models,
+        advantage=gap.value,
+        lower=gap.lower,
+        upper=gap.upper,
+        auc=verdict.row.auc.value,
+        tpr_upper=tpr.upper if tpr else None,
+        epsilon_lower=verdict.epsilon_lower,
+        refuted=verdict.refutes_claim,
+    )
 
 
 def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
