@@ -59,15 +59,37 @@ class Audit(Model):
     refuted: bool
 
 
+class DeclaredAttack(Model):
+    """One attack of a membership game, on `models` test models in each world; intervals of 95%, bounds on epsilon of 95% for all together.
+
+    `tpr_upper`: upper limit of the true-positive rate at 1% false positives; None where so few models cannot show that rate.
+    """
+
+    attack: str
+    models: int = Field(ge=1)
+    advantage: float
+    lower: float
+    upper: float
+    auc: float
+    tpr_upper: float | None = None
+    epsilon_lower: float = Field(ge=0)
+    refuted: bool
+
+
 class Membership(Model):
-    """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling."""
+    """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling.
+
+    The figures are those of the black box; `attacks` has all that were declared, white boxes of the released model and tables among them.
+    """
 
     pairs: int = Field(ge=1)
     advantage: float
     lower: float
     upper: float
     ceiling: float
+    epsilon_provable: float | None = Field(default=None, ge=0)
     refuted: bool
+    attacks: tuple[DeclaredAttack, ...] = ()
 
 
 class AuditRecord(Model):

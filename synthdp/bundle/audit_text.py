@@ -57,9 +57,26 @@ def _statistical(audits: tuple[Audit, ...]) -> str:
 
 
 def _membership(attack: Membership) -> str:
-    return (
+    told = (
         f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models: advantage over guessing {attack.advantage:.3f} "
         f"(95% interval {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
+    )
+    if not attack.attacks:
+        return told
+    rows = [
+        f"| {plain(a.attack)} | {a.models} | {a.advantage:.3f} ({a.lower:.3f} to {a.upper:.3f}) | {a.auc:.3f} "
+        f"| {a.epsilon_lower:.3g} | {'**refuted**' if a.refuted else 'not refuted'} |"
+        for a in attack.attacks
+    ]
+    could = "" if attack.epsilon_provable is None else f"; so many could have shown {attack.epsilon_provable:.3g}"
+    return "\n".join(
+        [
+            told + " The first attack sees the synthetic rows alone; the others see the released model's likelihood of the target and "
+            f"the noisy tables. Bounds on epsilon hold with 95% confidence for all attacks together{could}.\n",
+            "| attack | test models in each world | advantage | AUC | epsilon: at least | claim |",
+            "|---|---|---|---|---|---|",
+            *rows,
+        ]
     )
 
 

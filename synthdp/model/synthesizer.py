@@ -120,6 +120,14 @@ class Synthesizer:
                 logits = sampler.logits(torch.from_numpy(codes.T.astype(np.int32)), z)
             yield logits[:, : sampler.levels].softmax(1).double().numpy()
 
+    @torch.no_grad()
+    def elbo(self, codes: Codes, *, draws: int, generator: torch.Generator) -> npt.NDArray[np.float64]:
+        """Evidence lower bound of each row of levels `[rows, columns]` in nats, the mean over `draws` of z; shape `[rows]`."""
+        model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
+        noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(len(codes), 0)
+        surprise: Tensor = model(levels, noise)
+        return -surprise.double().view(draws, len(codes)).mean(0).numpy()
+
     def calibrated(self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator) -> Synthesizer:
         """The same with biases that give its columns the margins `targets`; see `calibration`."""
         bias = calibrated_bias(self._model(), targets, rows=rows, generator=generator)

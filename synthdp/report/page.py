@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from synthdp.evaluate import FidelityReport, UtilityRow
 from synthdp.report import figures, findings
-from synthdp.report.appendix import Limits, attack_tables, misfit_table, tables
+from synthdp.report.appendix import ATTACK_CAPTIONS, Limits, attack_tables, misfit_table, tables
 from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.findings import interval, number
@@ -108,7 +108,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "utility_notes": evaluation.utility.notes if evaluation else (),
         "roc": _roc(content),
         "attack_sentence": findings.attack(content.attack) if content.attack else "",
-        "attack_tables": attack_tables(content.attack)[:1] if content.attack else [],
+        "attack_tables": [t for t in attack_tables(content.attack) if t.caption in ATTACK_CAPTIONS] if content.attack else [],
         "misfit_table": misfit_table(content),
         "misfit_sentence": findings.misfits(content.misfits),
         "number": number,
