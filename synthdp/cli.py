@@ -111,17 +111,21 @@ def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = 
 @app.command()
 def plan(spec: SpecArgument, as_json: Json = False) -> None:
     """Show every spend, the ledger before and after, and the expected cost; reads no rows."""
-    from synthdp.data.domain import Domain
-    from synthdp.model.pipeline import plan_for
-    from synthdp.release import check_affordable, describe, open_ledger
-    from synthdp.show import plan_text
+    from synthdp.books import check_affordable, open_ledger
+    from synthdp.plan_facts import plan_facts
     from synthdp.spec.load import load_spec
 
     loaded = load_spec(spec)
     ledger = open_ledger(loaded, spec)
-    facts = describe(plan_for(loaded, Domain.from_spec(loaded.columns)), loaded, ledger)
-    show(facts, as_json=as_json, text=lambda: plan_text(facts))
+    facts = plan_facts(loaded, ledger)
+    show(facts, as_json=as_json, text=lambda: _plan_text(facts))
     check_affordable(loaded, ledger)
+
+
+def _plan_text(facts: dict[str, Any]) -> str:
+    from synthdp.show import plan_text
+
+    return plan_text(facts)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp import run_folder
+from synthdp.books import cap_of, open_ledger
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, SynthdpError, VerifyError
 from synthdp.graph.causal import CausalGraph
@@ -24,7 +25,7 @@ from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
 from synthdp.privacy.anm import Score
 from synthdp.privacy.plan import Plan, Start, expected_fit_rows, make_search_plan
-from synthdp.release import Job, cap_of, open_ledger, open_session
+from synthdp.release import Job, open_session
 from synthdp.reporter import Reporter
 from synthdp.run_folder import FOLDER, STATE, RunFolder
 from synthdp.spec import models as spec

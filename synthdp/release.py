@@ -11,11 +11,11 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from synthdp import run_folder
+from synthdp.books import cap_of, check_affordable, open_ledger
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
@@ -26,7 +26,7 @@ from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
 from synthdp.model.constraints import Constraints
-from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample, serves
+from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -204,49 +204,6 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing))
 
 
-def open_ledger(release: spec.ReleaseSpec, spec_path: Path) -> Ledger:
-    """The ledger that the spec names; by default one file beside the spec."""
-    return Ledger(release.privacy.ledger or f"sqlite:///{spec_path.resolve().parent / '.synthdp' / 'ledger.db'}")
-
-
-def check_affordable(release: spec.ReleaseSpec, ledger: Ledger) -> None:
-    """Refuse early what the ledger would refuse later; the reservation itself decides.
-
-    Raises:
-        BudgetError: the cap does not allow the spec's budget.
-    """
-    ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
-
-
-def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
-    """The spec's cap."""
-    cap = release.privacy.cap
-    return None if cap is None else (cap.epsilon, cap.delta)
-
-
 def steward() -> str:
     """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries."""
     return os.environ.get("SYNTHDP_STEWARD", "not stated")
-
-
-def describe(plan: Plan, release: spec.ReleaseSpec, ledger: Ledger) -> dict[str, Any]:
-    """What `synthdp plan` shows: spends, ledger before and after, expected cost. No row is read."""
-    balance = ledger.balance(release.dataset.id)
-    steps, batch = release.synthesizer.steps, release.synthesizer.batch
-    rows = release.sampling.rows or release.dataset.rows.value
-    cells = len(release.columns) * release.synthesizer.hidden
-    facts = plan.to_json()
-    return facts | {
-        "spends": [s | {"serves": serves(spend)} for s, spend in zip(facts["spends"], plan.spends, strict=True)],
-        "dataset": release.dataset.id,
-        "ledger": {
-            "spent_before": balance.epsilon,
-            "spent_after": balance.epsilon + release.privacy.epsilon,
-            "cap": balance.cap_epsilon if balance.cap_epsilon is not None else (cap_of(release) or (None,))[0],
-        },
-        # Measured on Adult (14 columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest.
-        "expected": {
-            "cpu_seconds": round(steps * batch * cells * 5.4e-8 + rows * release.sampling.oversample * len(release.columns) * 2e-7 + 5, 1),
-            "memory_mb": round(700 + 3 * rows * release.sampling.oversample * len(release.columns) * 8e-6),
-        },
-    }

@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.audit_text import audit_markdown
-from synthdp.release import Outcome
 from synthdp.reporter import Advance
+
+if TYPE_CHECKING:  # a plan is shown without what a release needs
+    from synthdp.bundle.audit_record import AuditRecord
+    from synthdp.release import Outcome
 
 
 class ProgressDisplay:
@@ -119,5 +120,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 def audit_text(record: AuditRecord, path: Path) -> str:
     """What an audit found, as text."""
+    from synthdp.bundle.audit_text import audit_markdown
+
     who = "confidential: for the steward only" if record.rows == "real" else "public: the next release of this plan publishes it"
     return _render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.croissant import citation
+from synthdp.bundle.datacard import NOT_FOR
 from synthdp.bundle.wording import code, plain, up
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.spec.models import Compute, CsvSource, ParquetSource, ReleaseSpec, Signing, SqlSource
@@ -62,8 +64,8 @@ def spec_yaml(spec: ReleaseSpec) -> str:
     return SPEC_HEAD + yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
-def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
-    """The bundle's README, for people who will use the data."""
+def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
+    """The bundle's README, for people who will use the data; `day` is that of the release, as an ISO date."""
     title = plain(spec.dataset.title or spec.dataset.id)
     # Quoted, so that a publisher's words cannot pass for what this page states.
     about = "".join(f"\n> {plain(line)}".rstrip() for line in (spec.dataset.description or "").strip().splitlines())
@@ -71,7 +73,6 @@ def readme(spec: ReleaseSpec, certificate: Certificate) -> str:
     held = "\n".join(map(code, spec.constraints))
     constraints = f"\nEvery row fulfils these constraints (a comparison with a missing value violates none):\n\n{held}\n" if held else ""
     licence = plain(spec.dataset.licence) if spec.dataset.licence else "not stated: ask the publisher before you redistribute it"
-    citation = f"- Cite the original table as: {plain(spec.dataset.citation)}\n" if spec.dataset.citation else ""
     record = "| `privacy/deployment.yaml` | a record for the OpenDP Deployments Registry |\n" if spec.publication else ""
     signed = certificate.signer is not None
     statement = "| `privacy/statement.intoto.json` | the publisher's signature under all of them |\n" if signed else ""
@@ -96,6 +97,14 @@ by at most a factor of e^{up(certificate.epsilon)}, plus {certificate.delta:g}.
 ## Load
 
 ```python
+import pandas as pd
+
+table = pd.read_parquet("synthetic.parquet", dtype_backend="pyarrow")  # every type as declared, missing values as <NA>
+```
+
+From the CSV, with nothing but what `datapackage.json` says of it:
+
+```python
 import json
 from pathlib import Path
 import pandas as pd
@@ -106,8 +115,27 @@ text = {{f["name"]: "str" for f in fields if f["type"] in ("string", "boolean")}
 table = pd.read_csv("synthetic.csv", dtype=text, parse_dates=dates, keep_default_na=False, na_values=[""])
 ```
 
-The file is UTF-8 with a header, commas and LF line ends; an empty field is a missing value. `datapackage.json` (Frictionless Data Package 2)
+In R, with the package jsonlite:
+
+```r
+fields <- jsonlite::fromJSON("datapackage.json", simplifyVector = FALSE)$resources[[1]]$schema$fields
+type <- vapply(fields, function(f) f$type, "")
+classes <- c(string = "character", boolean = "character", integer = "numeric", number = "numeric", date = "Date", datetime = "character")[type]
+table <- read.csv("synthetic.csv", colClasses = unname(classes), na.strings = "", check.names = FALSE, fileEncoding = "UTF-8")
+for (i in which(type == "datetime")) table[[i]] <- as.POSIXct(table[[i]], format = "%Y-%m-%dT%H:%M:%S", tz = "UTC")
+```
+
+In DuckDB:
+
+```sql
+SELECT * FROM 'synthetic.parquet' LIMIT 5;
+SUMMARIZE FROM 'synthetic.parquet';
+```
+
+The CSV is UTF-8 with a header, commas and LF line ends; an empty field is a missing value. `datapackage.json` (Frictionless Data Package 2)
 gives each column's type, bounds and categories.
+
+For loaders of machine learning `croissant.json` describes the same table (`mlcroissant.Dataset("croissant.json").records("rows")`).
 
 ## Good for, and not good for
 
@@ -115,18 +143,15 @@ Good for: exploring, writing and testing code, teaching, and a first look at rel
 
 Not good for:
 
-- decisions about a person: no row is anyone;
-- results that must hold for the original: repeat them there, through the data's owner. Confidence intervals computed here as if these rows
-  were real are too narrow, since they ignore the noise and the model's error;
-- small groups, rare values and extremes: noise and smoothing act there most;
-- relations that the model was not built to carry: see `graph.json` for those it was;
-- uniqueness, linkage or duplicate studies: which rows are alike says nothing about the original's rows.
+{NOT_FOR}
 
 ## Files
 
 | file | what |
 |---|---|
 | `synthetic.csv`, `datapackage.json` | the data and its description |
+| `synthetic.parquet`, `croissant.json` | the same rows with their types, and the same description for machine learning (Croissant 1.0) |
+| `DATACARD.md` | what the data are, how they were made, what they are for |
 | `privacy/certificate.md`, `privacy/certificate.json` | the guarantee, for people and for programs |
 | `privacy/effects.svg` | whose data the guarantee covers, drawn as a causal diagram |
 | `privacy/profile.json`, `privacy/profile.svg` | delta at every epsilon: the whole trade-off |
@@ -139,7 +164,8 @@ Not good for:
 {statement}
 - Check everything offline: `synthdp verify .`{key}
 - Licence: {licence}
-{citation}"""
+- Cite these data as: {plain(citation(spec, certificate, day=day))}
+"""
 
 
 def graph_title(spec: ReleaseSpec) -> str:

@@ -18,10 +18,13 @@ import pandas as pd
 from synthdp.bundle.audit_record import AuditRecord
 from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, plan_problems
 from synthdp.bundle.certificate_text import render
+from synthdp.bundle.croissant import CROISSANT, croissant, written
+from synthdp.bundle.datacard import DATACARD, datacard
 from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
 from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.folder import SUMS, check_target, new_folder
+from synthdp.bundle.parquet_table import PARQUET_NAME, write_parquet
 from synthdp.bundle.profile import profile_of, profile_svg
 from synthdp.bundle.published import graph_title, public_spec, readme, spec_yaml, tables_json
 from synthdp.bundle.signing import Signer
@@ -37,7 +40,9 @@ from synthdp.spec.models import ReleaseSpec
 
 MODEL_FILES = ("model.json", "model.safetensors")
 FILES = (
+    DATACARD,
     "README.md",
+    CROISSANT,
     "datapackage.json",
     "graph.json",
     "graph.svg",
@@ -51,6 +56,7 @@ FILES = (
     "privacy/profile.svg",
     "spec.yaml",
     CSV_NAME,
+    PARQUET_NAME,
 )
 # In a bundle only where the spec states its publication, or a key was given. SUMS lists the first and not the
 # second: the statement names SUMS.
@@ -133,7 +139,7 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
 def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     """Receipts of each file that came out of rows; refuses values of any other type than they must have."""
     receipts = {
-        CSV_NAME: _released("synthetic", content.synthetic, pd.DataFrame).receipts,
+        **dict.fromkeys((CSV_NAME, PARQUET_NAME), _released("synthetic", content.synthetic, pd.DataFrame).receipts),
         "marginals.json": _released("tables", content.tables, tuple).receipts,
         **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
     }
@@ -210,21 +216,25 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
     frame = content.synthetic.value
     order = fresh_generator().permutation(len(frame))  # row order must carry nothing
     write_csv(frame.iloc[order], spec.columns, draft / CSV_NAME)
+    write_parquet(draft / CSV_NAME, spec.columns, draft / PARQUET_NAME)
     _write_model(draft, content.model.value)
-    csv_sha256, csv_bytes = sha256(draft / CSV_NAME), (draft / CSV_NAME).stat().st_size
+    csv, parquet = (written(draft / n, sha256(draft / n)) for n in (CSV_NAME, PARQUET_NAME))
+    day = entries[-1].at[:10]
     texts = {
         "spec.yaml": spec_yaml(spec),
-        "README.md": readme(spec, facts),
+        "README.md": readme(spec, facts, day=day),
+        DATACARD: datacard(spec, facts, graph, day=day),
+        CROISSANT: as_json(croissant(spec, facts, day=day, csv=csv, parquet=parquet)),
         "graph.json": as_json(graph.to_json() | ({"validation": content.validation.value.to_json()} if content.validation else {})),
         "graph.svg": graph.to_svg(title=graph_title(spec)),
         "marginals.json": as_json(tables_json(content.tables.value)),
-        "datapackage.json": as_json(descriptor(spec, run=content.run, csv_bytes=csv_bytes, csv_sha256=csv_sha256)),
+        "datapackage.json": as_json(descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)),
         "privacy/ledger.json": as_json({"run": content.run, "entries": [e.to_json() for e in entries]}),
         **_disclosure(spec, facts, entries),
     }
     for name, text in texts.items():
         _write_text(draft / name, text)
-    listed = sorted({*texts, CSV_NAME, *MODEL_FILES})
+    listed = sorted({*texts, CSV_NAME, PARQUET_NAME, *MODEL_FILES})
     _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in listed))
     if signer is not None:
         _write_text(draft / STATEMENT, _statement(draft, [*listed, SUMS], facts, signer))

@@ -20,18 +20,19 @@ from synthdp.data.features import level_features
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
-from synthdp.graph.stage import GraphResult, find_graph, rounds
+from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.balance import balanced, measured_pairs
 from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
-from synthdp.model.constraints import Constraints, check_possible
+from synthdp.model.constraints import Constraints
 from synthdp.model.evenly import even_levels, neighbours_first, raked_chances
 from synthdp.model.marginals import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
+from synthdp.model.planning import plan_for as plan_for
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
 from synthdp.privacy.dpsgd import Training, Weights
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals, NoisyTable
-from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
+from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
+from synthdp.privacy.plan import Plan, expected_fit_rows
 from synthdp.privacy.private import Released
 from synthdp.spec import models as spec
 
@@ -55,23 +56,6 @@ class Fitted:
     def tables(self) -> Released[tuple[NoisyTable, ...]]:
         """Every noisy table that was paid for, the one-way tables first."""
         return all_tables(self.marginals, self.graph)
-
-
-def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
-    """The calibrated plan of everything that `fit` will release."""
-    check_possible(release, domain)
-    return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
-
-
-def serves(spend: Spend) -> tuple[str, ...]:
-    """What a planned spend is used for: noisy tables serve everything that can use them, at one price."""
-    if spend.purpose in ("train", "targets"):
-        return ("model",)
-    tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
-    if spend.purpose == "measure":
-        return tables
-    both = ("balance", *tables) if tables else ()
-    return both if spend.purpose == "pairs" else ("graph", *both)
 
 
 def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:

@@ -20,19 +20,21 @@ from pydantic import ValidationError
 from synthdp.bundle.datapackage import CSV_NAME
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
+from synthdp.bundle.parquet_table import PARQUET_NAME
 from synthdp.bundle.signing import load_public_key
 from synthdp.bundle.write import FILES, OPTIONAL, sha256
 from synthdp.errors import SynthdpError, VerifyError
 from synthdp.untrusted import MAX_TEXT
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.disclosure import DISCLOSURE_CHECKS
+from synthdp.verify.forms import FORM_CHECKS
 from synthdp.verify.origin import ORIGIN_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader
 
 MOST_LISTED, MOST_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
-MOST_BYTES = {CSV_NAME: 64 << 30, "model.safetensors": 8 << 30}
+MOST_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
 
 
 @dataclass(frozen=True)
@@ -163,5 +165,6 @@ CHECKS: dict[str, tuple[str, Check]] = {
     **PRIVACY_CHECKS,
     **DISCLOSURE_CHECKS,
     **CONTENT_CHECKS,
+    **FORM_CHECKS,
     **ORIGIN_CHECKS,
 }

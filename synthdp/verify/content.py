@@ -1,4 +1,4 @@
-"""The checks of what a bundle publishes: table, description, graph, noisy counts, model."""
+"""The checks of what a bundle publishes: table, graph, noisy counts, model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, descriptor
+from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS
 from synthdp.bundle.published import graph_title
-from synthdp.bundle.write import sha256
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode_column
 from synthdp.graph.causal import CausalGraph
@@ -93,14 +92,6 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> int:
         pattern = r"-?\d+" if column.type == "integer" else r"-?\d+(\.\d+)?(e[+-]?\d+)?"
         malformed = int((~absent & ~text.str.fullmatch(pattern)).sum())
     return malformed if malformed else encode_column(column, values).misfits
-
-
-def _check_datapackage(reader: Reader) -> Iterator[str]:
-    """The description is the one that the spec and the table give."""
-    path = reader.folder / CSV_NAME
-    expected = descriptor(reader.spec, run=reader.run, csv_bytes=path.stat().st_size, csv_sha256=sha256(path))
-    if reader.json("datapackage.json") != expected:
-        yield f"datapackage.json: does not describe {CSV_NAME} as the spec does"
 
 
 # --- graph, counts, model ----------------------------------------------------------------------------------
@@ -234,7 +225,6 @@ def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[st
 
 CONTENT_CHECKS: dict[str, tuple[str, Check]] = {
     "table": (CSV_NAME, _check_csv),
-    "description": ("datapackage.json", _check_datapackage),
     "graph": ("graph.json", _check_graph),
     "noisy counts": ("marginals.json", _check_marginals),
     "model": ("model.safetensors", _check_model),

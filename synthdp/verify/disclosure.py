@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.bundle.certificate_text import render
+from synthdp.bundle.datacard import DATACARD, datacard
 from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
 from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.profile import profile_of, profile_svg
 from synthdp.bundle.published import readme
+from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE, TINY = 1e-6, 1e-13  # relative, and absolute: another version of the accountant may differ in the last digits
@@ -22,8 +24,17 @@ def _check_text(reader: Reader) -> Iterator[str]:
 
 def _check_readme(reader: Reader) -> Iterator[str]:
     """The README for users says what spec and certificate say."""
-    if reader.certificate is not None and reader.text("README.md") != readme(reader.spec, reader.certificate):
+    if reader.certificate is not None and reader.text("README.md") != readme(reader.spec, reader.certificate, day=reader.day):
         yield "README.md: does not say what spec.yaml and privacy/certificate.json say"
+
+
+def _check_datacard(reader: Reader) -> Iterator[str]:
+    """The data card says what spec, certificate and graph say."""
+    if reader.certificate is None:
+        return
+    graph = CausalGraph.from_json(reader.json("graph.json"))
+    if reader.text(DATACARD) != datacard(reader.spec, reader.certificate, graph, day=reader.day):
+        yield f"{DATACARD}: does not say what spec.yaml, graph.json and privacy/certificate.json say"
 
 
 def _check_effects(reader: Reader) -> Iterator[str]:
@@ -57,7 +68,7 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
     """The registry's record is valid, says what spec and certificate say, and is there exactly where the spec asks for it."""
     if reader.certificate is None or not reader.entries:
         return
-    expected = deployment_record(reader.spec, reader.certificate, day=reader.entries[-1].at[:10])
+    expected = deployment_record(reader.spec, reader.certificate, day=reader.day)
     if expected is None:
         if reader.holds(DEPLOYMENT):
             yield f"{DEPLOYMENT}: does not belong in this bundle; the spec states no publication"
@@ -73,6 +84,7 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
     "certificate text": ("privacy/certificate.md", _check_text),
     "readme": ("README.md", _check_readme),
+    "data card": (DATACARD, _check_datacard),
     "causal diagram": ("privacy/effects.svg", _check_effects),
     "profile": ("privacy/profile.json", _check_profile),
     "registry record": (DEPLOYMENT, _check_deployment),

@@ -43,6 +43,11 @@ class Reader:
         return self.entries[0].run if self.entries else ""
 
     @property
+    def day(self) -> str:
+        """When the run was settled, as an ISO date."""
+        return self.entries[-1].at[:10] if self.entries else ""
+
+    @property
     def charges(self) -> list[Entry]:
         """The run's charges."""
         return [e for e in self.entries if e.kind == "charge"]

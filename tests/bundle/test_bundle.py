@@ -237,20 +237,6 @@ class TestContent:
         folder = _write(release, tables=tables)
         assert json.loads((folder / "marginals.json").read_text())["tables"][0]["counts"] == [1.5, -2, 3]
 
-    def test_readme_snippet_runs(self, made: Path, tmp_path: Path) -> None:
-        readme = (made / "README.md").read_text()
-        code = readme.split("```python\n")[1].split("```")[0]
-        names: dict[str, Any] = {}
-        here = Path.cwd()
-        os.chdir(made)
-        try:
-            exec(code, names)
-        finally:
-            os.chdir(here)
-        table = names["table"]
-        assert table["born"].dtype.kind == "M" and set(table["smoker"]) == {"yes", "no"} and "no" in set(table["sex"])
-        assert set(table["grade"].dropna()) == {"1", "2", "3"} and table["grade"].isna().any()
-
 
 def test_frictionless_accepts_the_package(made: Path) -> None:
     import frictionless

@@ -1,0 +1,27 @@
+"""The plan of everything that `fit` will release, without torch: it is asked for far more often than anything is trained."""
+
+from __future__ import annotations
+
+from synthdp.data.domain import Domain
+from synthdp.graph.stage import rounds
+from synthdp.model.constraints import check_possible
+from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
+from synthdp.spec import models as spec
+
+
+def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
+    """The calibrated plan of everything that `fit` will release."""
+    check_possible(release, domain)
+    return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
+
+
+def serves(spend: Spend) -> tuple[str, ...]:
+    """What a planned spend is used for: noisy tables serve everything that can use them, at one price."""
+    if spend.purpose in ("train", "targets"):
+        return ("model",)
+    tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
+    if spend.purpose == "measure":
+        return tables
+    both = ("balance", *tables) if tables else ()
+    return both if spend.purpose == "pairs" else ("graph", *both)
