@@ -21,7 +21,7 @@ from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 6  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 7  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 

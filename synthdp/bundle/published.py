@@ -127,6 +127,7 @@ Not good for:
 | file | what |
 |---|---|
 | `synthetic.csv`, `datapackage.json` | the data and its description |
+| `report.html` | all of this as one page of figures, each with what to conclude from it |
 | `privacy/certificate.md`, `privacy/certificate.json` | the guarantee, for people and for programs |
 | `privacy/effects.svg` | whose data the guarantee covers, drawn as a causal diagram |
 | `privacy/profile.json`, `privacy/profile.svg` | delta at every epsilon: the whole trade-off |

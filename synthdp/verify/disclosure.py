@@ -9,6 +9,7 @@ from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_
 from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.profile import profile_of, profile_svg
 from synthdp.bundle.published import readme
+from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.verify.reader import Check, Reader
 
 TOLERANCE, TINY = 1e-6, 1e-13  # relative, and absolute: another version of the accountant may differ in the last digits
@@ -24,6 +25,12 @@ def _check_readme(reader: Reader) -> Iterator[str]:
     """The README for users says what spec and certificate say."""
     if reader.certificate is not None and reader.text("README.md") != readme(reader.spec, reader.certificate):
         yield "README.md: does not say what spec.yaml and privacy/certificate.json say"
+
+
+def _check_report(reader: Reader) -> Iterator[str]:
+    """The public report shows what the other files say: its words and figures are made again and compared."""
+    if reader.certificate is not None and reader.text(REPORT) != public_report(reader.folder):
+        yield f"{REPORT}: does not show what the bundle's other files say"
 
 
 def _check_effects(reader: Reader) -> Iterator[str]:
@@ -73,6 +80,7 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
     "certificate text": ("privacy/certificate.md", _check_text),
     "readme": ("README.md", _check_readme),
+    "public report": (REPORT, _check_report),
     "causal diagram": ("privacy/effects.svg", _check_effects),
     "profile": ("privacy/profile.json", _check_profile),
     "registry record": (DEPLOYMENT, _check_deployment),
