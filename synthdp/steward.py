@@ -108,7 +108,7 @@ def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdict
             log.attack(outcome)
     log.artifact(report)
     if bundle is not None:
-        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md"):
+        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md", "report.html"):
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
 

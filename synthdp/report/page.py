@@ -9,13 +9,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from synthdp.evaluate import FidelityReport, UtilityRow
@@ -25,6 +22,7 @@ from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.findings import interval, number
 from synthdp.report.graph_findings import finding_tables
+from synthdp.report.parts import MOST_BYTES, Card, Picture, template
 
 __all__ = ["Budget", "BudgetStep", "GateResult", "GraphView", "ReportContent", "write_internal_report"]
 
@@ -32,28 +30,8 @@ NEIGHBOURS = {
     "add_remove": "neighbouring tables: one unit more or less",
     "replace_one": "neighbouring tables: one unit replaced",
 }
-MOST_BYTES = 3_000_000
 # Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts alone.
 LIMITS = (Limits(5000, 300, 24), Limits(1000, 60, 24), Limits(200, 20, 12), Limits(20, 0, 4))
-
-
-@dataclass(frozen=True)
-class Card:
-    """One verdict at the top: a heading, a figure, what it means. `state` is good, bad or plain."""
-
-    heading: str
-    figure: str
-    text: str
-    state: str = "plain"
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One figure and the sentence that says what to conclude from it."""
-
-    title: str
-    svg: Markup
-    sentence: str
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -73,13 +51,11 @@ def _numbers(content: ReportContent) -> str:
 
 def render(content: ReportContent) -> str:
     """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone is larger."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files("synthdp.report").joinpath("templates/internal.html.j2").read_text(encoding="utf-8"))
-    view = _view(content)
+    page, view = template("internal.html.j2"), _view(content)
     for limits in LIMITS:
         overlays = view["overlays"][: limits.overlays]
         shown = {"overlays": overlays, "overlays_left_out": len(content.domain) - len(overlays), "appendix": tables(content, limits)}
-        html = template.render(**view | shown)
+        html: str = page.render(**view | shown)
         if len(html.encode()) <= MOST_BYTES:
             break
     return html
@@ -112,6 +88,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "misfit_table": misfit_table(content),
         "misfit_sentence": findings.misfits(content.misfits),
         "number": number,
+        "numbers_file": "internal.json",
     }
 
 

@@ -56,7 +56,7 @@ def replace(path: Path, old: str, new: str) -> None:
 def test_a_good_bundle_passes(made: Path) -> None:
     report = verify_bundle(made)
     assert report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
-    assert len(report.checks) == 19
+    assert len(report.checks) == 20
 
 
 def test_a_bundle_of_an_id_unit_passes(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
@@ -109,7 +109,7 @@ class TestFolder:
         [
             ("0" * 64 + "  ../../etc/passwd", "'../../etc/passwd' is not a file of a bundle"),
             ("0" * 64 + "  /etc/passwd", "'/etc/passwd' is not a file of a bundle"),
-            ("hello", "line 20 is not"),
+            ("hello", "is not '<sha256>  <file>'"),
             ("0" * 64 + "  spec.yaml", "'spec.yaml' is listed twice"),
         ],
     )
