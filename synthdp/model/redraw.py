@@ -6,7 +6,7 @@ summed out over `POINTS` points of its prior, each weighted by what it says of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,32 +14,46 @@ from scipy.stats import norm, qmc
 from torch import Tensor
 
 from synthdp.data.encoding import Codes
-from synthdp.model.ancestral import CHUNK_ROWS, ColumnSampler, column_samplers
-from synthdp.model.causal_vae import CausalVae
+from synthdp.model.ancestral import CHUNK_ROWS, ColumnSampler
 from synthdp.model.marginals import Probabilities
 
 POINTS = 32  # of z
 
 
 @torch.no_grad()
-def chances_given_others(model: CausalVae, codes: Codes, column: int, *, rng: np.random.Generator) -> Probabilities:
-    """Chances `[rows, levels]` of the levels of the column at position `column` in each row of levels `[rows, columns]`."""
-    samplers = {s.column: s for s in column_samplers(model)}
-    latent = len(samplers[column].latent) - 1
-    sobol = qmc.Sobol(latent, seed=int(rng.integers(2**32))).random(POINTS)
-    z = torch.from_numpy(np.append(norm.ppf(np.clip(sobol, 1e-6, 1 - 1e-6)), np.ones((POINTS, 1)), 1)).float()
-    chunks = torch.from_numpy(codes.T.astype(np.int32)).split(CHUNK_ROWS, 1)
-    return torch.cat([_chances(samplers, chunk.contiguous(), column, z) for chunk in chunks]).double().numpy()
+def chances_given_others(samplers: Mapping[int, ColumnSampler], codes: Codes, column: int, *, rng: np.random.Generator) -> Probabilities:
+    """Chances `[rows, levels]` of the levels of the column at position `column` in each row of levels `[rows, columns]`.
 
-
-def _chances(samplers: Mapping[int, ColumnSampler], codes: Tensor, column: int, z: Tensor) -> Tensor:
+    `samplers` are those of all columns, by position.
+    """
     own = samplers[column]
+    children = [s for s in samplers.values() if column in s.parents]
+    # Where z leads neither to the column nor to what it causes, others say nothing of it by z.
+    tellers = [s for s in samplers.values() if s is not own and s not in children and _of_z(s)] if any(map(_of_z, [own, *children])) else []
+    z = _points(len(own.latent) - 1, rng) if tellers or children else torch.eye(len(own.latent))[-1:]
+    parts = [
+        _chances(own, children, tellers, torch.from_numpy(codes[start : start + CHUNK_ROWS].T.astype(np.int32)), z)
+        for start in range(0, len(codes), CHUNK_ROWS)
+    ]
+    return torch.cat(parts).double().numpy()
+
+
+def _of_z(sampler: ColumnSampler) -> bool:
+    return bool(sampler.latent[:-1].any())
+
+
+def _points(latent: int, rng: np.random.Generator) -> Tensor:
+    """Points that cover the law of z evenly, with ones last as samplers take them, `[points, latent + 1]`."""
+    uniform = qmc.Sobol(latent, seed=int(rng.integers(2**32))).random(POINTS)
+    return torch.from_numpy(np.append(norm.ppf(np.clip(uniform, 1e-6, 1 - 1e-6)), np.ones((POINTS, 1)), 1)).float()
+
+
+def _chances(own: ColumnSampler, children: Sequence[ColumnSampler], tellers: Sequence[ColumnSampler], codes: Tensor, z: Tensor) -> Tensor:
     log_chances = _log_probabilities(own, codes, z)[..., : own.levels]  # [points, rows, levels]
-    for other in samplers.values():
-        if column in other.parents:
-            log_chances += torch.stack([_said(other, _with(codes, column, level), z) for level in range(own.levels)], -1)
-        elif other is not own and bool(other.latent[:-1].any()):
-            log_chances += _said(other, codes, z).unsqueeze(-1)
+    for child in children:
+        log_chances = log_chances + torch.stack([_said(child, _with(codes, own.column, level), z) for level in range(own.levels)], -1)
+    for teller in tellers:
+        log_chances = log_chances + _said(teller, codes, z).unsqueeze(-1)
     return log_chances.logsumexp(0).softmax(-1)
 
 

@@ -14,7 +14,7 @@ from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec import budgetchecks, gatechecks, graphchecks
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.expressions import constraint_problems
+from synthdp.spec.expressions import constraint_problems, parse
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
@@ -90,6 +90,19 @@ def _targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(
                 ("evaluation", "targets", i), f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns"
             )
+
+
+def _even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    read = {name for text in spec.constraints for e in [parse(text, spec.columns)[0]] if e for name in e.columns}
+    for i, name in enumerate(spec.sampling.even):
+        where = ("sampling", "even", i)
+        if name not in spec.columns:
+            yield CrossProblem(where, f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
+        elif name in read:
+            yield CrossProblem(where, f"a constraint reads column {name!r}, and rows are held to it as a whole", f"leave {name!r} out")
+    if spec.sampling.even and not (spec.sampling.rake and spec.sampling.balance):
+        off = "rake" if not spec.sampling.rake else "balance"
+        yield CrossProblem(("sampling", "even"), f"columns are drawn again after rows were chosen, which {off}: false turns off", f"delete {off}")
 
 
 def _test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -206,6 +219,7 @@ CHECKS = (
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),
     _Check(("dataset.privacy_unit", "columns"), _unit_column),
     _Check(("columns", "evaluation.targets"), _targets),
+    _Check(("columns", "columns[]", "constraints", "sampling"), _even),
     _Check(("evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _test_rows),
     _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), gatechecks.computed),
     _Check(("gates", "gates[]", "attacks.membership", "privacy.epsilon", "privacy.delta"), gatechecks.decidable),

@@ -50,6 +50,11 @@ class Sampling(Model):
     oversample: Annotated[Whole, Field(ge=1, le=64), Unit("draws")] = Field(
         default=4, description="draws per written row before raking", examples=[8]
     )
+    even: Names = Field(
+        default=(),
+        description="columns that are drawn last, evenly over rows that are alike; synthesizer.targets that lead to nothing are so in any case",
+        examples=[["income"]],
+    )
 
 
 Constraint = Annotated[str, Field(min_length=1, max_length=1000)]
