@@ -139,4 +139,5 @@ def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
     square = np.add.reduceat(np.add.reduceat(share, starts, axis=0), starts, axis=1)
     present = np.add.reduceat((margins > 0).astype(np.int64), starts)
     degrees = np.minimum.outer(present, present) - 1
-    return np.sqrt(np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0))
+    v: FloatArray = np.sqrt(np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0))
+    return v
