@@ -56,8 +56,8 @@ def measured(cell: Cell, work: Path, *, pairs: int, workers: int, rows: int | No
     for row in report.table:
         verdict = declared.get((row.extractor, row.classifier))
         proved = {"declared": verdict is not None, "epsilon_lower": verdict.epsilon_lower if verdict else None}
-        lines.append(common | {"split": HONEST} | proved | _figures(row))
-    lines += [common | {"split": PAPERS, "pairs": PAPER_MODELS} | _figures(row) for row in as_in_the_paper(own)]
+        lines.append(common | {"split": HONEST} | proved | figures(row))
+    lines += [common | {"split": PAPERS, "pairs": PAPER_MODELS} | figures(row) for row in as_in_the_paper(own)]
     print(f"{cell.name}: {time.monotonic() - begin:.0f} s; {report.conclusion}", flush=True)
     kept.write_text(json.dumps(lines), encoding="utf-8")
     return lines
@@ -99,7 +99,7 @@ def as_in_the_paper(own: Setting) -> list[AttackRow]:
     return found
 
 
-def _figures(row: AttackRow) -> dict[str, Any]:
+def figures(row: AttackRow) -> dict[str, Any]:
     """One attack as a line of the table."""
     line: dict[str, Any] = {"extractor": row.extractor, "classifier": row.classifier, "models": row.models}
     for name in ("accuracy", "advantage", "auc"):

@@ -34,6 +34,7 @@ def test_pains_partial_graph_is_half_of_its_arrows() -> None:
     assert 2 * len(half) in (770, 771) and half < arrows("complete", "pain1000")
 
 
+@pytest.mark.slow
 def test_every_cell_spends_its_epsilon_and_keeps_the_papers_setting() -> None:
     for cell in (Cell("synthetic", "complete", 1.0), Cell("synthetic", "learned", math.inf)):
         own = setting(cell, steps=2)
