@@ -12,7 +12,6 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
 from attacks.threat import BoolArray, Codes, FloatArray, Public
 
@@ -140,5 +139,5 @@ def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
     square = np.add.reduceat(np.add.reduceat(share, starts, axis=0), starts, axis=1)
     present = np.add.reduceat((margins > 0).astype(np.int64), starts)
     degrees = np.minimum.outer(present, present) - 1
-    squared: npt.NDArray[np.float64] = np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0)
-    return np.sqrt(squared)
+    v: FloatArray = np.sqrt(np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0))
+    return v

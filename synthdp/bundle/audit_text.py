@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay
+from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay, TableNoise
 from synthdp.bundle.wording import plain, up
 
 ROWS = {
@@ -20,6 +20,7 @@ def audit_markdown(record: AuditRecord | None) -> str:
     parts = [
         f"Made by {record.program} on {record.day}. This is {SANITY}. {ROWS[record.rows]}",
         *([_replay(record.replay)] if record.replay else []),
+        *([_tables(record.tables)] if record.tables else []),
         *([_statistical(record.audits)] if record.audits else []),
         *([f"Replayed only, for want of a statistical audit: {'; '.join(map(plain, record.replay_only))}."] if record.replay_only else []),
         *([_membership(record.membership)] if record.membership else []),
@@ -34,6 +35,14 @@ def _replay(replay: Replay) -> str:
         f"*Record and replay*: {replay.mechanisms} mechanisms with this release's settings ran on {replay.pairs} pairs of neighbouring "
         "made-up tables under the same noisy outputs. What the noise hid differed by at most "
         f"{replay.largest_share:.1%} of what the charged event allows. {others}."
+    )
+
+
+def _tables(noise: TableNoise) -> str:
+    return (
+        f"*Published tables*: {noise.tables} noisy tables count the same rows, so they differ by their noise alone. Their totals and margins, "
+        f"{noise.comparisons} independent comparisons, differ by {noise.share:.2f} times the variance that was claimed; "
+        "less noise would have let them agree better."
     )
 
 
