@@ -63,8 +63,8 @@ def validate(spec: SpecArgument, as_json: Json = False) -> None:
 
 
 @app.command()
-def schema() -> None:
-    """Print the spec's JSON schema, for editors."""
+def schema(as_json: Json = False) -> None:
+    """Print the spec's JSON schema, for editors; it is JSON either way."""
     from synthdp.spec.schema import json_schema
 
     typer.echo(json.dumps(json_schema(), indent=1))
@@ -75,31 +75,54 @@ def init(
     csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
     builtin: Annotated[str | None, typer.Option("--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
-    ask: Annotated[bool, typer.Option(help="Ask for types, bounds and budget.")] = True,
+    ask: Annotated[bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")] = True,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
-    """Write a draft spec from a CSV's header; asks for bounds, never reads them from rows."""
+    """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them from rows, and shows the levels they make."""
     from synthdp.errors import OutputError
     from synthdp.spec.draft import draft_spec
 
     if out.exists() and not force:
         raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
     if csv is None:
-        return _builtin_draft(builtin, out)
-    relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-    text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None).replace(f"path: {csv}", f"path: {relative}")
-    out.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {out}; complete it and run `synthdp validate {out}`", err=True)
+        text = _builtin_draft(builtin)
+    else:
+        relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None).replace(f"path: {csv}", f"path: {relative}")
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written: {error.strerror}", hint="choose another file with --out") from None
+    _preview(out, text, as_json=as_json)
 
 
-def _builtin_draft(name: str | None, out: Path) -> None:
+def _builtin_draft(name: str | None) -> str:
     from synthdp.data.builtin.drafts import DRAFTS
     from synthdp.errors import OutputError
 
     if name is None or name not in DRAFTS:
         raise OutputError("no table to draft a spec for", hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}")
-    out.write_text(DRAFTS[name](), encoding="utf-8")
-    typer.echo(f"wrote {out}; it is complete: run `synthdp release {out}`", err=True)
+    return DRAFTS[name]()
+
+
+def _preview(out: Path, text: str, *, as_json: bool) -> None:
+    """What was written: the levels of each column where the draft is complete, and what to do next."""
+    from synthdp.errors import SpecError
+    from synthdp.preview import column_facts
+    from synthdp.show import columns_text
+    from synthdp.spec.load import parse_spec
+
+    try:
+        columns, left = column_facts(parse_spec(text, path=str(out))), 0
+    except SpecError as error:
+        columns, left = [], len(error.problems)
+    facts = {"file": str(out), "complete": left == 0, "left": left, "columns": columns}
+    if as_json or columns:
+        show(facts, as_json=as_json, text=lambda: columns_text(columns))
+    ready = f"it is complete: run `synthdp plan {out}`, then `synthdp release {out}`"
+    todo = f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
+    typer.echo(f"wrote {out}; {todo}", err=True)
 
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
@@ -184,6 +207,22 @@ def verify(
 
 
 @app.command()
+def diff(
+    bundle_a: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    bundle_b: Annotated[Path, typer.Argument(help="Another, to compare with the first.")],
+    as_json: Json = False,
+) -> None:
+    """Compare two bundles: budget, graph, table and public quality of the second are better, worse, same; verifies both, reads no rows."""
+    from synthdp.bundle_diff import compare
+    from synthdp.reporter import Reporter
+    from synthdp.show import ProgressDisplay, difference_text
+
+    with ProgressDisplay() as display:
+        found = compare(bundle_a, bundle_b, reporter=Reporter(display))
+    show(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
+
+
+@app.command()
 def audit(
     what: Annotated[Path, typer.Argument(metavar="SPEC|BUNDLE", help="A release's spec, or the folder of a bundle, which needs no rows.")],
     replay: Annotated[
@@ -221,6 +260,64 @@ def audit(
         found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
         hint = "do not use this bundle; tell its publisher" if what.is_dir() else "do not release; report this as a defect"
         raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint=hint)
+
+
+@app.command()
+def doctor(
+    spec: Annotated[Path | None, typer.Argument(help="A spec, whose ledger, store, device and key are looked at too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look at what a release needs of this machine: libraries, ledger, MLflow, cores, memory, GPU, telemetry. Exit code 2 if something is wrong."""
+    from dataclasses import asdict
+
+    from synthdp.doctor import examine
+    from synthdp.errors import OutputError
+    from synthdp.show import doctor_text
+    from synthdp.spec.load import load_spec
+
+    found = examine(load_spec(spec) if spec else None, spec.absolute().parent if spec else Path.cwd())
+    wrong = [f.what for f in found if f.state == "wrong"]
+    show({"ok": not wrong, "findings": [asdict(f) for f in found]}, as_json=as_json, text=lambda: doctor_text(found))
+    if wrong:
+        raise OutputError(f"a release would not run here: {', '.join(wrong)}", hint="see above what to do")
+
+
+@app.command()
+def ui(
+    spec: Annotated[Path | None, typer.Argument(help="A spec whose releases are looked at [default: mlflow.db in this folder].")] = None,
+    store: Annotated[str | None, typer.Option("--store", help="An MLflow tracking URI instead.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser, where this is a terminal.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone, until Ctrl-C."""
+    from synthdp.spec.load import load_spec
+    from synthdp.tracking.server import serving, store_of
+
+    loaded = load_spec(spec) if spec else None
+    if store is not None:
+        uri, experiment = store, loaded.tracking.experiment if loaded else "synthdp"
+    else:
+        uri, experiment = store_of(loaded, spec.absolute().parent if spec else Path.cwd())
+    with serving(uri, port=port, experiment=experiment) as address:
+        show({"url": address}, as_json=as_json, text=lambda: f"{address}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)")
+        sys.stdout.flush()
+        if browser and sys.stdout.isatty():
+            typer.launch(address)
+        _until_interrupted(uri)
+
+
+def _until_interrupted(uri: str) -> None:
+    """Wait for Ctrl-C or an end from outside; a server of others needs nobody to wait for it."""
+    import signal
+    import threading
+
+    if uri.startswith("http"):
+        return
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
 
 
 @app.command()

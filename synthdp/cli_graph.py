@@ -27,11 +27,13 @@ def show(
     source: Source,
     form: Annotated[Format | None, typer.Option("--format", help="Convert to this format [default: text for people].")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="File to write [default: stdout].")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Show a graph, or convert it; free of charge, reads no rows."""
     from synthdp.graph.formats import WRITERS, GraphFileError, read_graph
     from synthdp.show_graph import graph_text
 
+    form = form or ("json" if as_json else None)
     if form == "bif":
         text = _bif(source)
     else:

@@ -18,7 +18,12 @@ from synthdp.reporter import Advance
 
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.audit_record import AuditRecord
+    from synthdp.bundle_diff import BundleDifference
+    from synthdp.doctor import Finding
     from synthdp.release import Outcome
+
+
+MOST_LINKS = 20
 
 
 class ProgressDisplay:
@@ -124,3 +129,33 @@ def audit_text(record: AuditRecord, path: Path) -> str:
 
     who = "confidential: for the steward only" if record.rows == "real" else "public: the next release of this plan publishes it"
     return _render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
+
+
+def difference_text(found: BundleDifference) -> str:
+    """How two bundles differ, as text."""
+
+    def value(x: str | float | None) -> str:
+        return "-" if x is None else x if isinstance(x, str) else f"{x:,}" if isinstance(x, int) else f"{x:.4g}"
+
+    rows = [(f.topic, f.what, value(f.a), value(f.b), f.verdict, f.why) for f in found.findings]
+    links = [("added", e.cause, e.effect) for e in found.graph.added] + [("removed", e.cause, e.effect) for e in found.graph.removed]
+    links += [("turned", e.cause, e.effect) for _, e in found.graph.turned]
+    listed = [f"{how} {a} - {b}" for how, a, b in links[:MOST_LINKS]] + ([f"and {len(links) - MOST_LINKS} more"] if len(links) > MOST_LINKS else [])
+    return _render(
+        f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
+        _table("", ["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
+        *listed,
+    )
+
+
+def doctor_text(findings: Sequence[Finding]) -> str:
+    """What was found of this machine, as text."""
+    rows = [(f.state.upper() if f.state == "wrong" else f.state, f.what, f.found + (f"\n{f.hint}" if f.hint else "")) for f in findings]
+    return _render(_table("", ["", "", ""], rows, numbers=[]))
+
+
+def columns_text(facts: list[dict[str, Any]]) -> str:
+    """The levels that a spec gives each column, as text."""
+    from synthdp.preview import column_rows
+
+    return _render(_table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]), "(from the spec alone; no row was read)")

@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from synthdp.errors import DataError
 from synthdp.spec.budgetchecks import suggested_delta
+from synthdp.spec.draft_edges import described, suggested_edges
 from synthdp.spec.models import Categories, Category, Column, Instant, Privacy, Real, Rows, Whole
 from synthdp.spec.wording import first_words
 from synthdp.spec.yamltree import Scalar, plain
@@ -96,7 +97,27 @@ def _range(ask: Ask, name: str, kind: str) -> dict[str, Any]:
     question = f"{name}: values that are very common by themselves, such as 0, parted by commas (none: empty)?"
     spikes = _until_fit(ask, question, _list(_SPIKES[kind], texts=False), default="")
     unit = ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip()
-    return entry | ({"spikes": spikes} if spikes else {}) | ({"unit": unit} if unit else {})
+    edges = _edges(ask, name, kind, entry | {"spikes": spikes, "unit": unit}) if kind != "datetime" else []
+    return entry | ({"spikes": spikes} if spikes else {}) | ({"edges": edges} if edges else {}) | ({"unit": unit} if unit else {})
+
+
+def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]:
+    """Left ends of bins: those that bounds, unit and spikes suggest, none (bins of equal width), or the user's own."""
+    lower, upper = float(said["lower"]), float(said["upper"])
+    if not lower < upper:
+        return []  # which is told when the column is checked
+    suggested = suggested_edges(lower=lower, upper=upper, whole=kind == "integer", unit=said["unit"], spikes=[float(s) for s in said["spikes"]])
+    if not suggested:
+        return []
+    own = _list(_SPIKES[kind], texts=False)
+
+    def fit(answer: str) -> list[Scalar]:
+        edges: list[Scalar] = [*suggested] if answer == "yes" else [] if answer == "no" else own(answer)
+        _validate(Column, {**said, "type": kind, **({"edges": edges} if edges else {})})
+        return edges
+
+    question = f"{name}: {described(suggested, upper)}; take them (yes), 32 of equal width (no), or give left ends of your own, parted by commas?"
+    return _until_fit(ask, question, fit, default="yes")
 
 
 def _until_fit(ask: Ask, question: str, fit: Callable[[str], _T], *, default: str | None = None, allowed: tuple[str, ...] = ()) -> _T:

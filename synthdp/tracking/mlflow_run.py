@@ -248,6 +248,7 @@ def _client_class() -> Any:
     """MLflow's client, which keeps no global state. Telemetry is switched off before the import: later is too late."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "true"
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a server's addresses would stand among the JSON
     with _quiet():
         from mlflow.tracking import MlflowClient
 

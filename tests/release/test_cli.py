@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import jsonschema
 import pandas as pd
 import pytest
 import yaml
+from typer.main import get_command
 
+from synthdp.cli import app
 from synthdp.privacy.ledger import Ledger
 
-COMMANDS = ("validate", "schema", "init", "plan", "release", "resume", "verify", "sample", "budget")
+COMMANDS = ("validate", "schema", "init", "plan", "release", "resume", "verify", "sample", "budget", "diff", "doctor", "ui", "audit", "keygen")
 HEAVY = ("torch", "opacus", "mlflow", "sklearn", "pandas", "opendp", "scipy", "matplotlib", "sqlalchemy", "dp_accounting", "joblib", "frictionless")
 UNTIL_COMPOSED = tuple(h for h in HEAVY if h != "sqlalchemy")  # which reads the ledger
 
@@ -114,6 +118,42 @@ def test_init_writes_a_draft_from_the_header_alone(tiny: Any, synthdp: Any, monk
     assert "female" not in draft and "2020-" not in draft  # nothing from rows
     again = synthdp("init", "table.csv", "--out", "draft.yaml", "--no-ask")
     assert again.code == 2 and "--force" in again.err and (tiny.folder / "draft.yaml").read_text() == draft
+
+
+def test_init_previews_a_complete_draft_without_a_row(tiny: Any, synthdp: Any) -> None:
+    out = tiny.folder / "pain.yaml"
+    done = synthdp("init", "--builtin", "pain1000", "--out", out)
+    assert done.code == 0 and "no row was read" in done.out and "it is complete" in done.err
+    facts = json.loads(synthdp("init", "--builtin", "pain1000", "--out", out, "--force", "--json").out)
+    assert facts["complete"] and facts["left"] == 0 and all(c["levels"] == len(c["labels"]) > 1 for c in facts["columns"])
+    tiny.write()
+    left = json.loads(synthdp("init", tiny.folder / "table.csv", "--out", tiny.folder / "draft.yaml", "--no-ask", "--json").out)
+    assert not left["complete"] and left["left"] > 6 and left["columns"] == []
+
+
+def _options(command: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Every command by its full name, and its options."""
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from _options(inner, f"{path} {name}".strip())
+    else:
+        yield path, [o for p in command.params for o in p.opts]
+
+
+def test_every_command_has_json() -> None:
+    found = dict(_options(get_command(app)))
+    assert len(found) >= 19 and "graph show" in found and [c for c, options in found.items() if "--json" not in options] == []
+
+
+def test_shell_completion(tmp_path: Path) -> None:
+    """As bash asks for it: which commands begin so."""
+    command = tmp_path / "synthdp"
+    command.write_text(f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'synthdp'\nfrom synthdp.cli import main\nmain()\n")
+    ask = {**os.environ, "_SYNTHDP_COMPLETE": "complete_bash", "COMP_WORDS": "synthdp va", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, command], env=ask, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["validate"]
+    done = subprocess.run([sys.executable, command, "--show-completion", "bash"], capture_output=True, text=True, timeout=60)
+    assert "_SYNTHDP_COMPLETE=complete_bash" in done.stdout and "complete -o default" in done.stdout
 
 
 def test_release_prints_facts_to_stdout_and_progress_to_stderr(tiny: Any, synthdp: Any) -> None:

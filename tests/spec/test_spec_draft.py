@@ -99,11 +99,11 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     ask = Script(
         "both", "id", "pid", "3", "one patient", "", "500",
         "integer", "0", "x", "-5", "", "", "no",  # bounds that do not fit: asked again
-        "0", "120", "0", "years", "yes",
+        "0", "120", "0", "years", "", "yes",
         "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no",
         "datetime", "2000-01-01", "2020-01-01", "", "", "",
         "boolean", "", "yes", "",
-        "number", "0", "1e5", "0, 5.5", "", "",
+        "number", "0", "1e5", "0, 5.5", "", "7, 5", "0, 100, 2e4", "",  # edges of one's own
         "2", "0.5", "",
     )  # fmt: skip
     text = draft_spec(table(b"pid;age;no;when;ok;gain\n1;2;3;4;5;6\n"), ask=ask)
@@ -116,13 +116,15 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     age, no, when, ok, gain = spec.columns.values()
     assert isinstance(age, Integer)
     assert (age.lower, age.upper, age.spikes, age.unit, age.missing) == (0, 120, (0,), "years", True)
+    assert age.edges is not None and age.edges[:3] == (1, 5, 10) and age.edges[-1] == 115
+    assert any("edges must increase strictly" in q and q.endswith("parted by commas?") for q in ask.asked)
     assert isinstance(no, Ordinal)
     assert no.categories == ("b", "01", "1.50")
     assert isinstance(when, Datetime)
     assert isinstance(ok, Boolean)
     assert (ok.false, ok.true) == ("false", "yes")
     assert isinstance(gain, Number)
-    assert gain.spikes == (0.0, 5.5)
+    assert gain.spikes == (0.0, 5.5) and gain.edges == (0, 100, 20_000)
     assert (spec.privacy.epsilon, spec.privacy.delta) == (2, 1e-4)
     assert spec.dataset.rows.kind == "approximate"
 
