@@ -13,7 +13,7 @@ from synthdp.evaluate import EvaluationReport, FidelityReport
 from synthdp.report.content import Budget, ReportContent
 from synthdp.report.findings import interval, number
 
-MISFIT_KINDS = {"wrong_type": "wrong type", "outside": "outside the domain", "unexpected_missing": "missing where none is declared"}
+MISFIT_KINDS = {"wrong type": "wrong type", "outside the domain": "outside the domain", "unexpected missing": "missing where none is declared"}
 
 
 @dataclass(frozen=True)

@@ -443,6 +443,17 @@ Constraints = Annotated[tuple[Constraint, ...], Field(max_length=100), AfterVali
 ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
 
 
+class Effect(Model):
+    """An average effect that is estimated from real and from synthetic rows: of what `treated` says of one column, on `outcome`."""
+
+    treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(description="expression over one column, e.g. lncoins == 0")
+    control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, description="expression over the same column for whom they are compared with; default: all other rows"
+    )
+    outcome: Name = Field(description="column whose mean is compared: a number, or categories by their position")
+    adjust: Names | None = Field(default=None, description="columns held fixed; default: the treatment's causes in the graph")
+
+
 class Evaluation(Model):
     """Judging on real rows: for the steward only, never bundled."""
 
@@ -452,6 +463,11 @@ class Evaluation(Model):
     classifiers: Annotated[tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(_unique)] = ("logistic", "boosted_trees", "random_forest")
     max_rows: Annotated[Whole, Field(ge=100)] = Field(default=20_000, description="most rows that classifiers see")
     triples: Annotated[Whole, Field(ge=0, le=10_000)] = Field(default=64, description="random 3-way tables that are compared")
+    random_targets: Annotated[Whole, Field(ge=0, le=1000)] = Field(
+        default=0, description="the long protocol: so many columns, drawn by a public seed, are each predicted by five classifiers, or by regressors"
+    )
+    subgroups: Names = Field(default=(), description="columns whose categories are judged as groups of their own; default: three with few categories")
+    effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = Field(default=(), description="average treatment effects that are compared")
 
 
 class MembershipAttack(Model):
