@@ -32,19 +32,19 @@ def told(evaluation: str) -> str:
 def test_what_is_right_is_read() -> None:
     text = """{subgroups: [arm], random_targets: 2, effects: [{treated: "arm == 'a'", control: "arm == 'b'", outcome: age, adjust: [sex]}]}"""
     evaluation = parse_spec(SPEC.replace("EVALUATION", text), path="spec.yaml").evaluation
-    assert evaluation.subgroups == ("arm",) and evaluation.effects[0].adjust == ("sex",)
+    assert evaluation.subgroups == ("arm",) and evaluation.effects #1.adjust == ("sex",)
 
 
 @pytest.mark.parametrize(
     ("evaluation", "expected"),
     [
-        ("{subgroups: [amr]}", "evaluation.subgroups[0]: unknown column 'amr'"),
+        ("{subgroups: [amr]}", "evaluation.subgroups #1: unknown column 'amr'"),
         ("{subgroups: [age]}", "groups are categories"),
-        ("""{effects: [{treated: "arm ==", outcome: age}]}""", "evaluation.effects[0].treated: character"),
-        ("""{effects: [{treated: "arm == 'a'", control: "arm == 'z'", outcome: age}]}""", "evaluation.effects[0].control"),
+        ("""{effects: [{treated: "arm ==", outcome: age}]}""", "evaluation.effects #1.treated: character"),
+        ("""{effects: [{treated: "arm == 'a'", control: "arm == 'z'", outcome: age}]}""", "evaluation.effects #1.control"),
         ("""{effects: [{treated: "arm == 'a' and sex == 'true'", outcome: age}]}""", "reads arm, sex; a treatment is one column"),
         ("""{effects: [{treated: "arm == 'a'", control: "age > 3", outcome: sex}]}""", "reads arm, age; a treatment is one column"),
-        ("""{effects: [{treated: "arm == 'a'", outcome: ages}]}""", "evaluation.effects[0].outcome: unknown column 'ages'"),
+        ("""{effects: [{treated: "arm == 'a'", outcome: ages}]}""", "evaluation.effects #1.outcome: unknown column 'ages'"),
         ("""{effects: [{treated: "arm == 'a'", outcome: arm}]}""", "already the treatment or the outcome"),
         ("""{effects: [{treated: "arm == 'a'", outcome: age, adjust: [age]}]}""", "already the treatment or the outcome"),
         ("""{effects: [{treated: "sex == 'true'", outcome: arm}]}""", "has 3 categories in no order"),
