@@ -42,7 +42,7 @@ def _bars(labels: Sequence[str], first: FloatArray, second: FloatArray, ordered:
     return bars(rows, alt=alt)
 
 
-def bars(rows: Sequence[tuple[str, float, float]], *, left: float = 134.0, wide: float = 150.0, alt: str) -> str:
+def bars(rows: Sequence[tuple[str, float, float]], *, left: float = 144.0, wide: float = 140.0, alt: str) -> str:
     """Paired bars of (name, share, share), the first in the first colour; names take `left`, the longest bar takes `wide`."""
     most = max(max(a, b) for _, a, b in rows) or 1.0
     body = []
@@ -118,7 +118,7 @@ def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float
 
 def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
     """Strengths in [0, 1], shape `[columns, columns]`, as shaded cells with their value where it is worth reading."""
-    left, top, cell = 128.0, 10.0, 30.0 if len(names) <= 20 else 15.0
+    left, top, cell = 146.0, 10.0, 30.0 if len(names) <= 20 else 15.0
     body = []
     for i, name in enumerate(names):
         body.append(_text(left - 6, top + cell * (i + 0.5) + 4, short(name, 18), anchor="end", size=min(12, cell - 3)))
