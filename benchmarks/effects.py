@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent / "results"
 ROWS = Path(__file__).parent.parent / "specs" / "data" / "rand-hie.csv"
 DELTA = 1e-6
 VARIANTS = {"causal": "given", "none": "none"}  # and the mechanism of `benchmarks.peers_ours`
-LABELS = {"causal": "given graph, tested", "none": "no graph (twin)"}
+LABELS = {"causal": "causal", "none": "no graph"}
 EFFECTS = (
     Effect(treated="lncoins == 0", outcome="mdvis", adjust=()),
     Effect(treated="lncoins == 0", control="lncoins > 4", outcome="mdvis", adjust=()),
@@ -128,7 +128,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
             x = k + (runs.index - (len(runs) - 1) / 2) * 0.07
             half = [runs["estimate"] - runs["low"], runs["high"] - runs["estimate"]]
             axes.errorbar(x, runs["estimate"], yerr=half, fmt="o", markersize=3, linewidth=1, color="#0b66b8" if variant == "causal" else "#777777")
-        axes.set_xticks(range(len(groups)), [f"{LABELS[v]}\nepsilon {e:g}" for v, e in groups], fontsize=7)
+        axes.set_xticks(range(len(groups)), [f"{LABELS[v]}\nepsilon {e:g}" for v, e in groups], fontsize=8)
         axes.set_title(effect, fontsize=9)
     figure.axes[0].set_ylabel("more visits in a year")
     figure.axes[0].legend(frameon=False, fontsize=8)
