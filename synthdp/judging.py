@@ -12,6 +12,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate import EvaluationReport, evaluate, noisy_tv1
 from synthdp.gates import Figure, attack_figures
+from synthdp.graph.causal import CausalGraph
 from synthdp.membership import attack_release, declared_facts
 from synthdp.model.pipeline import Fitted
 from synthdp.privacy.noise import fresh_generator
@@ -62,7 +63,7 @@ def judge(
     if release.evaluation.enabled:
         with reporter.stage("judge on real rows"):
             evaluation = session.inspect(
-                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value), reason="evaluation on real rows"
+                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value, fitted.graph.graph), reason="evaluation on real rows"
             )
     if release.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
@@ -70,7 +71,7 @@ def judge(
     return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"))
 
 
-def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame) -> EvaluationReport:
+def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame, graph: CausalGraph) -> EvaluationReport:
     held = table.held_out
     return evaluate(
         table.frame[~held].reset_index(drop=True),
@@ -80,4 +81,6 @@ def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Co
         settings=release.evaluation,
         rng=fresh_generator(),
         codes=(table.codes[~held], table.codes[held], codes),
+        graph=graph,
+        columns=release.columns,
     )

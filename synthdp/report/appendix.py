@@ -14,7 +14,7 @@ from synthdp.report.content import Budget, ReportContent
 from synthdp.report.findings import interval, number
 
 ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")  # what the page shows; the rest is in the appendix
-MISFIT_KINDS = {"wrong_type": "wrong type", "outside": "outside the domain", "unexpected_missing": "missing where none is declared"}
+MISFIT_KINDS = {"wrong type": "wrong type", "outside the domain": "outside the domain", "unexpected missing": "missing where none is declared"}
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,41 @@ def _bars(labels: Sequence[str], first: FloatArray, second: FloatArray, ordered:
     rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in shown]
     if rest:
         rows.append((f"{len(rest)} others", float(first[rest].sum()), float(second[rest].sum())))
+    return bars(rows, alt=alt)
+
+
+def bars(rows: Sequence[tuple[str, float, float]], *, left: float = 144.0, wide: float = 140.0, alt: str) -> str:
+    """Paired bars of (name, share, share), the first in the first colour; names take `left`, the longest bar takes `wide`."""
     most = max(max(a, b) for _, a, b in rows) or 1.0
     body = []
     for k, (name, a, b) in enumerate(rows):
         y = 6 + 26 * k
-        body.append(_text(126, y + 14, name, anchor="end"))
-        body += [_bar(134, y, 150 * a / most, 9, FIRST), _bar(134, y + 10, 150 * b / most, 9, SECOND)]
-        body.append(_text(139 + 150 * max(a, b) / most, y + 14, f"{a:.1%} / {b:.1%}", size=10.5, colour="var(--muted)"))
-    return svg(body, width=370, height=10 + 26 * len(rows), alt=alt)
+        body.append(_text(left - 8, y + 14, name, anchor="end"))
+        body += [_bar(left, y, wide * a / most, 9, FIRST), _bar(left, y + 10, wide * b / most, 9, SECOND)]
+        body.append(_text(left + 5 + wide * max(a, b) / most, y + 14, f"{a:.1%} / {b:.1%}", size=10.5, colour="var(--muted)"))
+    return svg(body, width=left + wide + 86, height=10 + 26 * len(rows), alt=alt)
+
+
+def intervals(rows: Sequence[tuple[str, tuple[float, float, float], tuple[float, float, float]]], *, label: str, alt: str) -> str:
+    """For each name two estimates with their intervals, (value, low, high): the first above the second, on one axis with zero."""
+    left, wide, high = 16.0, 560.0, 58.0 * len(rows)
+    ends = [0.0, *(v for _, first, second in rows for v in (*first, *second))]
+    low, span = min(ends), (max(ends) - min(ends)) or 1.0
+
+    def place(value: float) -> float:
+        return left + wide * (0.03 + 0.94 * (value - low) / span)
+
+    body = [_text(place(0), high + 14, "0", anchor="middle")]
+    for k, (name, *estimates) in enumerate(rows):
+        y = 58.0 * k
+        body += [_text(left, y + 14, short(name, 88)), _line(place(0), y + 20, place(0), y + 50, colour="var(--muted)", dashes="2 4")]
+        for j, ((value, bottom, top), colour) in enumerate(zip(estimates, (FIRST, SECOND), strict=True)):
+            at = y + 27 + 14 * j
+            body.append(_line(place(bottom), at, place(top), at, colour=colour, width=2.2))
+            body.append(f'<circle cx="{_n(place(value))}" cy="{_n(at)}" r="4" fill="{colour}"/>')
+            body.append(_text(place(top) + 7, at + 4, f"{value:.3g}", size=10.5, colour="var(--muted)"))
+    body.append(_text(left, high + 30, label))
+    return svg(body, width=left + wide + 60, height=high + 38, alt=alt)
 
 
 def _steps(labels: Sequence[str], first: FloatArray, second: FloatArray, alt: str) -> str:
@@ -91,7 +118,7 @@ def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float
 
 def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
     """Strengths in [0, 1], shape `[columns, columns]`, as shaded cells with their value where it is worth reading."""
-    left, top, cell = 128.0, 10.0, 30.0 if len(names) <= 20 else 15.0
+    left, top, cell = 146.0, 10.0, 30.0 if len(names) <= 20 else 15.0
     body = []
     for i, name in enumerate(names):
         body.append(_text(left - 6, top + cell * (i + 0.5) + 4, short(name, 18), anchor="end", size=min(12, cell - 3)))

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from synthdp.evaluate import FidelityReport, UtilityRow
 from synthdp.report import figures, findings
+from synthdp.report.analysis import analysis_view
 from synthdp.report.appendix import ATTACK_CAPTIONS, Limits, attack_tables, misfit_table, tables
 from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
@@ -87,6 +88,7 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "attack_tables": [t for t in attack_tables(content.attack) if t.caption in ATTACK_CAPTIONS] if content.attack else [],
         "misfit_table": misfit_table(content),
         "misfit_sentence": findings.misfits(content.misfits),
+        **analysis_view(evaluation),
         "number": number,
         "numbers_file": "internal.json",
     }

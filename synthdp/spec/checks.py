@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec import budgetchecks, gatechecks, graphchecks
+from synthdp.spec import budgetchecks, evaluationchecks, gatechecks, graphchecks
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import constraint_problems, parse
@@ -223,6 +223,8 @@ CHECKS = (
     _Check(("evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _test_rows),
     _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), gatechecks.computed),
     _Check(("gates", "gates[]", "attacks.membership", "privacy.epsilon", "privacy.delta"), gatechecks.decidable),
+    _Check(("columns", "columns[]", "evaluation.subgroups"), evaluationchecks.subgroups),
+    _Check(("columns", "columns[]", "evaluation.effects", "evaluation.effects[]"), evaluationchecks.effects),
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),
     _Check(("columns", "columns[]"), _levels),

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from synthdp.spec.columns import Boolean, Categorical, Column, ColumnBase, Datetime, Integer, Number, Ordinal
 from synthdp.spec.dataset import BuiltinSource, CsvSource, Dataset, IdUnit, ParquetSource, PrivacyUnit, Rows, RowUnit, Source, SqlSource
-from synthdp.spec.evaluation import Attacks, ClassifierName, Evaluation, MembershipAttack
+from synthdp.spec.evaluation import Attacks, ClassifierName, Effect, Evaluation, MembershipAttack
 from synthdp.spec.fields import (
     ADDRESS,
     CONTROL,
@@ -73,6 +73,7 @@ __all__ = [
     "Datetime",
     "Edge",
     "Edges",
+    "Effect",
     "Evaluation",
     "Flag",
     "Gate",
