@@ -111,6 +111,7 @@ class Synthesizer:
         for column in columns:
             yield chances_given_others(samplers, codes, column, rng=rng)
 
+    @torch.no_grad()
     def elbo(self, codes: Codes, *, draws: int, generator: torch.Generator) -> npt.NDArray[np.float64]:
         """Evidence lower bound of each row of levels `[rows, columns]` in nats, the mean over `draws` of z; shape `[rows]`."""
         model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
