@@ -14,7 +14,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.PHONY: install release test check slow broken fuzz bench constraints help
+.PHONY: install release test check slow broken fuzz docs bench constraints help
 
 install: $(VENV)/installed  ## build .venv with exact versions (torch first, the CPU build)
 
@@ -44,6 +44,9 @@ fuzz: install  ## damaged specs and tables for FUZZ_SECONDS each (600), with ath
 	$(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz spec
 	$(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz csv
 	if $(BIN)/python -c 'import atheris' 2>/dev/null; then for target in spec csv; do $(TEST_ENV) $(BIN)/python -m tests.malicious.fuzz $$target --coverage || exit 1; done; fi
+
+docs: install  ## write the pages that are generated from the code (docs/reference)
+	$(BIN)/python -m synthdp.spec.reference > docs/reference/spec.md
 
 bench: install  ## every published table: python -m benchmarks.NAME
 	$(BIN)/python -m benchmarks.adult

@@ -20,7 +20,7 @@ from attacks.game import Game, Outcome, play
 from attacks.membership import MAIN, attack_membership, judge
 from attacks.noisy_tables import NoisyTable, best_table_advantage, table_ratio, table_score
 from attacks.one_release import ShadowFreeReport, attack_release
-from attacks.report import AttackRow, MembershipReport
+from attacks.report import AttackRow, MembershipReport, Verdict
 from attacks.risk import Risk
 from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval
@@ -53,6 +53,7 @@ __all__ = [
     "ShadowFreeReport",
     "ThreatModel",
     "Trainer",
+    "Verdict",
     "WhiteBox",
     "attack_anonymity",
     "attack_membership",

@@ -45,16 +45,14 @@ def histogram(public: Public, target: Codes, rng: np.random.Generator) -> Extrac
 
 def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
     """For each pair of columns, Pearson's correlation of the codes, and Cramer's V, which needs no order."""
-    pairs = list(combinations(range(len(public.sizes)), 2))
+    first, second = np.triu_indices(len(public.sizes), 1)
 
     def extract(synthetic: Codes) -> FloatArray:
         codes = synthetic.astype(np.float64)
         centred = codes - codes.mean(axis=0)
         scale = np.sqrt((centred**2).sum(axis=0))
         scaled = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 0)
-        pearson = scaled.T @ scaled
-        cramer = [_cramer_v(synthetic[:, a], synthetic[:, b], public.sizes[a], public.sizes[b]) for a, b in pairs]
-        return np.array([pearson[a, b] for a, b in pairs] + cramer)
+        return np.concatenate([(scaled.T @ scaled)[first, second], _cramer_v(synthetic, public.sizes)[first, second]])
 
     return extract
 
@@ -126,11 +124,20 @@ def _counts(synthetic: Codes, public: Public) -> list[FloatArray]:
     return [np.bincount(column, minlength=size).astype(np.float64) for column, size in zip(synthetic.T, public.sizes, strict=True)]
 
 
-def _cramer_v(a: Codes, b: Codes, size_a: int, size_b: int) -> float:
-    """Cramer's V of two columns, 0-1; 0 when one of them is constant."""
-    table = np.bincount(a.astype(np.int64) * size_b + b, minlength=size_a * size_b).reshape(size_a, size_b)
-    table = table[table.any(axis=1)][:, table.any(axis=0)]
-    if min(table.shape) < 2:
-        return 0.0
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    return float(np.sqrt(((table - expected) ** 2 / expected).sum() / (table.sum() * (min(table.shape) - 1))))
+def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
+    """Cramer's V of every two columns, 0-1, shape `[columns, columns]`; 0 where one of them is constant.
+
+    All tables of pairs are blocks of one product of indicators, and chi-square is summed over blocks.
+    """
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    shown = np.zeros((len(synthetic), int(np.sum(sizes))), dtype=np.float32)  # whole counts up to 2^24 are exact
+    shown[np.arange(len(synthetic))[:, None], synthetic + starts] = 1
+    joint = (shown.T @ shown).astype(np.float64)
+    margins = joint.diagonal()
+    expected = np.outer(margins, margins) / len(synthetic)
+    share = np.divide((joint - expected) ** 2, expected, out=np.zeros_like(joint), where=expected > 0)
+    square = np.add.reduceat(np.add.reduceat(share, starts, axis=0), starts, axis=1)
+    present = np.add.reduceat((margins > 0).astype(np.int64), starts)
+    degrees = np.minimum.outer(present, present) - 1
+    v: FloatArray = np.sqrt(np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0))
+    return v

@@ -19,8 +19,8 @@ from attacks.features import EXTRACTORS, feature_matrix
 from attacks.fleet import Fleet
 from attacks.game import Game, Outcome, play
 from attacks.likelihood import LIKELIHOODS
-from attacks.report import AttackRow, MembershipReport, attack_row
-from attacks.statistics import Counts, Interval, advantage, roc
+from attacks.report import AttackRow, MembershipReport, Verdict, attack_row
+from attacks.statistics import CONFIDENCE, Counts, Interval, advantage, roc
 from attacks.targets import declared_targets
 from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
 
@@ -70,12 +70,14 @@ def attack_membership(
     extractors: Sequence[str] = tuple(EXTRACTORS),
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     main: tuple[str, str] = MAIN,
+    also: Sequence[tuple[str, str]] = (),
 ) -> MembershipReport:
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
     `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result. `main` is the attack
     whose verdict counts: (extractor, classifier), or for a trainer that returns a `WhiteBox` also (score, likelihood
-    ratio) such as `("elbo", "lira_online")`. The table has every white-box score with every likelihood ratio. The control
+    ratio) such as `("elbo", "lira_online")`; `also` are further ones, which share its 5% of error. The table has every
+    white-box score with every likelihood ratio. The control
     re-uses the models without the target; with `control_pairs` it is a game of its own, which also tests the
     machinery of the trainings and costs `2 x control_pairs` models for each target. The same arguments and
     the same state of `rng` continue what lies in the fleet's folder.
@@ -86,7 +88,8 @@ def attack_membership(
     """
     _known(extractors, EXTRACTORS, "extractor")
     _known(classifiers, CLASSIFIERS, "classifier")
-    _known([main[1]], CLASSIFIERS if main[0] in EXTRACTORS else LIKELIHOODS, f"judge of {main[0]}")
+    for extractor, judged_by in (main, *also):
+        _known([judged_by], CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS, f"judge of {extractor}")
     table, targets = public.checked(table, "the table"), declared_targets(table, targets)
     games, controls = [], []
     for number, position in enumerate(targets):
@@ -98,7 +101,7 @@ def attack_membership(
             controls.append(_inside(play(rest, record, trainer, pairs=control_pairs, rng=rng, fleet=folder, threat=threat, control=True), public))
         elif pairs >= 8:
             controls.append(game.control(rng))
-    return judge(games, controls, public=public, claim=claim, extractors=extractors, classifiers=classifiers, rng=rng, main=main)
+    return judge(games, controls, public=public, claim=claim, extractors=extractors, classifiers=classifiers, rng=rng, main=main, also=also)
 
 
 def judge(
@@ -111,44 +114,71 @@ def judge(
     extractors: Sequence[str] = tuple(EXTRACTORS),
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     main: tuple[str, str] = MAIN,
+    also: Sequence[tuple[str, str]] = (),
 ) -> MembershipReport:
     """Attack games that were played; models of all games are judged together, each game by its own classifier.
 
     A ceiling and a bound on epsilon hold for the mean over targets as they do for one.
     """
     seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
-    delta = claim.delta if claim else 0.0
-    listed = [(extractor, classifiers) for extractor in extractors] + [(score, tuple(LIKELIHOODS)) for score in _white_box(games, main[0])]
+    scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
+    listed = [(extractor, classifiers) for extractor in extractors] + [(score, tuple(LIKELIHOODS)) for score in scores]
     rows = [attack_row(e, c, Outcome.together(o)) for e, names in listed for c, o in _outcomes(games, seeds, public, e, *names).items()]
-    attacks = [_Attack.on(game, public, main[0], seed) for game, seed in zip(games, seeds, strict=False)]
-    outcomes = [attack.outcome(main[1]) for attack in attacks]
+    arena = _Arena(games, controls, seeds, public, claim, confidence=1 - (1 - CONFIDENCE) / (1 + len(also)))
+    verdict, outcomes = arena.verdict(main)
     pooled = Outcome.together(outcomes)
-    verdict = attack_row(*main, pooled)
-    baseline = _gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]])
-    control = _gap(_outcomes(controls, seeds[len(games) :], public, *main)[main[1]]) if controls else None
-    counts = _pooled([attack.threshold(main[1], delta) for attack in attacks], outcomes)
     return MembershipReport(
-        main=verdict,
+        main=verdict.row,
         per_target=tuple(_gap([outcome]) for outcome in outcomes),
         table=tuple(rows),
-        baseline=baseline,
-        control=control,
-        epsilon_lower=epsilon_lower_bound(counts, delta=delta),
-        epsilon_provable=provable_epsilon(verdict.models, delta=delta),
-        profile_excess=profile_excess(counts, claim.pairs()) if claim else None,
+        baseline=_gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]]),
+        control=verdict.control,
+        epsilon_lower=verdict.epsilon_lower,
+        epsilon_provable=provable_epsilon(verdict.row.models, delta=claim.delta if claim else 0.0, confidence=arena.confidence),
+        profile_excess=verdict.profile_excess,
         claim=claim,
         roc=tuple((float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)),
-        warnings=_warnings(games, verdict, claim, control),
+        warnings=_warnings(games, verdict.row, claim, verdict.control),
+        others=tuple(arena.verdict(attack)[0] for attack in also),
     )
 
 
-def _white_box(games: Sequence[Game], wanted: str) -> list[str]:
-    """Names of the white-box scores of the games, of which `wanted` must be one unless it is an extractor."""
+@dataclass(frozen=True)
+class _Arena:
+    """Games and what each attack on them is judged by. `confidence`: of the bounds on epsilon, each by itself."""
+
+    games: Sequence[Game]
+    controls: Sequence[Game]
+    seeds: Sequence[int]
+    public: Public
+    claim: Claim | None
+    confidence: float
+
+    def verdict(self, attack: tuple[str, str]) -> tuple[Verdict, list[Outcome]]:
+        """One declared attack on all games, and its outcome on each."""
+        extractor, classifier = attack
+        delta = self.claim.delta if self.claim else 0.0
+        attacks = [_Attack.on(game, self.public, extractor, seed) for game, seed in zip(self.games, self.seeds, strict=False)]
+        outcomes = [own.outcome(classifier) for own in attacks]
+        counts = _pooled([own.threshold(classifier, delta) for own in attacks], outcomes)
+        others = self.seeds[len(self.games) :]
+        control = _gap(_outcomes(self.controls, others, self.public, extractor, classifier)[classifier]) if self.controls else None
+        verdict = Verdict(
+            row=attack_row(extractor, classifier, Outcome.together(outcomes)),
+            control=control,
+            epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=self.confidence),
+            profile_excess=profile_excess(counts, self.claim.pairs(), confidence=self.confidence) if self.claim else None,
+            claim=self.claim,
+        )
+        return verdict, outcomes
+
+
+def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
+    """Names of the white-box scores of the games, of which each of `wanted` must be one unless it is an extractor."""
     scores = list(games[0].shadow_scores)
     if clash := sorted(set(scores) & set(EXTRACTORS)):
         raise AttackError(f"a white-box score is named {clash[0]}, which is an extractor: rename it in the trainer")
-    if wanted not in EXTRACTORS:
-        _known([wanted], dict.fromkeys([*EXTRACTORS, *scores]), "extractor or white-box score")
+    _known(wanted, dict.fromkeys([*EXTRACTORS, *scores]), "extractor or white-box score")
     return scores
 
 

@@ -104,7 +104,13 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
             "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
         }
     )
-    return check({"learned": untargeted, "none": plain}.get(variant, lambda own: own)(release))
+    return check({"learned": evenly, "none": plain}.get(variant, lambda own: own)(release))
+
+
+def evenly(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+    """`release` without the stage of its targets, which are drawn evenly all the same."""
+    even = release.sampling.model_copy(update={"even": release.synthesizer.targets})
+    return untargeted(release).model_copy(update={"sampling": even})
 
 
 def plain(release: spec.ReleaseSpec) -> spec.ReleaseSpec:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,16 +94,32 @@ def python_of(peer: Peer) -> tuple[Path | None, str]:
 
 def run(peer: Peer, request: Request, folder: Path, *, seconds: float) -> Outcome:
     """Install if need be, fit and sample, for at most `seconds` of CPU. `folder` must be empty."""
+    return run_many(peer, [request], folder, seconds=seconds)[0]
+
+
+def run_many(peer: Peer, requests: Sequence[Request], folder: Path, *, seconds: float) -> list[Outcome]:
+    """The same for several fits, one after the other in one process, whose start is then paid once; `seconds` are for all."""
     python, why = python_of(peer)
     if python is None:
-        return Outcome(f"does not install: {why}")
+        return [Outcome(f"does not install: {why}")] * len(requests)
+    parts = [folder / str(i) for i in range(len(requests))] if len(requests) > 1 else [folder]
+    for part, request in zip(parts, requests, strict=True):
+        _write(peer, request, part)
+    code, said = _limited([str(python), "-m", peer.module, *map(str, parts)], clock=CLOCK_FOR_CPU * seconds, cpu=seconds)
+    if code:
+        return [Outcome(f"failed: {last_error(said)}" if code > 0 else said)] * len(requests)
+    return [_read(request, part) for part, request in zip(parts, requests, strict=True)]
+
+
+def _write(peer: Peer, request: Request, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
     request.codes.to_csv(folder / "train.csv", index=False)
     request.values.to_csv(folder / "values.csv", index=False)
     job = {"table": request.table, "levels": request.levels, "epsilon": request.epsilon, "delta": request.delta, "mechanism": peer.mechanism}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    code, said = _limited([str(python), "-m", peer.module, str(folder)], clock=CLOCK_FOR_CPU * seconds, cpu=seconds)
-    if code:
-        return Outcome(f"failed: {last_error(said)}" if code > 0 else said)
+
+
+def _read(request: Request, folder: Path) -> Outcome:
     cost: dict[str, float] = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
     return Outcome("ok", within(pd.read_csv(folder / "synthetic.csv"), request.levels), cost)
 

@@ -22,13 +22,19 @@ from typing import Literal
 import numpy as np
 import torch
 
-from attacks import MembershipReport
 from synthdp import __version__
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, Audit, AuditRecord, Membership, Replay, spends_of
+from synthdp.bundle.audit_record import (
+    CONFIDENTIAL_FILE,
+    PUBLIC_FILE,
+    Audit,
+    AuditRecord,
+    Replay,
+    spends_of,
+)
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import attack_rows
+from synthdp.membership import attack_facts, attack_rows
 from synthdp.model.pipeline import architecture_for, causal_vae, plan_for, target_regression
 from synthdp.privacy.audit.canaries import audit_canaries
 from synthdp.privacy.audit.f_curve import AuditResult
@@ -151,7 +157,7 @@ def with_rows(job: AuditJob, record: AuditRecord, codes: Codes) -> AuditRecord:
     if job.release.attacks.membership.enabled:
         with job.reporter.stage("membership attack") as progress, tempfile.TemporaryDirectory() as shadows:
             report = attack_rows(codes, job.release, job.domain, job.graph, folder=Path(shadows), progress=progress)
-            attack = _attack_facts(report, pairs=job.release.attacks.membership.pairs)
+            attack = attack_facts(report, pairs=job.release.attacks.membership.pairs)
     return record.model_copy(update={"audits": audits, "membership": attack})
 
 
@@ -179,9 +185,3 @@ def _facts(result: AuditResult, *, refuted: bool) -> Audit:
         power=result.detects_fault,
         refuted=refuted,
     )
-
-
-def _attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
-    gap = report.main.advantage
-    ceiling = 1.0 if report.ceiling is None else report.ceiling
-    return Membership(pairs=pairs, advantage=gap.value, lower=gap.lower, upper=gap.upper, ceiling=ceiling, refuted=report.refutes_claim)

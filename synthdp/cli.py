@@ -227,17 +227,20 @@ def diff(
 
 @app.command()
 def audit(
-    spec: SpecArgument,
-    replay: Annotated[bool, typer.Option("--replay", help="Only record and replay: deterministic, reads no rows.")] = False,
+    what: Annotated[Path, typer.Argument(metavar="SPEC|BUNDLE", help="A release's spec, or the folder of a bundle, which needs no rows.")],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Only record and replay: deterministic, reads no rows. Of a bundle also verify, and its tables.")
+    ] = False,
     simulated: Annotated[
-        bool, typer.Option("--simulated", help="Use the spec's simulated twin instead of the real rows: the result is public.")
+        bool, typer.Option("--simulated", help="Use the simulated twin instead of the real rows, as a bundle always does: the result is public.")
     ] = False,
     runs: Annotated[int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)] = 5000,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Try to refute what a spec's mechanisms claim; spends no budget. On real rows the result is for the steward alone."""
+    """Try to refute what a spec's mechanisms, or a bundle, claim; spends no budget. On real rows the result is for the steward alone."""
     from synthdp.audit import audit as run_audit
+    from synthdp.audit_bundle import NEEDS_ROWS, audit_bundle
     from synthdp.errors import OutputError, VerifyError
     from synthdp.reporter import Reporter
     from synthdp.show import ProgressDisplay, audit_text
@@ -246,11 +249,20 @@ def audit(
         raise OutputError("--replay needs no rows, real or simulated", hint="give one of --replay and --simulated")
     rows: Literal["none", "simulated", "real"] = "none" if replay else "simulated" if simulated else "real"
     with ProgressDisplay() as display:
-        record, path = run_audit(spec, rows=rows, out=out, runs=runs, reporter=Reporter(display))
-    show(record.model_dump() | {"record": str(path)}, as_json=as_json, text=lambda: audit_text(record, path))
+        if what.is_dir():
+            record, path = audit_bundle(what, replay_only=replay, out=out, runs=runs, reporter=Reporter(display))
+        else:
+            record, path = run_audit(what, rows=rows, out=out, runs=runs, reporter=Reporter(display))
+    left = [NEEDS_ROWS] if what.is_dir() else []
+    show(
+        record.model_dump() | {"record": str(path)} | ({"not_audited": NEEDS_ROWS} if left else {}),
+        as_json=as_json,
+        text=lambda: "\n".join([audit_text(record, path), *left]),
+    )
     if record.refuted:
         found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
-        raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint="do not release; report this as a defect")
+        hint = "do not use this bundle; tell its publisher" if what.is_dir() else "do not release; report this as a defect"
+        raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint=hint)
 
 
 @app.command()

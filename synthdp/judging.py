@@ -11,7 +11,9 @@ from attacks import MembershipReport
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate import EvaluationReport, evaluate, noisy_tv1
-from synthdp.membership import attack_release
+from synthdp.gates import Figure, attack_figures
+from synthdp.graph.causal import CausalGraph
+from synthdp.membership import attack_release, declared_facts
 from synthdp.model.pipeline import Fitted
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released
@@ -30,15 +32,18 @@ class Judgement:
     attack: Confidential[MembershipReport] | None
     misfits: Confidential[dict[str, dict[str, int]]]
 
-    def metrics_for_steward(self) -> dict[str, float]:
+    def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
-        found = {"tv1_noisy": self.tv1_noisy.value}
+        found = {"tv1_noisy": Figure(self.tv1_noisy.value)}
         if self.evaluation is not None:
-            found |= self.evaluation.for_steward().metrics()
+            found |= {name: Figure(value) for name, value in self.evaluation.for_steward().metrics().items()}
         if self.attack is not None:
-            report = self.attack.for_steward()
-            found |= {"attack_advantage_upper": report.main.advantage.upper, "attack_auc": report.main.auc.value}
+            found |= attack_figures(declared_facts(self.attack.for_steward()), prefix="attack")
         return found
+
+    def metrics_for_steward(self) -> dict[str, float]:
+        """The same without their sources."""
+        return {name: figure.value for name, figure in self.figures_for_steward().items()}
 
 
 def judge(
@@ -58,7 +63,7 @@ def judge(
     if release.evaluation.enabled:
         with reporter.stage("judge on real rows"):
             evaluation = session.inspect(
-                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value), reason="evaluation on real rows"
+                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value, fitted.graph.graph), reason="evaluation on real rows"
             )
     if release.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
@@ -66,7 +71,7 @@ def judge(
     return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"))
 
 
-def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame) -> EvaluationReport:
+def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame, graph: CausalGraph) -> EvaluationReport:
     held = table.held_out
     return evaluate(
         table.frame[~held].reset_index(drop=True),
@@ -76,4 +81,6 @@ def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Co
         settings=release.evaluation,
         rng=fresh_generator(),
         codes=(table.codes[~held], table.codes[held], codes),
+        graph=graph,
+        columns=release.columns,
     )

@@ -3,6 +3,9 @@
 The adversary's side lives in the package `attacks`, which knows nothing of synthdp. Here it gets a trainer:
 the same measuring, training, sampling and raking, at the release's epsilon and delta, on a sub-sample of the
 rows. On real rows the result is confidential, on a simulated twin it is public; either way a sanity check, never a proof.
+
+A bundle holds the synthetic set, the model and the noisy tables, so the game is played against all three: the black box of the
+synthetic set, and white boxes of the model's ELBO and of the noisy counts of the target's cells, by likelihood ratios (LiRA).
 """
 
 from __future__ import annotations
@@ -17,15 +20,33 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks import Claim, Dask, Fleet, FleetError, MembershipReport, Public, Runner, ThreatModel, attack_membership, isolated_targets
+from attacks import (
+    Claim,
+    Dask,
+    Fleet,
+    FleetError,
+    MembershipReport,
+    NoisyTable,
+    Public,
+    Runner,
+    ThreatModel,
+    Verdict,
+    WhiteBox,
+    attack_membership,
+    isolated_targets,
+    table_score,
+)
 from attacks.fleet import RUNNERS, Progress
+from attacks.report import LOW_RATES
 from attacks.threat import Codes as AnyCodes
+from attacks.threat import Score
+from synthdp.bundle.audit_record import DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.pipeline import Fitted, measure, sample, train
-from synthdp.model.shadows import shadows
+from synthdp.model.shadows import fitted_shadows
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
@@ -34,21 +55,24 @@ from synthdp.spec import models as spec
 
 SIDE_BY_SIDE, LARGE_BATCH = 32, 4096  # most shadow models of one stacked training, and examples of all their batches: beyond that caches overflow
 TARGETS = 1  # the most isolated row: the choice of the target matters more than the number of targets
+WHITE_BOX = (("elbo", "lira_online"), ("tables", "lira_online"))  # declared beforehand, beside the black box
+ELBO_DRAWS = 256  # of z, the attacker's own: as many as leave the bound's own noise far below that of training
 
 
 @dataclass(frozen=True)
 class ShadowTrainer:
     """One shadow release: a fresh rehearsal of the pipeline on `rows`, and the synthetic set it gives; or many, trained side by side.
 
-    Noise has no seed here either: `seed_sequence` only feeds sampling.
+    Noise has no seed here either: `seed_sequence` only feeds sampling. With `white_box` the model and its noisy tables are shown, too.
     """
 
     release: spec.ReleaseSpec
     domain: Domain
     plan: Plan
     graph: CausalGraph
+    white_box: bool = False
 
-    def __call__(self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence) -> AnyCodes:
+    def __call__(self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence) -> AnyCodes | WhiteBox:
         """Train on levels `[rows, columns]` and release one synthetic set of the shadow spec's size."""
         import torch
 
@@ -59,18 +83,41 @@ class ShadowTrainer:
             graph = GraphResult(self.graph)
             marginals = measure(rehearsal)
             fitted = Fitted(marginals, graph, train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet, checkpoint=None))
-            return sample(fitted, self.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value
+            return self._released(fitted, seed_sequence)
 
     @property
     def group(self) -> int:
         """Models that are trained side by side: fewer where batches are large, since then calls cost little beside the numbers."""
         return max(1, min(SIDE_BY_SIDE, LARGE_BATCH // self.release.synthesizer.batch))
 
-    def many(self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[AnyCodes]:
+    def many(self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[AnyCodes | WhiteBox]:
         """What calls on each of `rows` give, in much less time."""
         codes = [np.asarray(own, dtype=np.uint16) for own in rows]
-        rngs = [np.random.default_rng(seed_sequence) for seed_sequence in seed_sequences]
-        yield from shadows(codes, self.release, self.domain, self.plan, self.graph, rngs=rngs)
+        models = fitted_shadows(codes, self.release, self.domain, self.plan, self.graph)
+        for fitted, seed_sequence in zip(models, seed_sequences, strict=True):
+            yield self._released(fitted, seed_sequence)
+
+    def _released(self, fitted: Fitted, seed_sequence: np.random.SeedSequence) -> AnyCodes | WhiteBox:
+        synthetic = sample(fitted, self.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value
+        return WhiteBox(synthetic, released_scores(fitted)) if self.white_box else synthetic
+
+
+def released_scores(fitted: Fitted) -> dict[str, Score]:
+    """What anyone who has the bundle can compute of one record `[columns]`: the model's ELBO, and how full the noisy cells are that it lies in.
+
+    An ELBO is the mean over the same draws of z for all records and models, so that these differ by what was trained alone.
+    """
+    import torch
+
+    synthesizer, tables = fitted.synthesizer.value, fitted.tables.value
+    place = {name: position for position, name in enumerate(synthesizer.columns)}
+    noisy = [NoisyTable(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables]
+
+    def elbo(record: AnyCodes) -> float:
+        generator = torch.Generator().manual_seed(0)  # the attacker's own draws, no noise of a mechanism
+        return float(synthesizer.elbo(np.asarray(record, dtype=np.uint16)[None, :], draws=ELBO_DRAWS, generator=generator)[0])
+
+    return {"elbo": elbo, "tables": table_score(noisy)}
 
 
 def attack_release(
@@ -100,7 +147,7 @@ def attack_rows(
     try:
         return attack_membership(
             rows,
-            ShadowTrainer(shadow, domain, plan, graph),
+            ShadowTrainer(shadow, domain, plan, graph, white_box=True),
             public=Public(domain.sizes),
             targets=isolated_targets(rows, TARGETS, rng),
             pairs=release.attacks.membership.pairs,
@@ -110,9 +157,45 @@ def attack_rows(
             claim=Claim(plan.epsilon, plan.delta, plan.profile),
             extractors=(),
             classifiers=(),
+            also=WHITE_BOX,
         )
     except FleetError as error:
         raise OutputError(str(error)) from None
+
+
+def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
+    """A report as the plain facts of an audit record, as confidential as the rows were."""
+    gap = report.main.advantage
+    return Membership(
+        pairs=pairs,
+        advantage=gap.value,
+        lower=gap.lower,
+        upper=gap.upper,
+        ceiling=1.0 if report.ceiling is None else report.ceiling,
+        epsilon_provable=report.epsilon_provable,
+        refuted=report.refutes_claim,
+        attacks=declared_facts(report),
+    )
+
+
+def declared_facts(report: MembershipReport) -> tuple[DeclaredAttack, ...]:
+    """Each declared attack of a report, the black box first."""
+    return tuple(map(_declared, report.declared))
+
+
+def _declared(verdict: Verdict) -> DeclaredAttack:
+    gap, tpr = verdict.row.advantage, dict(verdict.row.tpr_at)[LOW_RATES[0]]
+    return DeclaredAttack(
+        attack=verdict.name,
+        models=verdict.row.models,
+        advantage=gap.value,
+        lower=gap.lower,
+        upper=gap.upper,
+        auc=verdict.row.auc.value,
+        tpr_upper=tpr.upper if tpr else None,
+        epsilon_lower=verdict.epsilon_lower,
+        refuted=verdict.refutes_claim,
+    )
 
 
 def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:

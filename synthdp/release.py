@@ -21,7 +21,7 @@ from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_
 from synthdp.bundle.certificate import plan_digest, planned_of
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, GateError, VerifyError
-from synthdp.gates import Verdict, check_gates
+from synthdp.gates import Verdict, check_gates, check_simulated, simulated_figures
 from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
@@ -111,6 +111,7 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
         check_cluster(loaded)
         plan = plan_for(loaded, domain)
         audit = public_audit(out, plan)
+        check_simulated(loaded.gates, audit)
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger)
@@ -152,7 +153,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 constraints = Constraints.from_spec(release, job.domain)
                 synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
             judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter)
-            verdicts = check_gates(release.gates, judgement.metrics_for_steward())
+            verdicts = check_gates(release.gates, judgement.figures_for_steward() | simulated_figures(job.audit))
             with reporter.stage("bundle and report"):
                 job.ledger.settle(release.dataset.id, job.folder.run)
                 bundle = publish(job, fitted, synthetic, force=force) if all(v.passed for v in verdicts) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -104,10 +104,11 @@ def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdict
         real = evaluation.utility.mean_auc_real
         log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
     if judgement.attack is not None:
-        log.attack(_attack_outcome(judgement.attack.for_steward(), run.release.attacks.membership))
+        for outcome in _attack_outcomes(judgement.attack.for_steward(), run.release.attacks.membership):
+            log.attack(outcome)
     log.artifact(report)
     if bundle is not None:
-        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md"):
+        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md", "report.html"):
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
 
@@ -133,24 +134,28 @@ def _spent(run: Run) -> dict[str, float]:
     return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
 
 
-def _attack_outcome(report: MembershipReport, settings: spec.MembershipAttack) -> AttackOutcome:
-    advantage = report.main.advantage
-    figures = {
-        "advantage": advantage.value,
-        "advantage_lower": advantage.lower,
-        "advantage_upper": advantage.upper,
-        "auc": report.main.auc.value,
-        "ceiling": report.ceiling,
-        "baseline": report.baseline.value,
-        "epsilon_lower": report.epsilon_lower,
-    }
-    params: dict[str, str | int | float] = {
-        "pairs": settings.pairs,
-        "steps": settings.steps,
-        "features": "targeted counting queries",
-        "note": "sanity, not proof",
-    }
-    return AttackOutcome(name="membership", params=params, metrics={k: v for k, v in figures.items() if v is not None})
+def _attack_outcomes(report: MembershipReport, settings: spec.MembershipAttack) -> Iterator[AttackOutcome]:
+    """Each declared attack; the black box comes last, since its figures become the run's own."""
+    for verdict in reversed(report.declared):
+        first = verdict.row == report.main
+        advantage = verdict.row.advantage
+        figures = {
+            "advantage": advantage.value,
+            "advantage_lower": advantage.lower,
+            "advantage_upper": advantage.upper,
+            "auc": verdict.row.auc.value,
+            "ceiling": report.ceiling,
+            "baseline": report.baseline.value if first else None,
+            "epsilon_lower": verdict.epsilon_lower,
+        }
+        params: dict[str, str | int | float] = {
+            "pairs": settings.pairs,
+            "steps": settings.steps,
+            "features": "targeted counting queries" if first else f"white box: {verdict.name}",
+            "note": "sanity, not proof",
+        }
+        name = "membership" if first else f"membership, {verdict.row.extractor}"
+        yield AttackOutcome(name=name, params=params, metrics={k: v for k, v in figures.items() if v is not None})
 
 
 def _budget(run: Run) -> Budget:

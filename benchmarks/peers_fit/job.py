@@ -41,8 +41,12 @@ def cpu_seconds() -> float:
 
 
 def run(fit: Fit) -> None:
-    """Run `fit` on the folder that the command line names. What was imported before is not part of the cost in seconds."""
-    folder = Path(sys.argv[1])
+    """Run `fit` on each folder that the command line names, one after the other. What was imported before is not part of the cost in seconds."""
+    for argument in sys.argv[1:]:
+        _run(fit, Path(argument))
+
+
+def _run(fit: Fit, folder: Path) -> None:
     job = Job(**json.loads((folder / "job.json").read_text(encoding="utf-8")), folder=folder)
     rows = pd.read_csv(folder / "train.csv")
     started = cpu_seconds()

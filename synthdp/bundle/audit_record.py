@@ -59,15 +59,50 @@ class Audit(Model):
     refuted: bool
 
 
+class DeclaredAttack(Model):
+    """One attack of a membership game, on `models` test models in each world; intervals of 95%, bounds on epsilon of 95% for all together.
+
+    `tpr_upper`: upper limit of the true-positive rate at 1% false positives; None where so few models cannot show that rate.
+    """
+
+    attack: str
+    models: int = Field(ge=1)
+    advantage: float
+    lower: float
+    upper: float
+    auc: float
+    tpr_upper: float | None = None
+    epsilon_lower: float = Field(ge=0)
+    refuted: bool
+
+
 class Membership(Model):
-    """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling."""
+    """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling.
+
+    The figures are those of the black box; `attacks` has all that were declared, white boxes of the released model and tables among them.
+    """
 
     pairs: int = Field(ge=1)
     advantage: float
     lower: float
     upper: float
     ceiling: float
+    epsilon_provable: float | None = Field(default=None, ge=0)
     refuted: bool
+    attacks: tuple[DeclaredAttack, ...] = ()
+
+
+class TableNoise(Model):
+    """Published noisy tables of the same rows, held against each other. `share`: of the variance that was claimed, what they differ by.
+
+    `too_little`: they agree better than so much noise lets them; `too_much`: worse, so that they are not of the same rows or noise.
+    """
+
+    tables: int = Field(ge=1)
+    comparisons: int = Field(ge=1)
+    share: float = Field(ge=0)
+    too_little: bool
+    too_much: bool
 
 
 class AuditRecord(Model):
@@ -84,6 +119,7 @@ class AuditRecord(Model):
     audits: tuple[Audit, ...] = ()
     replay_only: tuple[str, ...] = ()
     membership: Membership | None = None
+    tables: TableNoise | None = None
 
     @property
     def refuted(self) -> tuple[str, ...]:
@@ -92,6 +128,10 @@ class AuditRecord(Model):
         found += [f"{a.mechanism}: {a.method}: more is shown than is claimed" for a in self.audits if a.refuted]
         if self.membership and self.membership.refuted:
             found.append("membership attack: beats the ceiling of the claim beyond chance")
+        if self.tables and self.tables.too_little:
+            found.append("published tables: they agree better than noise of the size that was claimed lets them")
+        if self.tables and self.tables.too_much:
+            found.append("published tables: they differ by more than the noise that was claimed, so they are not what they are said to be")
         return tuple(found)
 
     def of_plan(self, plan: Plan) -> bool:

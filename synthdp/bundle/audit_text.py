@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay
+from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay, TableNoise
 from synthdp.bundle.wording import plain, up
 
 ROWS = {
@@ -20,6 +20,7 @@ def audit_markdown(record: AuditRecord | None) -> str:
     parts = [
         f"Made by {record.program} on {record.day}. This is {SANITY}. {ROWS[record.rows]}",
         *([_replay(record.replay)] if record.replay else []),
+        *([_tables(record.tables)] if record.tables else []),
         *([_statistical(record.audits)] if record.audits else []),
         *([f"Replayed only, for want of a statistical audit: {'; '.join(map(plain, record.replay_only))}."] if record.replay_only else []),
         *([_membership(record.membership)] if record.membership else []),
@@ -34,6 +35,14 @@ def _replay(replay: Replay) -> str:
         f"*Record and replay*: {replay.mechanisms} mechanisms with this release's settings ran on {replay.pairs} pairs of neighbouring "
         "made-up tables under the same noisy outputs. What the noise hid differed by at most "
         f"{replay.largest_share:.1%} of what the charged event allows. {others}."
+    )
+
+
+def _tables(noise: TableNoise) -> str:
+    return (
+        f"*Published tables*: {noise.tables} noisy tables count the same rows, so they differ by their noise alone. Their totals and margins, "
+        f"{noise.comparisons} independent comparisons, differ by {noise.share:.2f} times the variance that was claimed; "
+        "less noise would have let them agree better."
     )
 
 
@@ -57,9 +66,26 @@ def _statistical(audits: tuple[Audit, ...]) -> str:
 
 
 def _membership(attack: Membership) -> str:
-    return (
+    told = (
         f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models: advantage over guessing {attack.advantage:.3f} "
         f"(95% interval {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
+    )
+    if not attack.attacks:
+        return told
+    rows = [
+        f"| {plain(a.attack)} | {a.models} | {a.advantage:.3f} ({a.lower:.3f} to {a.upper:.3f}) | {a.auc:.3f} "
+        f"| {a.epsilon_lower:.3g} | {'**refuted**' if a.refuted else 'not refuted'} |"
+        for a in attack.attacks
+    ]
+    could = "" if attack.epsilon_provable is None else f"; so many could have shown {attack.epsilon_provable:.3g}"
+    return "\n".join(
+        [
+            told + " The first attack sees the synthetic rows alone; the others see the released model's likelihood of the target and "
+            f"the noisy tables. Bounds on epsilon hold with 95% confidence for all attacks together{could}.\n",
+            "| attack | test models in each world | advantage | AUC | epsilon: at least | claim |",
+            "|---|---|---|---|---|---|",
+            *rows,
+        ]
     )
 
 

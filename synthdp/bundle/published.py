@@ -152,6 +152,7 @@ Not good for:
 | `synthetic.csv`, `datapackage.json` | the data and its description |
 | `synthetic.parquet`, `croissant.json` | the same rows with their types, and the same description for machine learning (Croissant 1.0) |
 | `DATACARD.md` | what the data are, how they were made, what they are for |
+| `report.html` | all of this as one page of figures, each with what to conclude from it |
 | `privacy/certificate.md`, `privacy/certificate.json` | the guarantee, for people and for programs |
 | `privacy/effects.svg` | whose data the guarantee covers, drawn as a causal diagram |
 | `privacy/profile.json`, `privacy/profile.svg` | delta at every epsilon: the whole trade-off |

@@ -27,6 +27,7 @@ from synthdp.bundle.folder import SUMS, check_target, new_folder
 from synthdp.bundle.parquet_table import PARQUET_NAME, write_parquet
 from synthdp.bundle.profile import profile_of, profile_svg
 from synthdp.bundle.published import graph_title, public_spec, readme, spec_yaml, tables_json
+from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.statement import STATEMENT, make_statement, sign
 from synthdp.errors import BoundaryError, VerifyError
@@ -54,6 +55,7 @@ FILES = (
     "privacy/ledger.json",
     "privacy/profile.json",
     "privacy/profile.svg",
+    REPORT,
     "spec.yaml",
     CSV_NAME,
     PARQUET_NAME,
@@ -145,13 +147,14 @@ def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     }
     if not all(isinstance(t, NoisyTable) for t in content.tables.value):
         raise BoundaryError("bundle: tables must be NoisyTable values")
+    receipts[REPORT] = receipts[CSV_NAME] | receipts["marginals.json"]
     graph = content.graph
     if content.validation is None and isinstance(graph, CausalGraph) and _from_spec_alone(graph, content.spec):
         return receipts
     paid = _released("graph", graph, CausalGraph).receipts
     if content.validation is not None:
         paid |= _released("validation", content.validation, ValidationReport).receipts
-    return receipts | dict.fromkeys(("graph.json", "graph.svg"), paid)
+    return receipts | dict.fromkeys(("graph.json", "graph.svg"), paid) | {REPORT: receipts[REPORT] | paid}
 
 
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
@@ -234,7 +237,8 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
     }
     for name, text in texts.items():
         _write_text(draft / name, text)
-    listed = sorted({*texts, CSV_NAME, PARQUET_NAME, *MODEL_FILES})
+    _write_text(draft / REPORT, public_report(draft))  # of the files above alone
+    listed = sorted({*texts, CSV_NAME, PARQUET_NAME, REPORT, *MODEL_FILES})
     _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in listed))
     if signer is not None:
         _write_text(draft / STATEMENT, _statement(draft, [*listed, SUMS], facts, signer))

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
+from synthdp.evaluate.effects import EffectRow, compare_effects
 from synthdp.evaluate.fidelity import FidelityReport, fidelity, noisy_tv1
+from synthdp.evaluate.independences import IndependenceReport, compare_independences
+from synthdp.evaluate.inference import CoverageRow, coverage
+from synthdp.evaluate.pair_plot import PairPlot, association, grid, most_connected, pair_plot
+from synthdp.evaluate.paper import CLASSIFIERS, PaperReport, random_targets, summarize
+from synthdp.evaluate.subgroups import SubgroupRow, group_columns, subgroups
+from synthdp.evaluate.two_sample import TwoSampleRow, two_sample
 from synthdp.evaluate.utility import UtilityReport, UtilityRow, utility
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthdp.spec.models import Evaluation
+    from synthdp.graph.causal import CausalGraph
+    from synthdp.spec.models import Column, Evaluation
+
+PAIR_ROWS = 5000  # that say which columns are the most connected
 
 __all__ = ["EvaluationReport", "FidelityReport", "UtilityReport", "UtilityRow", "evaluate", "fidelity", "noisy_tv1", "utility"]
 
@@ -26,13 +36,21 @@ __all__ = ["EvaluationReport", "FidelityReport", "UtilityReport", "UtilityRow", 
 class EvaluationReport:
     """Everything computed on real rows. `floor` compares held-out with training rows: what perfect sampling would reach.
 
-    `fidelity` is None where a table has no rows, `floor` where nothing was held out.
+    `fidelity` is None where a table has no rows, `floor` where nothing was held out, `paper` where the spec does not ask for the long
+    protocol, `independences` without a graph. `pairs`: pair plots of the same columns of real and of synthetic rows.
     """
 
     fidelity: FidelityReport | None
     floor: FidelityReport | None
     utility: UtilityReport
     seconds: Mapping[str, float]
+    paper: PaperReport | None = None
+    two_sample: tuple[TwoSampleRow, ...] = ()
+    coverage: tuple[CoverageRow, ...] = ()
+    subgroups: tuple[SubgroupRow, ...] = ()
+    effects: tuple[EffectRow, ...] = ()
+    independences: IndependenceReport | None = None
+    pairs: tuple[PairPlot, PairPlot] | None = None
 
     def metrics(self) -> dict[str, float]:
         """The figures that gates and tracking know: tv1, tv2, tv3, tstr_auc, tstr_ratio, those that are available."""
@@ -54,6 +72,13 @@ class EvaluationReport:
             if self.floor
             else None,
             "utility": self.utility.to_json(),
+            "paper": self.paper.to_json() if self.paper else None,
+            "two_sample": [row.to_json() for row in self.two_sample],
+            "coverage": [row.to_json() for row in self.coverage],
+            "subgroups": [row.to_json() for row in self.subgroups],
+            "effects": [row.to_json() for row in self.effects],
+            "independences": self.independences.to_json() if self.independences else None,
+            "pairs": dict(zip(("real", "synthetic"), (plot.to_json() for plot in self.pairs), strict=True)) if self.pairs else None,
             "seconds": dict(self.seconds),
         }
 
@@ -67,26 +92,75 @@ def evaluate(
     settings: Evaluation,
     rng: np.random.Generator,
     codes: tuple[Codes, Codes, Codes] | None = None,
+    graph: CausalGraph | None = None,
+    columns: Mapping[str, Column] | None = None,
 ) -> EvaluationReport:
-    """Fidelity against the training rows, TSTR and TRTR on the held-out rows.
+    """Fidelity against the training rows, TSTR and TRTR on the held-out rows, and what an analyst would find.
 
     The frames hold values; `codes` are the levels of the three frames in the same order, shape
-    `[rows, columns]` each, and are encoded here where the caller has none.
+    `[rows, columns]` each, and are encoded here where the caller has none. Causal utility needs the `graph`, and effects the spec's `columns`.
     """
     started = time.perf_counter()
-    train, test, drawn = codes or tuple(encode(domain, frame)[0] for frame in (real_train, real_test, synthetic))
+    levels = codes or tuple(encode(domain, frame)[0] for frame in (real_train, real_test, synthetic))
+    train, test, drawn = levels
     near = fidelity(train, drawn, domain, triples=settings.triples) if len(train) and len(drawn) else None
     floor = fidelity(train, test, domain, triples=settings.triples) if len(train) and len(test) else None
     compared = time.perf_counter()
-    useful = utility(
-        real_train,
-        real_test,
-        synthetic,
-        domain=domain,
-        targets=settings.targets,
-        classifiers=settings.classifiers,
-        max_rows=settings.max_rows,
-        rng=rng,
-    )
-    seconds = {"fidelity": compared - started, "utility": time.perf_counter() - compared}
-    return EvaluationReport(near, floor, useful, seconds)
+    useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng)
+    learnt = time.perf_counter()
+    tables = (real_train, train), (real_test, test), (synthetic, drawn)
+    analysed = _Analysis(domain, settings, tables).report(EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns)
+    seconds = {"fidelity": compared - started, "utility": learnt - compared, "analysis": time.perf_counter() - learnt}
+    return replace(analysed, seconds=seconds)
+
+
+def _learning(
+    real_train: pd.DataFrame, real_test: pd.DataFrame, synthetic: pd.DataFrame, domain: Domain, settings: Evaluation, rng: np.random.Generator
+) -> tuple[UtilityReport, PaperReport | None]:
+    """Learners on the spec's targets, and the long protocol where it is asked for."""
+
+    def judged(targets: Sequence[str], classifiers: Sequence[str]) -> UtilityReport:
+        return utility(real_train, real_test, synthetic, domain=domain, targets=targets, classifiers=classifiers, max_rows=settings.max_rows, rng=rng)
+
+    useful = judged(settings.targets, settings.classifiers)
+    drawn = random_targets(domain, settings.random_targets)
+    return useful, summarize(drawn, judged(drawn, CLASSIFIERS)) if drawn else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Analysis:
+    """What an analyst does with a table, on training, held-out and synthetic rows: values and levels of each."""
+
+    domain: Domain
+    settings: Evaluation
+    tables: tuple[tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes]]
+
+    def report(
+        self, so_far: EvaluationReport, rng: np.random.Generator, graph: CausalGraph | None, columns: Mapping[str, Column] | None
+    ) -> EvaluationReport:
+        """`so_far` with everything else; nothing where a table has no rows to analyse."""
+        real, held_out, synthetic = self.tables
+        if not len(real[1]) or not len(synthetic[1]):
+            return so_far
+        groups = group_columns(self.domain, self.settings.subgroups)
+        target = next((t for t in self.settings.targets if not self.domain[t].ranged), None)
+        return replace(
+            so_far,
+            two_sample=two_sample(real[0], held_out[0], synthetic[0], domain=self.domain, rng=rng),
+            coverage=coverage(real, held_out, synthetic, domain=self.domain),
+            subgroups=subgroups(real, held_out, synthetic, domain=self.domain, columns=groups, target=target, rng=rng),
+            effects=compare_effects(real, synthetic, self.settings.effects, columns=columns, domain=self.domain, graph=graph)
+            if graph is not None and columns is not None
+            else (),
+            independences=compare_independences(real[1], synthetic[1], domain=self.domain, graph=graph) if graph is not None else None,
+            pairs=self._pairs(),
+        )
+
+    def _pairs(self) -> tuple[PairPlot, PairPlot] | None:
+        """The same few columns of both tables; which they are, and how they are cut, synthetic rows say alone."""
+        drawn, names = self.tables[2][1], self.domain.names
+        if len(names) < 2:
+            return None
+        chosen = most_connected(names, association(*grid(self.domain, drawn[:PAIR_ROWS], drawn)), first=self.settings.targets)
+        real, synthetic = (pair_plot(self.domain, table, chosen, like=drawn) for table in (self.tables[0][1], drawn))
+        return real, synthetic

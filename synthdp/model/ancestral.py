@@ -39,14 +39,16 @@ class ColumnSampler:
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
         """Logits `[rows, width]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with ones last."""
-        if self.table is None:
-            hidden = z @ self.latent
-        else:
-            rows = torch.empty(len(z), len(self.parents), dtype=torch.int32)
-            for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
-                torch.add(codes[parent], offset, out=rows[:, slot])
-            hidden = F.embedding_bag(rows, self.table, mode="sum").addmm_(z, self.latent)
+        hidden = z @ self.latent if self.table is None else self.looked_up(codes).addmm_(z, self.latent)
         return torch.addmm(self.bias, hidden.tanh_(), self.weight)
+
+    def looked_up(self, codes: Tensor) -> Tensor:
+        """What the parents' levels in `codes` `[columns, rows]` add to the hidden units, `[rows, hidden]`; there must be parents."""
+        rows = torch.empty(codes.shape[1], len(self.parents), dtype=torch.int32)
+        for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
+            torch.add(codes[parent], offset, out=rows[:, slot])
+        assert self.table is not None
+        return F.embedding_bag(rows, self.table, mode="sum")
 
 
 def causal_order(architecture: Architecture) -> list[int]:

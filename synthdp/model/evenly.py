@@ -1,11 +1,11 @@
 """Levels of a target that are drawn evenly over rows that are alike. All of it is post-processing of drawn rows.
 
 Where a target is drawn for each row by a coin of its own, rows that are alike differ in it by chance, and what is learned from few
-neighbours learns that chance. Here the coins of neighbours are spread: rows are put in an order in which neighbours are close, and of
-every `STRATA` rows that follow each other in it, one gets a uniform number from each of as many equal parts of the unit interval, at random which.
-Each row's number is uniform, so that its level has just the chance that the model gives it; so many neighbours have about as many of a level as
-their chances add up to [stratified sampling along sorted chains; L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte Carlo
-Simulation Method for Markov Chains" (2008)]. Every target has numbers of its own: given its causes, one says nothing of another.
+neighbours learns that chance. Here the coins of neighbours are spread: rows are put in an order in which neighbours are close, and get
+uniform numbers in that order of which any block of 2^k has one in each 2^-k of the unit interval. Each row's number is uniform, so that its level
+has just the chance that the model gives it; blocks of neighbours have as many of a level as their chances add up to, but for one or two
+[stratified sampling along sorted chains; L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte Carlo Simulation Method for Markov
+Chains" (2008)]. Every target has coins of its own: given its causes, one says nothing of another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from synthdp.data.domain import ColumnDomain
 from synthdp.data.encoding import Codes
 from synthdp.model.balance import Measured, blended
 
-STRATA = 16  # rows whose numbers are spread over the unit interval
 DIRECTIONS = 20  # principal ones, in which rows are split
 LEAF = 4  # rows that are not split any more
 ROUNDS = 10  # of proportional fitting
@@ -30,12 +29,25 @@ Probabilities = npt.NDArray[np.float64]
 
 def even_levels(chances: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     """A level of each row, `[rows]`, with the `chances` `[rows, levels]`, evenly along `order`, a permutation of the rows."""
-    strata = rng.permuted(np.tile(np.arange(STRATA), (-(-len(order) // STRATA), 1)), axis=1).ravel()[: len(order)]
     uniform = np.empty(len(order))
-    uniform[order] = (strata + rng.random(len(order))) / STRATA
+    uniform[order] = even_numbers(len(order), rng=rng)
     sums = np.cumsum(chances[:, :-1], 1) / chances.sum(1, keepdims=True)
     levels: npt.NDArray[np.uint16] = (sums <= uniform[:, None]).sum(1).astype(np.uint16)
     return levels
+
+
+def even_numbers(count: int, *, rng: np.random.Generator) -> Probabilities:
+    """Uniform numbers `[count]`; of each 2^k that follow each other from a multiple of 2^k on, one is in each 2^-k of the unit interval.
+
+    Binary digits from the first on: of the two numbers of a block that agree in all digits before, one is in its left half, one in its right;
+    which of them has a 1 next is a coin's choice.
+    """
+    position, prefix = np.arange(count), np.zeros(count, np.int64)
+    digits = int(count - 1).bit_length()
+    for k in range(digits):
+        coins = rng.integers(0, 2, size=((count - 1 >> k + 1) + 1, 1 << k))
+        prefix = 2 * prefix + (coins[position >> k + 1, prefix] ^ (position >> k & 1))
+    return (prefix + rng.random(count)) / (1 << digits)
 
 
 def raked_chances(

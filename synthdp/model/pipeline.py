@@ -225,10 +225,10 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
         measured = measured_pairs(tables, synthesizer.columns)
         chosen = balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
-        last = _drawn_last(release, domain, synthesizer, constraints)
+        last = drawn_last(release, domain, synthesizer.architecture, constraints)
         first = [i for i in columns if i not in last]
         order = neighbours_first(chosen[:, first], [domain.columns[i] for i in first]) if last else np.arange(rows)
-        for target, chances in zip(last, synthesizer.chances(chosen, last), strict=True):
+        for target, chances in zip(last, synthesizer.chances(chosen, last, rng=rng), strict=True):
             raked = raked_chances(chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes)
             chosen[:, target] = even_levels(raked, order, rng=rng)
         return chosen
@@ -236,11 +236,11 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
     return fitted.synthesizer.zip(fitted.tables).map(draw)
 
 
-def _drawn_last(release: spec.ReleaseSpec, domain: Domain, synthesizer: Synthesizer, constraints: Constraints) -> list[int]:
-    """Targets that can be drawn again when all else is: they lead to nothing, depend on no z, and no constraint reads them."""
-    own = synthesizer.architecture
+def drawn_last(release: spec.ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints) -> list[int]:
+    """Columns that are drawn again when all else is: those that the spec says, and targets that lead to nothing and that no constraint reads."""
     causes, read = {p for parents in own.parents for p in parents}, {c.name for c in constraints.columns}
-    return [t for t in targets_of(release, domain, own) if t not in causes and domain.names[t] not in read]
+    targets = [t for t in targets_of(release, domain, own) if t not in causes and domain.names[t] not in read]
+    return sorted({*targets, *(domain.index(name) for name in release.sampling.even)})
 
 
 def fit(releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, *, progress: Progress, checkpoint: Path | None = None) -> Fitted:

@@ -31,6 +31,12 @@ def shadows(
 
     `rngs`: what feeds the sampling of each. All models are trained before the first is sampled.
     """
+    for fitted, rng in zip(fitted_shadows(rows, release, domain, plan, graph), rngs, strict=True):
+        yield sample(fitted, release, rng=rng, progress=_quiet).value
+
+
+def fitted_shadows(rows: Sequence[Codes], release: spec.ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph) -> Iterator[Fitted]:
+    """All that a shadow release on each of `rows` would publish but its sample."""
     torch.set_num_threads(1)
     found = GraphResult(graph)
     rehearsals = [Rehearsal(own, domain, plan) for own in rows]
@@ -39,9 +45,8 @@ def shadows(
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
     heads = _together(rehearsals, regressions, plan, "targets") if regressions else [None] * len(drafts)
     weights = _together(rehearsals, [draft.network for draft in drafts], plan, "train")
-    for draft, own, trained, head, rng in zip(drafts, marginals, weights, heads, rngs, strict=True):
-        fitted = Fitted(own, found, finished(draft, release, trained, head))
-        yield sample(fitted, release, rng=rng, progress=_quiet).value
+    for draft, own, trained, head in zip(drafts, marginals, weights, heads, strict=True):
+        yield Fitted(own, found, finished(draft, release, trained, head))
 
 
 def _together(rehearsals: Sequence[Rehearsal], modules: Sequence[PerExampleLoss], plan: Plan, purpose: str) -> list[Released[Weights]]:

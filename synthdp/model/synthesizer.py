@@ -28,6 +28,7 @@ from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, d
 from synthdp.model.calibration import calibrated_bias
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.marginals import Probabilities
+from synthdp.model.redraw import chances_given_others
 from synthdp.untrusted import check_plain, parse_json, read_text
 
 MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups of a foreign model may take
@@ -101,24 +102,22 @@ class Synthesizer:
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
         return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
 
-    def chances(self, codes: Codes, columns: Sequence[int]) -> Iterator[Probabilities]:
-        """Chances of the levels of each of `columns`, given by position, in each row of levels `[rows, all columns]`: `[rows, levels]`.
+    def chances(self, codes: Codes, columns: Sequence[int], *, rng: np.random.Generator) -> Iterator[Probabilities]:
+        """For one of `columns` (positions) after the other the chances of its levels given all others of each row, `[rows, levels]`.
 
-        They must not depend on z, as targets that have a stage of their own do not.
-
-        Raises:
-            ValueError: one does.
+        `codes` `[rows, all columns]` are read when chances are asked for: what was drawn again before counts.
         """
         samplers = {s.column: s for s in column_samplers(self._model())} if columns else {}
         for column in columns:
-            sampler = samplers[column]
-            if bool(sampler.latent[:-1].any()):
-                raise ValueError(f"column {self.columns[column]!r} depends on z, which rows do not tell")
-            z = torch.zeros(len(codes), len(sampler.latent))
-            z[:, -1] = 1
-            with torch.no_grad():
-                logits = sampler.logits(torch.from_numpy(codes.T.astype(np.int32)), z)
-            yield logits[:, : sampler.levels].softmax(1).double().numpy()
+            yield chances_given_others(samplers, codes, column, rng=rng)
+
+    @torch.no_grad()
+    def elbo(self, codes: Codes, *, draws: int, generator: torch.Generator) -> npt.NDArray[np.float64]:
+        """Evidence lower bound of each row of levels `[rows, columns]` in nats, the mean over `draws` of z; shape `[rows]`."""
+        model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
+        noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(len(codes), 0)
+        surprise: Tensor = model(levels, noise)
+        return -surprise.double().view(draws, len(codes)).mean(0).numpy()
 
     def calibrated(self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator) -> Synthesizer:
         """The same with biases that give its columns the margins `targets`; see `calibration`."""

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
 from synthdp.privacy import layers
+from synthdp.privacy.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.journal import damaged, read_arrays, write_arrays
 from synthdp.privacy.mechanisms import Arrays
@@ -132,6 +133,7 @@ class _Trainer:
 
     def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu") -> None:
         check_layers(module)
+        keep_freed_memory()
         module.train()
         self.settings, self.randomness, self.device = settings, randomness, device
         self.latent = module.latent

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from synthdp.errors import BoundaryError
+from synthdp.privacy.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd import PerExampleLoss, Weights, check_layers
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Randomness
@@ -53,6 +54,7 @@ class _StackedTrainer:
         randomness: Sequence[Randomness],
     ) -> None:
         check_layers(modules[0])
+        keep_freed_memory()
         self.settings, self.randomness, self.latent = settings, randomness, modules[0].latent
         self.lengths = [len(own) for own in rows]
         self.begins = np.cumsum([0, *self.lengths])

@@ -13,7 +13,8 @@ from synthdp.evaluate import EvaluationReport, FidelityReport
 from synthdp.report.content import Budget, ReportContent
 from synthdp.report.findings import interval, number
 
-MISFIT_KINDS = {"wrong_type": "wrong type", "outside": "outside the domain", "unexpected_missing": "missing where none is declared"}
+ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")  # what the page shows; the rest is in the appendix
+MISFIT_KINDS = {"wrong type": "wrong type", "outside the domain": "outside the domain", "unexpected missing": "missing where none is declared"}
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def attack_tables(attack: Mapping[str, Any]) -> list[Table]:
     """Whatever the attack reported: single figures, one row for each variant tried, points of its curve."""
     listed = {key: value for key, value in attack.items() if isinstance(value, list | tuple)}
     facts = tuple(_facts({key: value for key, value in attack.items() if key not in listed and key != "conclusion"}))
-    found = [Table("Membership attack", ("figure", "value"), facts)]
+    found = [Table(ATTACK_CAPTIONS[0], ("figure", "value"), facts)]
     for key, items in listed.items():
         found.append(_listed(f"Membership attack: {_words(key)}", items))
     return found

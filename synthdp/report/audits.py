@@ -21,6 +21,7 @@ HEADINGS = (
     "would notice",
     "claim",
 )
+ATTACK_HEADINGS = ("attack", "test models in each world", "advantage", "lower", "upper", "AUC", "epsilon: at least", "claim")
 
 
 def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
@@ -54,6 +55,13 @@ def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
     if attack:
         values = {k: number(attack[k]) for k in ("advantage", "lower", "upper", "ceiling")}
         yield Table(f"Membership attack {where}", ("pairs of models", *values), ((str(attack["pairs"]), *values.values()),))
+        if attack["attacks"]:
+            yield Table(f"Attacks {where}", ATTACK_HEADINGS, tuple(_attack_row(a) for a in attack["attacks"]))
+
+
+def _attack_row(a: Mapping[str, Any]) -> tuple[str, ...]:
+    figures = (number(a[key]) for key in ("advantage", "lower", "upper", "auc", "epsilon_lower"))
+    return a["attack"], str(a["models"]), *figures, "refuted" if a["refuted"] else "not refuted"
 
 
 def _row(a: Mapping[str, Any]) -> tuple[str, ...]:

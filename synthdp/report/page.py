@@ -9,22 +9,21 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from synthdp.evaluate import FidelityReport, UtilityRow
 from synthdp.report import figures, findings
-from synthdp.report.appendix import Limits, attack_tables, misfit_table, tables
+from synthdp.report.analysis import analysis_view
+from synthdp.report.appendix import ATTACK_CAPTIONS, Limits, attack_tables, misfit_table, tables
 from synthdp.report.audits import audit_tables, conclusion
 from synthdp.report.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.findings import interval, number
 from synthdp.report.graph_findings import finding_tables
+from synthdp.report.parts import MOST_BYTES, Card, Picture, template
 
 __all__ = ["Budget", "BudgetStep", "GateResult", "GraphView", "ReportContent", "write_internal_report"]
 
@@ -32,28 +31,8 @@ NEIGHBOURS = {
     "add_remove": "neighbouring tables: one unit more or less",
     "replace_one": "neighbouring tables: one unit replaced",
 }
-MOST_BYTES = 3_000_000
 # Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts alone.
 LIMITS = (Limits(5000, 300, 24), Limits(1000, 60, 24), Limits(200, 20, 12), Limits(20, 0, 4))
-
-
-@dataclass(frozen=True)
-class Card:
-    """One verdict at the top: a heading, a figure, what it means. `state` is good, bad or plain."""
-
-    heading: str
-    figure: str
-    text: str
-    state: str = "plain"
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One figure and the sentence that says what to conclude from it."""
-
-    title: str
-    svg: Markup
-    sentence: str
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -73,13 +52,11 @@ def _numbers(content: ReportContent) -> str:
 
 def render(content: ReportContent) -> str:
     """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone is larger."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files("synthdp.report").joinpath("templates/internal.html.j2").read_text(encoding="utf-8"))
-    view = _view(content)
+    page, view = template("internal.html.j2"), _view(content)
     for limits in LIMITS:
         overlays = view["overlays"][: limits.overlays]
         shown = {"overlays": overlays, "overlays_left_out": len(content.domain) - len(overlays), "appendix": tables(content, limits)}
-        html = template.render(**view | shown)
+        html: str = page.render(**view | shown)
         if len(html.encode()) <= MOST_BYTES:
             break
     return html
@@ -108,10 +85,12 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "utility_notes": evaluation.utility.notes if evaluation else (),
         "roc": _roc(content),
         "attack_sentence": findings.attack(content.attack) if content.attack else "",
-        "attack_tables": attack_tables(content.attack)[:1] if content.attack else [],
+        "attack_tables": [t for t in attack_tables(content.attack) if t.caption in ATTACK_CAPTIONS] if content.attack else [],
         "misfit_table": misfit_table(content),
         "misfit_sentence": findings.misfits(content.misfits),
+        **analysis_view(evaluation),
         "number": number,
+        "numbers_file": "internal.json",
     }
 
 

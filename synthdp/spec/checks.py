@@ -11,19 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec import budgetchecks, graphchecks
+from synthdp.spec import budgetchecks, evaluationchecks, gatechecks, graphchecks
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.expressions import constraint_problems
+from synthdp.spec.expressions import constraint_problems, parse
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
 
 MAX_LEVELS = 65_536  # over all columns together: the width of the one-hot row that the model reads
 MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
-JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
-CLASSIFIED = ("tstr_auc", "tstr_ratio")
-ATTACKED = ("attack_advantage_upper", "attack_auc")
 
 
 def check(spec: ReleaseSpec) -> ReleaseSpec:
@@ -95,28 +92,23 @@ def _targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             )
 
 
+def _even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    read = {name for text in spec.constraints for e in [parse(text, spec.columns)[0]] if e for name in e.columns}
+    for i, name in enumerate(spec.sampling.even):
+        where = ("sampling", "even", i)
+        if name not in spec.columns:
+            yield CrossProblem(where, f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
+        elif name in read:
+            yield CrossProblem(where, f"a constraint reads column {name!r}, and rows are held to it as a whole", f"leave {name!r} out")
+    if spec.sampling.even and not (spec.sampling.rake and spec.sampling.balance):
+        off = "rake" if not spec.sampling.rake else "balance"
+        yield CrossProblem(("sampling", "even"), f"columns are drawn again after rows were chosen, which {off}: false turns off", f"delete {off}")
+
+
 def _test_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     evaluation = spec.evaluation
     if evaluation.targets and evaluation.enabled and evaluation.holdout == 0:
         yield CrossProblem(("evaluation", "holdout"), "got 0; classifiers for the targets need test rows", "e.g. holdout: 0.2")
-
-
-def _gates(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    evaluation = spec.evaluation
-    for i, gate in enumerate(spec.gates):
-        where = ("gates", i, "metric")
-        if gate.metric in JUDGED and not evaluation.enabled:
-            yield CrossProblem(
-                where, f"{gate.metric} is never computed: evaluation is not enabled", "set evaluation.enabled: true, or delete the gate"
-            )
-        elif gate.metric in JUDGED and evaluation.holdout == 0:
-            yield CrossProblem(where, f"{gate.metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2")
-        elif gate.metric in CLASSIFIED and not evaluation.targets:
-            yield CrossProblem(
-                where, f"{gate.metric} needs classifiers, and evaluation.targets is empty", "name at least one column in evaluation.targets"
-            )
-        if gate.metric in ATTACKED and not spec.attacks.membership.enabled:
-            yield CrossProblem(where, f"{gate.metric} is never computed: the membership attack is not enabled", "enable it, or delete the gate")
 
 
 def _column_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -227,8 +219,12 @@ CHECKS = (
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),
     _Check(("dataset.privacy_unit", "columns"), _unit_column),
     _Check(("columns", "evaluation.targets"), _targets),
+    _Check(("columns", "columns[]", "constraints", "sampling"), _even),
     _Check(("evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _test_rows),
-    _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), _gates),
+    _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), gatechecks.computed),
+    _Check(("gates", "gates[]", "attacks.membership", "privacy.epsilon", "privacy.delta"), gatechecks.decidable),
+    _Check(("columns", "columns[]", "evaluation.subgroups"), evaluationchecks.subgroups),
+    _Check(("columns", "columns[]", "evaluation.effects", "evaluation.effects[]"), evaluationchecks.effects),
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),
     _Check(("columns", "columns[]"), _levels),

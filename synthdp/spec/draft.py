@@ -26,7 +26,7 @@ _OPENING = """\
 synthdp: 1
 """
 _COLUMNS = f"""\
-# One entry per column, in the order of the table; a column that is not listed is not released.
+# One entry per column of the table. One that must not be released is taken out of the file: a column that is not listed is refused.
 #   categorical, ordinal:      categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest
 #   boolean:                   false: no, true: yes   the texts in the table
 #   integer, number, datetime: lower: 0, upper: 120   {CODEBOOK}

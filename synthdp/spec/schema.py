@@ -35,9 +35,9 @@ def _tidy(node: Any, *, names: bool = False) -> Any:
     if names:
         return {key: _tidy(value) for key, value in node.items()}
     keywords = _KEYWORDS | (_ARRAY_KEYWORDS if node.get("type") == "array" else {})
-    # Defaults are values, not schemas.
+    # Defaults and examples are values, not schemas.
     return {
-        keywords.get(key, key): value if key == "default" else _tidy(value, names=key in ("properties", "$defs"))
+        keywords.get(key, key): value if key in ("default", "examples") else _tidy(value, names=key in ("properties", "$defs"))
         for key, value in node.items()
         if key != "title"
     }

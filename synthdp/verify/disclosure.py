@@ -10,6 +10,7 @@ from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_
 from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.profile import profile_of, profile_svg
 from synthdp.bundle.published import readme
+from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader
 
@@ -35,6 +36,12 @@ def _check_datacard(reader: Reader) -> Iterator[str]:
     graph = CausalGraph.from_json(reader.json("graph.json"))
     if reader.text(DATACARD) != datacard(reader.spec, reader.certificate, graph, day=reader.day):
         yield f"{DATACARD}: does not say what spec.yaml, graph.json and privacy/certificate.json say"
+
+
+def _check_report(reader: Reader) -> Iterator[str]:
+    """The public report shows what the other files say: its words and figures are made again and compared."""
+    if reader.certificate is not None and reader.text(REPORT) != public_report(reader.folder):
+        yield f"{REPORT}: does not show what the bundle's other files say"
 
 
 def _check_effects(reader: Reader) -> Iterator[str]:
@@ -85,6 +92,7 @@ DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {
     "certificate text": ("privacy/certificate.md", _check_text),
     "readme": ("README.md", _check_readme),
     "data card": (DATACARD, _check_datacard),
+    "public report": (REPORT, _check_report),
     "causal diagram": ("privacy/effects.svg", _check_effects),
     "profile": ("privacy/profile.json", _check_profile),
     "registry record": (DEPLOYMENT, _check_deployment),

@@ -188,7 +188,7 @@ def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
 
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
     """Each file out of rows names charges that paid for it."""
-    needed = {"synthetic.csv", "synthetic.parquet", "marginals.json", "model.json", "model.safetensors"}
+    needed = {"synthetic.csv", "synthetic.parquet", "marginals.json", "model.json", "model.safetensors", "report.html"}
     if spec.graph.mode == "validate" or (spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)):
         needed |= {"graph.json", "graph.svg"}
     charges = {e.hash for e in reader.charges}

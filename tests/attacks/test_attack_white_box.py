@@ -174,6 +174,26 @@ def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_th
     assert not honest.refutes_claim
 
 
+def test_a_white_box_declared_beside_the_black_one_refutes_for_both(tmp_path: Path) -> None:
+    """The impostor again, in one report: what one attack finds speaks for all, and all share the 5% of error."""
+    impostor, claim = releaser(0.3, said=7.0), Claim(1.0, 1e-5)
+    both = attacked(tmp_path, impostor, claim=claim, pairs=50, main=("targeted", "random_forest"), also=(("tables", "lira_online"),))
+    black, white = both.declared
+    assert [v.name for v in both.declared] == ["targeted with random_forest", "tables with lira_online"]
+    assert not black.refutes_claim and white.refutes_claim and both.refutes_claim
+    assert "The attack tables with lira_online refutes the claim" in both.conclusion
+    assert [a["refutes_claim"] for a in both.to_json()["declared"]] == [False, True]
+    alone = attacked(tmp_path, impostor, claim=claim, pairs=50)
+    assert 0 < white.epsilon_lower < alone.epsilon_lower and both.epsilon_provable < alone.epsilon_provable
+    assert white.row == alone.main and both.main.advantage.contains(0)
+    blind = attacked(
+        tmp_path / "blind", releaser(1e6, said=7.0), claim=claim, pairs=50, main=("targeted", "random_forest"), also=(("tables", "lira_online"),)
+    )
+    assert not blind.refutes_claim and "None of 2 attacks" in blind.conclusion
+    with pytest.raises(AttackError, match="unknown judge of tables random_forest"):
+        attacked(tmp_path / "no", releaser(1.0), also=(("tables", "random_forest"),))
+
+
 def test_a_model_that_learnt_its_rows_by_heart_is_seen_by_its_likelihood_on_every_target(tmp_path: Path) -> None:
     """A kernel density of half of the rows, drawn afresh for each model: the target's log-likelihood says whether it is among them."""
 

@@ -21,6 +21,7 @@ from synthdp.bundle.effects import effects_svg
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.profile import EPSILONS, profile_svg
 from synthdp.bundle.published import public_spec
+from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.privacy import accounting
 from synthdp.verify.checks import inspect_bundle, verify_bundle
@@ -220,3 +221,22 @@ class TestProfile:
         change(content)
         (bundle / PROFILE).write_text(json.dumps(content))
         assert problem in problems(bundle)
+
+
+class TestPublicReport:
+    def test_it_is_made_of_the_bundles_own_files(self, made: Path) -> None:
+        assert (made / REPORT).read_text() == public_report(made)
+        receipts = {r["file"]: set(r["receipts"]) for r in json.loads((made / "privacy/certificate.json").read_text())["released"]}
+        assert receipts[REPORT] >= receipts["synthetic.csv"] | receipts["marginals.json"]
+
+    @pytest.mark.parametrize("old", ["0 is equal, 1 is disjoint", "<td>", 'height="9"'])
+    def test_one_changed_word_or_bar_is_found(self, made: Path, tmp_path: Path, old: str) -> None:
+        bundle = Path(shutil.copytree(made, tmp_path / "copy"))
+        text = (bundle / REPORT).read_text()
+        assert old in text
+        (bundle / REPORT).write_text(text.replace(old, f"{old} 0", 1) if old != 'height="9"' else text.replace(old, 'height="7"', 1))
+        assert f"{REPORT}: does not show what the bundle's other files say" in inspect_bundle(bundle).problems
+
+    def test_it_holds_no_part_of_a_path_or_address(self, made: Path) -> None:
+        text = (made / REPORT).read_text()
+        assert not any(word in text for word in ("secret-folder", "password", "ledger.db", "internal.json"))

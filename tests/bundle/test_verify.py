@@ -58,7 +58,7 @@ def test_a_good_bundle_passes(made: Path) -> None:
     report = verify_bundle(made, progress=lambda done, total: heard.append((done, total)))
     assert heard == [(i, 19) for i in range(1, 20)]
     assert report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
-    assert len(report.checks) == 19
+    assert len(report.checks) == 20
 
 
 def test_a_bundle_of_an_id_unit_passes(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
@@ -111,7 +111,7 @@ class TestFolder:
         [
             ("0" * 64 + "  ../../etc/passwd", "'../../etc/passwd' is not a file of a bundle"),
             ("0" * 64 + "  /etc/passwd", "'/etc/passwd' is not a file of a bundle"),
-            ("hello", "line 20 is not"),
+            ("hello", "is not '<sha256>  <file>'"),
             ("0" * 64 + "  spec.yaml", "'spec.yaml' is listed twice"),
         ],
     )

@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain
 from synthdp.model.balance import Measured
-from synthdp.model.evenly import STRATA, even_levels, neighbours_first, raked_chances
+from synthdp.model.evenly import even_levels, even_numbers, neighbours_first, raked_chances
 
 COLUMNS = (
     ColumnDomain("a", "ordinal", tuple("01234567"), False),
@@ -46,9 +46,17 @@ def test_neighbours_have_as_many_of_a_level_as_their_chances_add_up_to() -> None
     drawn = even_levels(wanted, order, rng=rng)[order]
     coins = (rng.random((5000, 1)) > np.cumsum(wanted, 1)[:, :-1]).sum(1).astype(np.uint16)
     assert 2 * spread_of_stretches(drawn, wanted, 55) < spread_of_stretches(coins, wanted, 55)
-    whole = len(drawn) // STRATA * STRATA
-    blocks = (np.eye(3)[drawn[:whole]] - wanted[:whole]).reshape(-1, STRATA, 3).sum(1)
-    assert np.abs(blocks).max() < 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64, 100, 1025])
+def test_each_block_has_one_number_in_each_part_of_the_unit_interval(count: int) -> None:
+    numbers = even_numbers(count, rng=np.random.default_rng(count))
+    assert numbers.shape == (count,)
+    assert ((numbers >= 0) & (numbers < 1)).all()
+    for length in (2, 4, 16, 64, 256):
+        whole = count // length * length
+        parts = np.sort((numbers[:whole] * length).astype(int).reshape(-1, length))
+        assert np.array_equal(parts, np.tile(np.arange(length), (len(parts), 1)))
 
 
 def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:

@@ -11,8 +11,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.constraints import Constraints
-from synthdp.model.pipeline import Fitted, _drawn_last, architecture_for, causal_vae, fit, plan_for, sample, threads_for
-from synthdp.model.synthesizer import untrained
+from synthdp.model.pipeline import Fitted, architecture_for, causal_vae, drawn_last, fit, plan_for, sample, threads_for
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
@@ -159,7 +158,10 @@ def test_targets_that_lead_to_nothing_and_that_no_constraint_reads_are_drawn_las
     wanted = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"targets": ("b",)}), "constraints": constraints})
     domain = Domain.from_spec(wanted.columns)
     architecture = architecture_for(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
-    assert _drawn_last(wanted, domain, untrained(domain, architecture), Constraints.from_spec(wanted, domain)) == drawn
+    constrained = Constraints.from_spec(wanted, domain)
+    assert drawn_last(wanted, domain, architecture, constrained) == drawn
+    evenly = wanted.model_copy(update={"sampling": wanted.sampling.model_copy(update={"even": ("d",)})})
+    assert drawn_last(evenly, domain, architecture, constrained) == [*drawn, 3]
 
 
 def test_an_unseen_cause_of_a_group_reaches_its_columns() -> None:

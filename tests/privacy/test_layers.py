@@ -13,7 +13,7 @@ from synthdp.errors import BoundaryError
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.privacy.dpsgd import _Trainer
 from synthdp.privacy.dpsgd_settings import MOST_STRETCH, DpSgd
-from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup, Sums, stable_sum
+from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup, Sums, _one_hot_sums, _one_hot_sums_anywhere, stable_sum
 from synthdp.privacy.noise import Streams
 
 TOLERANCE = 2e-4
@@ -78,6 +78,23 @@ def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
     g = layer.received(torch.zeros(layer(a).shape))
     sums = layer.pulled_back(layer.clipped_sum(a[:0], g[:0], torch.zeros(0)))
     assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+@pytest.mark.parametrize("batch", [0, 1, 50])
+def test_looked_up_rows_have_the_sums_of_those_that_looked(batch: int, precision: torch.dtype) -> None:
+    """The same on a CPU and elsewhere, and example by example; the second of four nodes looks nothing up, and so does the last."""
+    draws, owner = torch.Generator().manual_seed(1), torch.tensor([0, 0, 2])
+    rows = torch.randint(0, 7, (batch, 3), generator=draws)
+    values = torch.randn(batch * 4, 5, generator=draws, dtype=precision)
+    expected = torch.zeros(7, 5, dtype=precision)
+    for b in range(batch):
+        for place, node in enumerate(owner.tolist()):
+            expected[rows[b, place]] += values[b * 4 + node]
+    for summed in (_one_hot_sums, _one_hot_sums_anywhere):
+        found = summed(rows, owner, values, 7)
+        assert found.dtype == precision
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])

@@ -11,7 +11,8 @@ import pytest
 
 from synthdp import audit
 from synthdp.audit import confirmed
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, Replay, spends_of
+from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, Replay, spends_of
+from synthdp.bundle.audit_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.pipeline import plan_for
@@ -106,6 +107,23 @@ def test_every_figure_of_an_audit_has_its_heading() -> None:
     (row,) = table.rows
     told = dict(zip(table.headings, row, strict=True))
     assert told["mechanism"] == "m" and told["runs"] == "100" and told["would notice"] == "half the noise: 90%" and told["claim"] == "not refuted"
+
+
+def test_every_declared_attack_is_told() -> None:
+    black = DeclaredAttack(
+        attack="targeted with random_forest", models=50, advantage=0.1, lower=-0.1, upper=0.3, auc=0.6, epsilon_lower=0, refuted=False
+    )
+    white = black.model_copy(update={"attack": "elbo with lira_online", "advantage": 0.9, "epsilon_lower": 2.5, "refuted": True})
+    attack = Membership(pairs=100, advantage=0.1, lower=-0.1, upper=0.3, ceiling=0.11, epsilon_provable=2.7, refuted=True, attacks=(black, white))
+    record = AuditRecord(program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=attack)
+    text = audit_markdown(record)
+    assert r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | 0.600 | 2.5 | **refuted** |" in text and "could have shown 2.7" in text
+    assert "The claim is refuted" in text and record.refuted
+    tables = {t.caption.split(" on ")[0]: t for t in audit_tables([record.model_dump() | {"refuted": record.refuted}])}
+    told = [dict(zip(tables["Attacks"].headings, row, strict=True)) for row in tables["Attacks"].rows]
+    assert [(t["attack"], t["claim"]) for t in told] == [("targeted with random_forest", "not refuted"), ("elbo with lira_online", "refuted")]
+    older = record.model_copy(update={"membership": attack.model_copy(update={"attacks": ()})})
+    assert "elbo" not in audit_markdown(older)  # a record of an earlier version
 
 
 def result(alarm: bool) -> AuditResult:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
-from synthdp.gates import check_gates
+from synthdp.gates import Figure, check_gates
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd import Training
 from synthdp.privacy.mechanisms import ChosenMarginals, NoisyMarginals
@@ -121,7 +121,10 @@ def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     assert "pairs" in [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"]
     published = json.loads((tiny.bundle / "marginals.json").read_text())["tables"]
     assert ["visits", "smoker"] in [t["columns"] for t in published]
-    assert "Membership" in (tiny.out / "internal" / "internal.html").read_text()
+    assert "Membership attack: declared" in (tiny.out / "internal" / "internal.html").read_text()
+    attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
+    assert [a["attack"] for a in attack["declared"]] == ["targeted with random_forest", "elbo with lira_online", "tables with lira_online"]
+    assert ["elbo", "lira_online"] in [[row["extractor"], row["classifier"]] for row in attack["table"]]
 
 
 def test_an_id_unit_bounds_its_rows_and_charges_for_them(tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls) -> None:
@@ -198,9 +201,9 @@ def test_a_gate_on_real_rows_is_taken_by_name_and_certified(tiny: Any, synthdp: 
 @pytest.mark.parametrize("found", [{}, {"tv1_noisy": float("nan")}])
 @pytest.mark.parametrize("bound", [{"at_most": 1.0}, {"at_least": 0.0}])
 def test_a_figure_that_could_not_be_computed_fails_its_gate(found: dict[str, float], bound: dict[str, float]) -> None:
-    verdict = check_gates([Gate(metric="tv1_noisy", **bound)], found)[0]
+    verdict = check_gates([Gate(metric="tv1_noisy", **bound)], {name: Figure(value) for name, value in found.items()})[0]
     assert not verdict.passed
-    assert check_gates([verdict.gate], {"tv1_noisy": 0.5})[0].passed
+    assert check_gates([verdict.gate], {"tv1_noisy": Figure(0.5)})[0].passed
 
 
 @pytest.fixture(scope="module")

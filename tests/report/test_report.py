@@ -99,7 +99,7 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
         evaluation=judged(table),
         graph=GraphView(mode="given", svg=GRAPH_SVG, edges=((table.names[0], table.names[1], "given"),)),
         attack=attack(),
-        misfits={table.names[0]: {"wrong_type": 0, "outside": 17, "unexpected_missing": 3}},
+        misfits={table.names[0]: {"wrong type": 0, "outside the domain": 17, "unexpected missing": 3}},
         timings={"train": 31.25},
     )
     return replace(whole, **changes)
@@ -194,7 +194,7 @@ def test_every_number_is_in_the_appendix_and_in_the_json(tmp_path: Path) -> None
     assert numbers["evaluation"]["fidelity"]["tv1"] == near.tv1
     assert numbers["attack"]["roc"] == whole.attack["roc"] if whole.attack else False
     assert numbers["budget"]["group_epsilons"] == {"2": 2.0456, "3": 3.1234}
-    assert numbers["misfits"]["sort"]["outside"] == 17 and "not to be shared" in numbers["confidential"]
+    assert numbers["misfits"]["sort"]["outside the domain"] == 17 and "not to be shared" in numbers["confidential"]
 
 
 def test_pairs_of_columns_are_listed_furthest_off_first_with_their_own_figures() -> None:

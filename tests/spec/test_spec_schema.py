@@ -69,6 +69,7 @@ def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
             "enum",
             "const",
             "default",
+            "examples",
             "pattern",
             "minimum",
             "maximum",

@@ -1,0 +1,168 @@
+"""What the membership study varies: table, causal graph, privacy; and the trainer that goes with each cell.
+
+The model is the causal VAE alone, as in the paper: started from one-way tables and neither raked nor balanced. Batches of 100 and ten latent
+dimensions as in its appendix B. What is told apart from the paper by cost stands in `TABLES`: steps, where the paper has 50 to 100 epochs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks import WhiteBox
+from benchmarks.ablation_cells import Cell as Ablated
+from benchmarks.ablation_cells import plan_of, release_of
+from synthdp.data import builtin
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
+from synthdp.graph.causal import CausalGraph
+from synthdp.membership import ShadowTrainer, released_scores, shadow_spec
+from synthdp.model.pipeline import Fitted, fit, sample
+from synthdp.model.shadows import fitted_shadows
+from synthdp.privacy.session import Rehearsal
+from synthdp.spec import models as spec
+from synthdp.spec.load import load_spec
+
+ROOT = Path(__file__).parent.parent
+SEED = 0  # of the partial and the wrong graph and of the target, all of them public
+BATCH, LATENT = 100, 10
+Codes = npt.NDArray[np.uint16]
+
+# The paper's partial graph clubs columns into nodes; arrows are then known between nodes only.
+SURVEY_NODES: Mapping[str, tuple[str, ...]] = {
+    "person": ("region", "urban", "age", "sex"),
+    "means": ("education", "employed", "income", "insured"),
+    "habits": ("smoker", "exercise", "diet", "stress"),
+    "body": ("sleep", "bmi", "pressure", "cholesterol", "diabetes"),
+    "care": ("visits", "medication", "cost", "enrolled", "outcome"),
+}
+ABLATED = {"none": "none", "complete": "given", "partial": "half", "wrong": "wrong", "learned": "learned"}  # as the ablation calls them
+
+
+@dataclass(frozen=True)
+class Table:
+    """A built-in table: its spec, training steps of a model, and hidden units of a column."""
+
+    spec: str
+    builtin: str
+    steps: int
+    hidden: int
+    graphs: tuple[str, ...]
+
+
+# 24,531 pairs of columns are more than a search takes, so that no graph is learned on Pain; its partial graph is a random half of the arrows.
+TABLES: Mapping[str, Table] = {
+    "synthetic": Table("synthetic-learn", "synthetic", 200, 32, ("none", "complete", "partial", "wrong", "learned")),
+    "pain1000": Table("pain1000", "pain1000", 100, 16, ("none", "complete", "partial", "wrong")),
+    "pain5000": Table("pain5000", "pain5000", 100, 16, ("none", "complete", "partial", "wrong")),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the study. `graph` none is the non-causal twin; `epsilon` infinite is no privacy."""
+
+    table: str
+    graph: str
+    epsilon: float
+
+    @property
+    def name(self) -> str:
+        """Also the name of its folder and file."""
+        return f"{self.table}-{self.graph}-{'dp' if np.isfinite(self.epsilon) else 'plain'}"
+
+
+def cells(tables: Sequence[str]) -> list[Cell]:
+    """All cells of some tables, the paper's own first and what trains one by one last."""
+    return [
+        Cell(name, graph, epsilon)
+        for name in tables
+        for graphs in (("none", "complete"), ("partial", "wrong"), ("learned",))
+        for epsilon in (1.0, np.inf)
+        for graph in graphs
+        if graph in TABLES[name].graphs
+    ]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A shadow trainer that learns the graph from its own rows first; no two of its models have one architecture, so they train one by one."""
+
+    shadow: ShadowTrainer
+
+    def __call__(self, rows: Any, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:
+        """Measure, learn the graph, train, sample."""
+        import torch
+
+        torch.set_num_threads(1)
+        own = self.shadow
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = fit(Rehearsal(np.asarray(rows, dtype=np.uint16), own.domain, own.plan), own.release, own.domain, progress=_quiet)
+        synthetic = sample(fitted, own.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value
+        return WhiteBox(synthetic, released_scores(fitted))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Rows as codes, and what trains on them."""
+
+    rows: Codes
+    shadow: ShadowTrainer
+    trainer: ShadowTrainer | Learner
+
+    def several(self, rows: Sequence[Codes], *, sets: int, rng: np.random.Generator) -> Iterator[list[Codes]]:
+        """For the paper's split: `sets` synthetic sets of one model on each of `rows`."""
+        own = self.shadow
+        models: Iterator[Fitted]
+        if isinstance(self.trainer, Learner):
+            models = (fit(Rehearsal(r, own.domain, own.plan), own.release, own.domain, progress=_quiet) for r in rows)
+        else:
+            models = fitted_shadows(rows, own.release, own.domain, own.plan, own.graph)
+        for fitted in models:
+            yield [sample(fitted, own.release, rng=rng, progress=_quiet).value for _ in range(sets)]
+
+
+def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) -> Setting:
+    """Everything of a cell; fewer `rows` and `steps` for a quick look."""
+    table = TABLES[cell.table]
+    base = load_spec(ROOT / "specs" / f"{table.spec}.yaml")
+    frame = builtin.frame(table.builtin)
+    frame = frame.assign(**{name: frame[name].astype(str).str.lower() for name in frame.select_dtypes("bool")}).iloc[:rows]
+    true, clubbed = builtin.graph(table.builtin), cell.graph == "partial" and cell.table == "synthetic"
+    count, batch = len(frame), min(BATCH, max(1, len(frame) // 4))
+    base = base.model_copy(
+        update={
+            "graph": _clubbed(true) if clubbed else true,
+            "privacy": base.privacy.model_copy(update={"epsilon": 1.0, "pairs": (), "shares": spec.Shares(measure=0.2, train=0.8)}),
+            "synthesizer": spec.Synthesizer(latent=LATENT, hidden=table.hidden, ema=0.99),
+            "evaluation": base.evaluation.model_copy(update={"targets": ()}),
+            "attacks": spec.Attacks(membership=spec.MembershipAttack(rows=count, steps=steps or table.steps)),
+        }
+    )
+    shadow = shadow_spec(base)
+    shadow = shadow.model_copy(update={"synthesizer": shadow.synthesizer.model_copy(update={"batch": batch})})
+    how = Ablated(graph="given" if clubbed else ABLATED[cell.graph], tables="one-way", sampling="drawn", epsilon=cell.epsilon)
+    release = release_of(shadow, how, rows=count, seed=SEED)
+    domain = Domain.from_spec(release.columns)
+    plan = plan_of(release, domain, cell.epsilon)
+    own = ShadowTrainer(release, domain, plan, CausalGraph.from_spec(release.graph, domain.names), white_box=True)
+    codes = encode(domain, frame)[0].astype(np.uint16)
+    return Setting(codes, own, Learner(own) if cell.graph == "learned" else own)
+
+
+def _clubbed(true: spec.Graph) -> spec.Graph:
+    """Only the arrows between nodes of columns are known."""
+    node = {name: group for group, members in SURVEY_NODES.items() for name in members}
+    arrows = dict.fromkeys((node[a], node[b]) for a, b in true.pairs() if node[a] != node[b])
+    return spec.Graph(mode="given", groups=dict(SURVEY_NODES), edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows))
+
+
+def _quiet(done: int, total: int) -> None:
+    """No progress inside a worker."""

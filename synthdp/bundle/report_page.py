@@ -1,0 +1,73 @@
+"""The bundle's public report, made of the bundle's other files and of nothing else.
+
+It takes a folder and no values: whatever is not published cannot get into it. `verify` makes it again and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS
+from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.encoding import Codes, encode_column
+from synthdp.graph.causal import CausalGraph
+from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.report.content import GraphView
+from synthdp.report.public import PublicContent, render_public
+from synthdp.spec.load import parse_spec
+from synthdp.spec.models import ReleaseSpec
+from synthdp.untrusted import check_plain, parse_json, read_text
+
+REPORT = "report.html"
+MOST_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample
+
+
+def public_report(folder: Path) -> str:
+    """The page's text for the bundle in `folder`, from its spec, certificate, profile, graph, noisy tables and the table's first rows.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, SpecError: one of these files is not what it should be.
+    """
+    spec = parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml")
+    domain = Domain.from_spec(spec.columns)
+    graph = parse_json(read_text(folder / "graph.json"))
+    profile = parse_json(read_text(folder / "privacy/profile.json"))["points"]
+    content = PublicContent(
+        domain=domain,
+        facts=parse_json(read_text(folder / "privacy/certificate.json")),
+        profile=[(float(p["epsilon"]), float(p["delta"])) for p in profile],
+        graph=_graph_view(graph, spec),
+        tables=[_table(t) for t in parse_json(read_text(folder / "marginals.json"))["tables"]],
+        codes=published_levels(folder / CSV_NAME, domain),
+        rows=spec.sampling.rows or 0,
+        first=spec.evaluation.targets,
+        notes=tuple(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
+    )
+    return render_public(content)
+
+
+def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:
+    graph = CausalGraph.from_json(stated)
+    edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
+    return GraphView(mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation"))
+
+
+def _table(stated: Mapping[str, Any]) -> NoisyTable:
+    return NoisyTable(tuple(stated["columns"]), np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]), float(stated["sigma"]))
+
+
+def published_levels(path: Path, domain: Domain) -> Codes:
+    """Levels of the first `MOST_ROWS` rows of a published table, shape `[rows, columns]`."""
+    check_plain(path)
+    frame = pd.read_csv(path, nrows=MOST_ROWS, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8", index_col=False)
+    return np.column_stack([encode_column(c, _values(c, frame[c.name])).codes for c in domain.columns])
+
+
+def _values(column: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
+    values = text.mask(text == "")
+    return pd.to_datetime(values, format=DATE_FORMATS[column.resolution], errors="coerce") if column.type == "datetime" else values

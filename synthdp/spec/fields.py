@@ -1,0 +1,89 @@
+"""What every part of the contract is made of: the base model, and the types of single values as YAML writes them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+# A spreadsheet may run a cell that begins with one of these as a formula; some take the full-width forms for them.
+FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Besides control characters: line separators, byte order marks, and what turns the reading direction of what follows.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|~[^/]*/|.*::?//")  # "C:/" is a drive
+
+
+class Model(BaseModel):
+    """Base of every part of the contract: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
+
+
+def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
+    """Several mistakes of one model at once, as (field, message); field "" is the model itself."""
+    return PydanticCustomError("wrong", "{text}", {"text": "; ".join(m for _, m in problems), "problems": problems})
+
+
+def starts_formula(text: str) -> bool:
+    """Whether a spreadsheet may run a cell of this text, also where it parts fields by semicolons; numbers are none."""
+    return any(part.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", part) for part in text.split(";"))
+
+
+def _category(value: str) -> str:
+    if starts_formula(value):
+        raise ValueError(f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter")
+    if CONTROL.search(value):
+        raise ValueError(f"category {value!r} holds a control character or a line break; rename it")
+    return value
+
+
+def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    twice = sorted(str(value) for value, count in Counter(values).items() if count > 1)
+    if twice:
+        raise ValueError(f"listed more than once: {', '.join(twice)}")
+    return values
+
+
+def _text(value: Any) -> Any:
+    """YAML writes codes such as 0, 1 and true without quotes; where a category or a name is wanted they are text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _real(value: Any) -> Any:
+    return float(value) if isinstance(value, float) else value
+
+
+def _instant(value: Any) -> Any:
+    """Only ISO dates and times: pydantic would read a bare number as seconds since 1970."""
+    if not isinstance(value, datetime) and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)):
+        raise ValueError(f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {value!r}")
+    return value
+
+
+def _without_zone(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        raise ValueError("times are without time zone: leave out the Z or the +hh:mm")
+    return value
+
+
+Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
+Real = Annotated[float, Strict(), BeforeValidator(_real)]
+Flag = Annotated[bool, Strict()]
+Instant = Annotated[
+    datetime, BeforeValidator(_instant), AfterValidator(_without_zone), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"})
+]
+Category = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | float | bool), AfterValidator(_category)]
+Categories = Annotated[tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(unique)]
+Name = Annotated[str, Field(min_length=1, max_length=128), BeforeValidator(_text, json_schema_input_type=str | int | float | bool)]
+Names = Annotated[tuple[Name, ...], AfterValidator(unique)]
+Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -1,0 +1,293 @@
+"""Every command and snippet of the README and the guides, run as a reader would, with what they are said to print.
+
+A page's blocks run one after the other in one folder: the guides share that of the quickstart. The quick run trains for a few steps; a slow
+one trains as the guides say, and also runs what is marked slow there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.cli import main
+from synthdp.errors import SpecError
+from synthdp.privacy import plan
+from tests.docs.fragments import load_laid_over
+from tests.docs.pages import ROOT, Block, blocks, inline_code
+
+GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("quickstart", "steward", "reviewer", "consumer", "extending")]
+README = ROOT / "README.md"
+EXAMPLE = ROOT / "docs" / "example"
+SHELL = ("cp", "head", "sed")
+
+
+@dataclass
+class Reader:
+    """Someone who follows a page: where they are, and what they have defined in Python."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest
+    slow: bool
+    before: dict[str, Callable[[], None]] = field(default_factory=dict)
+    scope: dict[str, Any] = field(default_factory=lambda: {"__name__": "guide"})
+    ran: list[str] = field(default_factory=list)
+
+    def follow(self, page: Path) -> None:
+        """Run every block of `page` that this reader does not leave out."""
+        for block in blocks(page):
+            if not block.slow or self.slow:
+                {"sh": self._sh, "console": self._console, "python": self._python, "yaml": self._yaml, "": lambda block: None}[block.language](block)
+
+    def _sh(self, block: Block) -> None:
+        for line in block.text.splitlines():
+            self._run(line, block)
+
+    def _console(self, block: Block) -> None:
+        """Lines that begin with $ are commands; what stands below each is what they print, ... being anything."""
+        for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            line, _, expected = part.partition("\n")
+            printed = self._run(line, block)
+            assert printed_as_told(expected, printed), f"{block}: {line}\n--- told\n{expected}--- printed\n{printed}"
+
+    def _python(self, block: Block) -> None:
+        exec(compile(block.text, str(block), "exec", dont_inherit=True), self.scope)
+        for name in re.findall(r"^def (test_\w+)\(replay\)", block.text, re.MULTILINE):
+            self.scope[name](self.request.getfixturevalue("replay"))
+        self.ran.append(f"python {block.line}")
+
+    def _yaml(self, block: Block) -> None:
+        base = ROOT / "specs" / "adult.yaml" if block.page == README else EXAMPLE / "clinic.yaml"
+        load_laid_over(base, block.text)
+        self.ran.append(f"yaml {block.line}")
+
+    def _run(self, line: str, block: Block) -> str:
+        """What a command prints. It may fail only where the page shows that it does."""
+        words = shlex.split(line, comments=True)
+        if not words:
+            return ""
+        self.ran.append(shlex.join(words))
+        for command, prepare in self.before.items():
+            if line.startswith(command):
+                prepare()
+        match words:
+            case ["synthdp", "audit", *_] if not block.slow:  # it takes minutes, and the steward's guide has it
+                return ""
+            case ["synthdp", *arguments]:
+                code, printed = self._synthdp(arguments)
+                assert code == 0 or block.language == "console", f"{block}: {line}\n{printed}"
+                return printed
+            case ["make", target]:
+                subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+            case ["cd", folder]:
+                self.monkeypatch.chdir(folder)
+            case ["export", setting]:
+                self.monkeypatch.setenv(*setting.split("=", 1))
+            case [".", script]:
+                assert script == ".venv/bin/activate"
+            case [command, *_] if command in SHELL:
+                return subprocess.run(["bash", "-c", line], check=True, capture_output=True, text=True).stdout
+            case _:
+                pytest.fail(f"{block}: nothing here runs {line!r}")
+        return ""
+
+    def _synthdp(self, arguments: list[str]) -> tuple[int, str]:
+        """Exit code, and what goes to stdout and then, progress apart, to stderr."""
+        self.monkeypatch.setattr(sys, "argv", ["synthdp", *arguments])
+        self.capfd.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        printed = self.capfd.readouterr()
+        return code, printed.out + re.sub(r"^[a-z ]+: [\d.]+ s\n", "", printed.err, flags=re.MULTILINE)
+
+
+def printed_as_told(expected: str, printed: str) -> bool:
+    """Whether a page shows what is printed; three points stand for anything."""
+    return not expected.strip() or doctest.OutputChecker().check_output(expected.rstrip() + "\n", printed.rstrip() + "\n", doctest.ELLIPSIS)
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "as told"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Reader:
+    """In a folder that has what a clone has and the guides use; their spec trains for a few steps if the run is quick."""
+    shutil.copytree(EXAMPLE, tmp_path / "docs" / "example")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # for `synthdp` in a process of its own
+    if not request.param:
+        monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))  # bounds for larger groups take seconds of every release
+        spec = tmp_path / "docs" / "example" / "clinic.yaml"
+        spec.write_text(
+            spec.read_text(encoding="utf-8").replace("steps: 300", "steps: 10").replace("{targets: [smoker]}", "{enabled: false}"), encoding="utf-8"
+        )
+    return Reader(monkeypatch, capfd, request, request.param)
+
+
+def test_the_guides_run(reader: Reader) -> None:
+    for page in GUIDES:
+        reader.follow(page)
+    assert {word.split()[1] for word in reader.ran if word.startswith("synthdp ")} >= {
+        "init",
+        "plan",
+        "release",
+        "verify",
+        "sample",
+        "budget",
+        "graph",
+    }
+
+
+@pytest.mark.slow
+def test_the_readme_runs(reader: Reader) -> None:
+    """Its table is the guides', under another name; between its commands the spec is edited as its comments say."""
+    if not reader.slow:
+        pytest.skip("two releases; the quick tests see that its commands exist")
+    shutil.copy(EXAMPLE / "clinic.csv", "mytable.csv")
+    spec = Path("mytable.yaml")
+    whole = Path("docs/example/clinic.yaml").read_text(encoding="utf-8").replace("clinic", "mytable").replace("epsilon: 3", "epsilon: 10")
+    searched = whole.replace("delta: 1e-5\n", "delta: 1e-5\n  shares: {measure: 0.2, graph: 0.2, train: 0.6}\n").replace(
+        "mode: given", "mode: validate"
+    )
+
+    def finish() -> None:
+        assert "fill in" in spec.read_text(encoding="utf-8")
+        spec.write_text(whole, encoding="utf-8")
+        main_prints(reader, ["graph", "show", "mytable.yaml", "--format", "dot", "--out", "other.dot"])
+
+    reader.before = {
+        "synthdp validate": finish,
+        "synthdp resume": interrupted_release,
+        "synthdp graph validate": lambda: spec.write_text(searched, encoding="utf-8") and None,
+    }
+    reader.follow(README)
+    assert sum(line.startswith("synthdp ") for line in reader.ran) >= 15
+    assert Path("more.parquet").exists() and Path("releases/mytable/bundle/synthetic.csv").exists()
+
+
+def main_prints(reader: Reader, arguments: list[str]) -> str:
+    code, printed = reader._synthdp(arguments)
+    assert code == 0, printed
+    return printed
+
+
+class CtrlC:
+    """A display that presses Ctrl-C when sampling begins."""
+
+    def start(self, title: str) -> Callable[[int, int], None]:
+        if title == "sample":
+            raise KeyboardInterrupt
+        return lambda done, total: None
+
+    def finish(self, title: str, seconds: float) -> None:
+        """Nothing to show."""
+
+
+def interrupted_release() -> None:
+    """What `synthdp resume` needs: a run that was begun and not finished."""
+    from synthdp.release import release
+    from synthdp.reporter import Reporter
+
+    shutil.rmtree("releases/mytable")
+    with pytest.raises(KeyboardInterrupt):
+        release(Path("mytable.yaml"), reporter=Reporter(CtrlC()))
+
+
+@pytest.mark.slow
+def test_the_readmes_release_runs(reader: Reader) -> None:
+    """`make release`, into another folder and without its virtual environment, in which this test runs already."""
+    if not reader.slow:
+        pytest.skip("takes minutes")
+    shutil.copytree(ROOT / "specs", "specs", ignore=shutil.ignore_patterns("mlflow*", ".synthdp"))
+    done = subprocess.run(["make", "--dry-run", "--always-make", "release"], cwd=ROOT, check=True, capture_output=True, text=True)
+    commands = [line.partition("synthdp ")[2] for line in done.stdout.splitlines() if "bin/synthdp " in line]
+    assert [command.split()[0] for command in commands] == ["release", "verify"]
+    for command in commands:
+        main_prints(reader, shlex.split(command))
+    assert Path("releases/adult/internal/internal.html").exists()
+    (ui,) = [code for code in inline_code(README) if code.startswith("mlflow ui")]
+    assert answers(shlex.split(ui))
+
+
+def answers(command: list[str]) -> bool:
+    """Whether a server that is started so, on a port of its own, shows a page."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Path("server.log").open("w", encoding="utf-8") as log:
+        server = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log, start_new_session=True)
+    try:
+        for _ in range(120):
+            time.sleep(1)
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+                return "MLflow" in page.read().decode()
+        return False
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+
+
+# --- the reader notices --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "printed", "right"),
+    [
+        ("a 0.99... b\n", "a 0.9983 b\n", True),
+        ("a\n...\nb\n", "a\nx\ny\nb\n", True),
+        ("a\n", "a\nb\n", False),
+        ("a 1\n", "a 2\n", False),
+        ("\n", "anything\n", True),
+    ],
+)
+def test_what_is_told_and_what_is_printed(told: str, printed: str, right: bool) -> None:
+    assert printed_as_told(told, printed) is right
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```sh\nsynthdp plam x.yaml\n```\n",
+        "```sh\nmake releases\n```\n",
+        "```sh\nrm x\n```\n",
+        "```console\n$ synthdp validate docs/example/clinic.yaml\nclinic.yaml: valid (7 columns)\n```\n",
+        "```python\nassert 1 == 2\n```\n",
+        "```yaml\nprivacy: {epsilom: 1}\n```\n",
+        "```perl\n1\n```\n",
+    ],
+)
+def test_a_page_that_is_wrong_is_found(text: str, reader: Reader, tmp_path: Path) -> None:
+    if reader.slow:
+        pytest.skip("quick enough")
+    page = ROOT / "docs" / "wrong.md"
+    found = Block(page, *_only(text), 1, False)
+    reader.monkeypatch.setattr("tests.docs.test_docs_run.blocks", lambda page: [found])
+    with pytest.raises((AssertionError, SpecError, KeyError, subprocess.CalledProcessError, pytest.fail.Exception)):
+        reader.follow(page)
+
+
+def _only(text: str) -> tuple[str, str]:
+    language, _, rest = text.removeprefix("```").partition("\n")
+    return language, rest.removesuffix("```\n")
+
+
+def test_the_examples_table_is_what_its_program_writes(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(EXAMPLE / "simulate.py")], capture_output=True, check=True)
+    assert done.stdout == (EXAMPLE / "clinic.csv").read_bytes()

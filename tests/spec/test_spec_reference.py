@@ -1,0 +1,106 @@
+"""The reference of the spec is what the models say, and its examples are allowed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from synthdp.spec.load import parse_spec
+from synthdp.spec.models import Model, Privacy, ReleaseSpec
+from synthdp.spec.reference import PATTERNS, Section, _default, _parts, allowed, anchor, flow, page, sections, unit
+from synthdp.spec.schema import json_schema
+from synthdp.spec.yamltree import read
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
+MODELS = {section.model for section in sections()}
+FIELDS = [
+    pytest.param(model, name, info, id=f"{model.__name__}.{name}")
+    for model in sorted({ReleaseSpec, *MODELS}, key=lambda m: m.__name__)
+    for name, info in model.model_fields.items()
+]
+
+
+def _value(text: str) -> object:
+    """As a spec that holds `text` is read."""
+    tree, mistakes = read(f"x: {text}")
+    assert tree is not None and not mistakes
+    value = tree.value()
+    assert isinstance(value, dict)
+    return value["x"]
+
+
+def test_the_committed_page_is_what_the_generator_writes() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+def test_every_model_of_the_contract_has_a_place() -> None:
+    def below(model: type) -> set[type]:
+        return {model}.union(*(below(m) for m in model.__subclasses__()))
+
+    bases = {Model, ReleaseSpec, *(m for m in below(Model) if m.__name__ == "ColumnBase")}
+    assert {m for m in below(Model) if m.__module__.startswith("synthdp.spec.")} == MODELS | bases
+    assert all(m.__doc__ and m.__doc__ != Model.__doc__ for m in MODELS)
+
+
+@pytest.mark.parametrize(("model", "name", "info"), FIELDS)
+def test_every_field_has_a_meaning_a_default_and_an_example_that_is_allowed(model: type, name: str, info: FieldInfo) -> None:
+    assert info.description and not info.description.endswith("."), "meanings are phrases"
+    assert _default(info)
+    adapter = TypeAdapter(Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation)
+    assert info.examples, f"{model.__name__}.{name} has no example"
+    for example in info.examples:
+        adapter.validate_python(_value(flow(example)))
+
+
+def test_counted_and_measured_fields_have_a_unit() -> None:
+    of_the_column = {"lower", "upper", "edges", "spikes"}
+    without = {"Gate.at_most", "Gate.at_least", "Synthesizer.learning_rate", "Synthesizer.ema"}  # of the metric; none
+    schemas = json_schema()["$defs"]
+    bare = {
+        f"{model.__name__}.{name}"
+        for model in MODELS
+        for name, info in model.model_fields.items()
+        if not unit(info) and name not in of_the_column and not list(_parts(name, info.annotation))
+        if "number" in allowed(schemas[model.__name__]["properties"][name]).replace("`number`", "")
+    }
+    assert bare == without
+    assert unit(Privacy.model_fields["epsilon"]) == "nats"
+
+
+def test_the_spec_on_the_page_loads() -> None:
+    spec = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert spec is not None
+    loaded = parse_spec(spec[1], path="page")
+    assert set(_value("{" + ", ".join(f"{name}: 1" for name in ReleaseSpec.model_fields) + "}")) == loaded.model_fields_set  # all sections are shown
+
+
+def test_every_section_stands_on_the_page_under_the_anchor_that_links_to_it() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    anchors = [anchor(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")]
+    assert len(anchors) == len(set(anchors)) == len(MODELS) + 1
+    assert set(re.findall(r"\]\(#(.*?)\)", text)) == set(anchors[1:])
+
+
+def test_limits_in_words() -> None:
+    assert allowed({"type": "integer", "minimum": 1, "maximum": 2000}) == "whole number, at least 1, at most 2,000"
+    assert allowed({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}) == "number, above 0, below 0.5"
+    assert allowed({"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string"}}) == "list (2) of text"
+    assert allowed({"anyOf": [{"enum": ["a", "b c"]}, {"type": "null"}]}) == "`a`, `b c`"
+    assert {allowed({"type": "string", "pattern": pattern}) for pattern in PATTERNS} == set(PATTERNS.values())
+    assert Section("gates[]", "", Privacy).link == "[`gates[]`](#gates)"
+
+
+def test_values_in_yaml() -> None:
+    for value in ["plain", "1", "true", "a: b", "", "-", 'say "x"', [1.5, {"a": ["b, c"]}], "2001-01-01", None, False]:
+        assert _value(flow(value)) == value
+
+
+def test_an_example_that_is_not_allowed_is_found() -> None:
+    info = Privacy.model_fields["epsilon"]
+    with pytest.raises(ValidationError):
+        TypeAdapter(Annotated[info.annotation, *info.metadata]).validate_python(0)
