@@ -98,7 +98,7 @@ CASES: dict[str, tuple[int, Case]] = {
 def told(done: Any, folder: Path) -> str:
     """The error alone, without what differs from run to run."""
     text = "synthdp: " + done.err.partition("synthdp: ")[2]
-    text = re.sub(r"got 0\.[0-9]+", "got VALUE", text.replace(str(folder), "FOLDER"))
+    text = re.sub(r"(got|bound by) 0\.[0-9]+", r"\1 VALUE", text.replace(str(folder), "FOLDER"))
     return re.sub(r"[0-9]{8}-[0-9a-f]{12}", "RUN", re.sub(r"[0-9a-f]{64}", "HASH", text))
 
 
