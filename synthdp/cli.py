@@ -127,7 +127,7 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
     choices = f" ({', '.join(allowed)})" if allowed else ""
-    answer: str = typer.prompt(f"{question}{choices}", default="" if default is None else default, err=True)
+    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), err=True)
     return answer
 
 

@@ -41,7 +41,7 @@ def suggested_edges(*, lower: float, upper: float, whole: bool, unit: str = "", 
     single = whole and all(b - a == 1 for a, b in pairwise(edges))
     # Where every value is a bin, the bin of a spike would hold nothing but it: the bin before reaches over it.
     kept = [e for e in edges if e == first or not (single and e in spikes)]
-    return tuple(int(e) if whole else e for e in kept)
+    return tuple(int(e) if float(e).is_integer() else e for e in kept)
 
 
 def described(edges: Sequence[float], upper: float) -> str:
