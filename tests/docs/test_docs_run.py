@@ -175,6 +175,7 @@ def test_the_readme_runs(reader: Reader) -> None:
     reader.before = {
         "synthdp validate": finish,
         "synthdp resume": interrupted_release,
+        "synthdp diff": lambda: shutil.copytree("releases/mytable/bundle", "releases/old/bundle") and None,
         "synthdp graph validate": lambda: spec.write_text(searched, encoding="utf-8") and None,
     }
     reader.follow(README)
@@ -222,7 +223,7 @@ def test_the_readmes_release_runs(reader: Reader) -> None:
     for command in commands:
         main_prints(reader, shlex.split(command))
     assert Path("releases/adult/internal/internal.html").exists()
-    (ui,) = [code for code in inline_code(README) if code.startswith("mlflow ui")]
+    (ui,) = [code for code in inline_code(README) if code.startswith("synthdp ui")]
     assert answers(shlex.split(ui))
 
 
