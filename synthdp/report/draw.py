@@ -132,8 +132,8 @@ def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
             body.append(_cell(left + cell * j, top + cell * i, cell - 1, strength))
             if cell > 20 and strength >= 0.1:
                 body.append(_on_cell(left + cell * (j + 0.5) - 0.5, top + cell * i + 18, strength))
-    side = cell * len(names)
-    return svg(body, width=left + side + 10, height=top + side + 110, alt=alt)
+    side, deep = cell * len(names), 22 + 5.6 * max(len(short(name, 18)) for name in names)  # room for slanted names
+    return svg(body, width=left + side + 10, height=top + side + deep, alt=alt)
 
 
 def _cell(x: float, y: float, side: float, strength: float) -> str:

@@ -121,11 +121,22 @@ def _cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Card]:
     if columns:
         mean = float(np.mean([c.distance for c in columns]))
         yield Card("Distance to noisy counts", f"{mean:.4f}", "mean total variation of single columns; 0 is equal, 1 is disjoint")
-    yield Card("Causal graph", f"{len(content.graph.edges)} arrows", f"mode {content.graph.mode}")
+    yield _graph_card(content.graph)
     shown = "none published" if audit is None else f"{len(audit['audits'])} mechanisms" if audit["audits"] else "made"
     yield Card("Audit", shown, _audit_words(audit), "plain" if audit is None else "good")
     signed = facts["signer"] is not None
     yield Card("Signature", "signed" if signed else "unsigned", facts["signer"] or "nothing in the bundle proves who made it")
+
+
+def _graph_card(graph: GraphView) -> Card:
+    """How much of the graph is known to be wrong: what was refuted shapes the table all the same, unless the spec has it dropped."""
+    refuted = {kind: counts["refuted"] for kind, counts in graph.validation["counts"].items()} if graph.validation else {}
+    text = f"mode {graph.mode}" + "".join(
+        f"; {count} implied {kind}{'s' if count != 1 else ''} refuted by noisy tables" for kind, count in refuted.items()
+    )
+    return Card(
+        "Causal graph", f"{len(graph.edges)} arrows", text.replace("implied arrow", "given arrow"), "bad" if any(refuted.values()) else "plain"
+    )
 
 
 def _audit_words(audit: Mapping[str, Any] | None) -> str:

@@ -112,3 +112,12 @@ def test_the_stewards_figures_of_adult_are_those_of_the_benchmark() -> None:
         assert [float(told[line][f"{epsilon:g}"]) for epsilon in (0.1, 1, 10)] == pytest.approx(list(means), abs=6e-4)
         assert set(means.index) == {0.1, 1, 10}
         assert float(told[line]["real rows"]) == pytest.approx(table.loc[table["variant"] == "real rows", name].mean(), abs=6e-4)
+
+
+def test_the_stewards_figures_of_graphs_are_those_of_the_ablation() -> None:
+    table = pd.read_csv(ROOT / "benchmarks" / "results" / "ablation.csv")
+    cells = table[(table["epsilon"] == 1) & (table["tables"] == "pairs") & (table["sampling"] == "balanced")].groupby("graph")["mean_auc"].mean()
+    text = " ".join((ROOT / "docs" / "steward.md").read_text(encoding="utf-8").split())
+    told = re.search(r"expert's graph gives AUC (\S+), half of its arrows (\S+), a wrong graph (\S+), and none (\S+) \(", text)
+    assert told is not None
+    assert [float(t) for t in told.groups()] == pytest.approx([cells[name] for name in ("given", "half", "wrong", "none")], abs=6e-4)
