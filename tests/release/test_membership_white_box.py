@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from synthdp.membership import WHITE_BOX, ShadowTrainer, released_scores, shadow
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.shadows import fitted_shadows
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.plan import make_plan
+from synthdp.privacy.plan import Spend, make_plan
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec
 
@@ -51,12 +52,14 @@ def game(*, rows: int, steps: int, columns: int = 22, private: bool = True) -> t
     return codes, ShadowTrainer(shadow, domain, plan, CausalGraph.from_spec(shadow.graph, domain.names), white_box=True)
 
 
-def attacked(folder: Path, *, rows: int, steps: int, pairs: int, private: bool) -> MembershipReport:
-    codes, trainer = game(rows=rows, steps=steps, private=private)
+def attacked(folder: Path, *, rows: int, steps: int, pairs: int, private: bool, columns: int = 22, factor: float = 1.0) -> MembershipReport:
+    """The declared attacks on the survey. `factor`: of the planned noise, what an impostor really adds; it claims all of it."""
+    codes, trainer = game(rows=rows, steps=steps, columns=columns, private=private)
     plan = trainer.plan
+    spends = tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends)
     return attack_membership(
         codes,
-        trainer,
+        replace(trainer, plan=replace(plan, spends=spends)),
         public=Public(trainer.domain.sizes),
         targets=isolated_targets(codes, 1, np.random.default_rng(0)),
         pairs=pairs,
@@ -133,3 +136,14 @@ def test_our_release_at_epsilon_one_shows_nobody(tmp_path: Path, figure: Callabl
     inside = sum(v.row.advantage.contains(0) for v in report.declared)
     figure("white and black boxes of a release at epsilon 1: intervals that contain 0", inside, len(report.declared))
     assert inside >= 2
+
+
+@pytest.mark.slow
+def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_the_white_one(tmp_path: Path, figure: Callable[..., None]) -> None:
+    """The whole pipeline claims epsilon 1 and has a tenth of its noise. That takes 800 models to see; the replay needs one neighbour."""
+    report = attacked(tmp_path, rows=100, steps=20, pairs=400, private=True, columns=8, factor=0.1)
+    black, _, tables = report.declared
+    for verdict in report.declared:
+        figure(f"a tenth of the noise, {verdict.name}: AUC", round(verdict.row.auc.value, 3), 1)
+    assert not black.refutes_claim
+    assert tables.refutes_claim and tables.row.auc.value > 0.65 and report.refutes_claim
