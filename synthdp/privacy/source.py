@@ -180,17 +180,19 @@ def _id_column(dataset: spec.Dataset) -> str | None:
 def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
     """Every declared column must be there; others are refused, so that none is dropped unseen."""
     wanted = set(domain.names) | ({id_column} if id_column else set())
-    found, problems = set(names), []
+    found, problems, hints = set(names), [], []
     if not wanted & found:
         raise DataError("the table has none of the declared columns", hint="the first line of a CSV names its columns; check it, and the delimiter")
     if wanted - found:
         problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}")
+        hints.append("names must be the source's own, letter by letter; take what it lacks out of the spec")
     strange = [str(i) for i, name in enumerate(names, start=1) if name not in wanted]
     if strange:
         # By position: what stands for a name may be a value, where the header is missing or runs into the first row.
         problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}")
+        hints.append("declare every column of the source, or drop it there")
     if problems:
-        raise DataError(f"the table does not fit the spec: {'; '.join(problems)}", hint="declare every column, or drop it from the source")
+        raise DataError(f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints))
 
 
 def _few(texts: Iterable[str]) -> str:
