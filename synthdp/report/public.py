@@ -71,7 +71,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
     pairs = [*held_against.measured_pairs(content.domain, content.codes, content.tables)]
     cells, sizes = grid(content.domain, content.codes, content.codes)
     most = [content.domain.index(n) for n in _first(content, MOST_HEAT)]
-    strengths = association(cells[:, most], [sizes[i] for i in most])
+    strengths = association(cells[:, most], [sizes[i] for i in most]).round(held_against.DIGITS)
     names = [content.domain.names[i] for i in most]
     return {
         "content": content,
