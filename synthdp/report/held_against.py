@@ -17,6 +17,7 @@ from synthdp.evaluate.fidelity import nearest_distribution
 FloatArray = npt.NDArray[np.float64]
 
 MOST_PAIR_TABLES = 400
+DIGITS = 9  # of what is ranked: machines that differ in the last bit must rank alike, for `verify` to draw the same page
 
 
 class NoisyCounts(Protocol):
@@ -43,7 +44,7 @@ class Column:
     @property
     def distance(self) -> float:
         """Total variation."""
-        return float(0.5 * np.abs(self.noisy - self.synthetic).sum())
+        return round(float(0.5 * np.abs(self.noisy - self.synthetic).sum()), DIGITS)
 
     @property
     def by_noise(self) -> float:
@@ -100,4 +101,4 @@ def _measured_pair(domain: Domain, codes: Codes, pair: tuple[str, str], table: N
     i, j = (domain.index(n) for n in pair)
     keys = codes[:, i].astype(np.int64) * counts.shape[1] + codes[:, j]
     shares = np.bincount(keys, minlength=counts.size) / len(keys)
-    return MeasuredPair(pair, float(0.5 * np.abs(nearest_distribution(counts) - shares).sum()), noise_distance(counts, sigma))
+    return MeasuredPair(pair, round(float(0.5 * np.abs(nearest_distribution(counts) - shares).sum()), DIGITS), noise_distance(counts, sigma))

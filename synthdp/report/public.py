@@ -71,7 +71,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
     pairs = [*held_against.measured_pairs(content.domain, content.codes, content.tables)]
     cells, sizes = grid(content.domain, content.codes, content.codes)
     most = [content.domain.index(n) for n in _first(content, MOST_HEAT)]
-    strengths = association(cells[:, most], [sizes[i] for i in most])
+    strengths = association(cells[:, most], [sizes[i] for i in most]).round(held_against.DIGITS)
     names = [content.domain.names[i] for i in most]
     return {
         "content": content,
@@ -130,13 +130,11 @@ def _cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Card]:
 
 def _graph_card(graph: GraphView) -> Card:
     """How much of the graph is known to be wrong: what was refuted shapes the table all the same, unless the spec has it dropped."""
-    refuted = {kind: counts["refuted"] for kind, counts in graph.validation["counts"].items()} if graph.validation else {}
-    text = f"mode {graph.mode}" + "".join(
-        f"; {count} implied {kind}{'s' if count != 1 else ''} refuted by noisy tables" for kind, count in refuted.items()
-    )
-    return Card(
-        "Causal graph", f"{len(graph.edges)} arrows", text.replace("implied arrow", "given arrow"), "bad" if any(refuted.values()) else "plain"
-    )
+    words = {"arrow": "given arrows", "independence": "implied independences"}
+    counts = graph.validation["counts"] if graph.validation else {}
+    found = [f"{counts[kind]['refuted']} of {sum(counts[kind].values())} {words[kind]} refuted by noisy tables" for kind in words if kind in counts]
+    refuted = any(statuses["refuted"] for statuses in counts.values())
+    return Card("Causal graph", f"{len(graph.edges)} arrows", "; ".join([f"mode {graph.mode}", *found]), "bad" if refuted else "plain")
 
 
 def _audit_words(audit: Mapping[str, Any] | None) -> str:

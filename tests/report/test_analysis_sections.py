@@ -52,6 +52,12 @@ def page(**changes: Any) -> str:
     return render(ReportContent(title="T", run="r", created="now", domain=DOMAIN, budget=budget, evaluation=report(**changes)))
 
 
+@pytest.fixture(scope="module")
+def whole() -> str:
+    """The page with everything judged; drawing it takes a while."""
+    return page()
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -64,15 +70,14 @@ def page(**changes: Any) -> str:
         "Above the diagonal the real rows",
     ],
 )
-def test_it_says_what_to_conclude(said: str) -> None:
-    assert said in page().replace("&#39;", "'")
+def test_it_says_what_to_conclude(whole: str, said: str) -> None:
+    assert said in whole.replace("&#39;", "'")
 
 
-def test_every_number_is_in_a_table() -> None:
-    html = page()
-    for cell in ("1.23", "-0.5", "too few rows", "0.610", "0.900", "62.5%", "91.0%", "1.23%", "0.31", "71.0%", "0.340", "0.0500", "0.05"):
-        assert f"<td>{cell}</td>" in html or cell == "0.0500", cell
-    assert "<b>a" not in html and "&lt;b&gt;a" in html
+def test_every_number_is_in_a_table(whole: str) -> None:
+    for cell in ("1.23", "-0.5", "too few rows", "0.610", "0.900", "62.5%", "91.0%", "1.23%", "0.31", "71.0%", "0.340", "0.05"):
+        assert f"<td>{cell}</td>" in whole, cell
+    assert "<b>a" not in whole and "&lt;b&gt;a" in whole
 
 
 def test_what_was_not_done_is_said() -> None:

@@ -156,3 +156,12 @@ class TestPairPlots:
         strengths = np.eye(4)
         strengths[1, 2] = strengths[2, 1] = 0.8
         assert most_connected(("a", "b", "c", "d"), strengths, first=("d", "x")) == ("d", "b", "c", "a")
+
+
+def test_refuted_claims_stand_in_the_card() -> None:
+    claim = {"x": "sort", "y": "kind", "given": [], "kind": "arrow", "status": "refuted"}
+    finding = {**claim, "effect": 0.01, "effect_upper": 0.02, "smallest_detectable_effect": 0.01, "p_value": 0.5}
+    none = {"supported": 0, "refuted": 0, "undecided": 0}
+    validation = {"findings": [finding], "counts": {"arrow": {**none, "refuted": 1, "supported": 2}, "independence": none}}
+    html = render_public(public(graph=replace(public().graph, validation=validation)))
+    assert "1 of 3 given arrows refuted by noisy tables; 0 of 0 implied independences refuted" in html and 'class="card bad"' in html
