@@ -29,7 +29,7 @@ from synthdp.spec.load import load_spec
 SURVEY = Path(__file__).parents[2] / "specs" / "synthetic-learn.yaml"
 
 
-def game(*, rows: int, steps: int, columns: int = 22, private: bool = True) -> tuple[Any, ShadowTrainer]:
+def game(*, rows: int, steps: int, columns: int = 22, private: bool = True, measure: float = 0.2) -> tuple[Any, ShadowTrainer]:
     """Rows of the built-in survey, and the trainer of shadow models that show all they release."""
     base = load_spec(SURVEY)
     names = list(base.columns)[:columns]
@@ -40,7 +40,7 @@ def game(*, rows: int, steps: int, columns: int = 22, private: bool = True) -> t
             update={
                 "columns": {name: base.columns[name] for name in names},
                 "graph": spec.Graph(mode="given", edges=edges),
-                "privacy": base.privacy.model_copy(update={"epsilon": 1.0, "shares": spec.Shares(measure=0.2, train=0.8)}),
+                "privacy": base.privacy.model_copy(update={"epsilon": 1.0, "shares": spec.Shares(measure=measure, train=1 - measure)}),
                 "synthesizer": base.synthesizer.model_copy(update={"ema": 0.9}),
                 "attacks": spec.Attacks(membership=spec.MembershipAttack(rows=rows, steps=steps)),
             }
@@ -52,9 +52,11 @@ def game(*, rows: int, steps: int, columns: int = 22, private: bool = True) -> t
     return codes, ShadowTrainer(shadow, domain, plan, CausalGraph.from_spec(shadow.graph, domain.names), white_box=True)
 
 
-def attacked(folder: Path, *, rows: int, steps: int, pairs: int, private: bool, columns: int = 22, factor: float = 1.0) -> MembershipReport:
+def attacked(
+    folder: Path, *, rows: int, steps: int, pairs: int, private: bool, columns: int = 22, factor: float = 1.0, measure: float = 0.2
+) -> MembershipReport:
     """The declared attacks on the survey. `factor`: of the planned noise, what an impostor really adds; it claims all of it."""
-    codes, trainer = game(rows=rows, steps=steps, columns=columns, private=private)
+    codes, trainer = game(rows=rows, steps=steps, columns=columns, private=private, measure=measure)
     plan = trainer.plan
     spends = tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends)
     return attack_membership(
@@ -136,14 +138,3 @@ def test_our_release_at_epsilon_one_shows_nobody(tmp_path: Path, figure: Callabl
     inside = sum(v.row.advantage.contains(0) for v in report.declared)
     figure("white and black boxes of a release at epsilon 1: intervals that contain 0", inside, len(report.declared))
     assert inside >= 2
-
-
-@pytest.mark.slow
-def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_the_white_one(tmp_path: Path, figure: Callable[..., None]) -> None:
-    """The whole pipeline claims epsilon 1 and has a tenth of its noise. That takes 800 models to see; the replay needs one neighbour."""
-    report = attacked(tmp_path, rows=100, steps=20, pairs=400, private=True, columns=8, factor=0.1)
-    black, _, tables = report.declared
-    for verdict in report.declared:
-        figure(f"a tenth of the noise, {verdict.name}: AUC", round(verdict.row.auc.value, 3), 1)
-    assert not black.refutes_claim
-    assert tables.refutes_claim and tables.row.auc.value > 0.65 and report.refutes_claim
