@@ -21,9 +21,18 @@ KERNEL = "synthdp/privacy/"
 # Confidential figures are opened here and nowhere else: the internal report and MLflow record (steward), the
 # figures of gates that were opted into by name (judging), and the definition itself.
 FOR_STEWARD = {"synthdp/audit.py", "synthdp/steward.py", "synthdp/judging.py", "synthdp/privacy/private.py"}
-# Besides the kernel's reader: the header-only reader of `synthdp init`, and the verifier, which reads the
-# synthetic table that a bundle publishes.
-TABLE_READERS = {"synthdp/privacy/source.py", "synthdp/privacy/table_files.py", "synthdp/spec/header.py", "synthdp/verify/content.py"}
+# Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws, compares and verifies
+# the synthetic table that a bundle publishes.
+TABLE_READERS = {
+    "synthdp/privacy/source.py",
+    "synthdp/privacy/table_files.py",
+    "synthdp/spec/header.py",
+    "synthdp/verify/content.py",
+    "synthdp/verify/forms.py",
+    "synthdp/bundle/parquet_table.py",
+    "synthdp/bundle/report_page.py",
+    "synthdp/bundle_quality.py",
+}
 KEY_HOLDERS = (KERNEL,)
 
 Finding = tuple[str, int, str]

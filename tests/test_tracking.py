@@ -200,7 +200,8 @@ def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest
     assert "31337" not in str(opened.warnings)
 
 
-def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> None:
+def test_unreachable_store_is_refused_before_anything_is_spent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 1)  # ten times take MLflow 100 seconds
     uri = "postgresql://steward:hunter2@127.0.0.1:1/mlflow"
     spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})
     with pytest.raises(OutputError, match="cannot open the MLflow store") as caught, tracker(spec, folder=store.folder, run="x"):

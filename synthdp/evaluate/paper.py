@@ -7,7 +7,7 @@ targets. The columns are drawn by a public seed, so that two releases of one tab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class PaperReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"targets": list(self.targets), "utility": self.utility.to_json(), "gaps": [vars(gap) for gap in self.gaps]}
+        return {"targets": list(self.targets), "utility": self.utility.to_json(), "gaps": [asdict(gap) for gap in self.gaps]}
 
 
 def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
