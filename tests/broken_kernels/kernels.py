@@ -44,9 +44,10 @@ KERNELS = {
         caught=(
             "test_noise_has_its_scale_and_no_other[Discrete(sigma=25.0)]",
             "test_noise_does_not_depend_on_the_counts[discrete]",
+            "test_each_table_has_the_noise_of_its_own_scale",
             "test_worst_case",
         ),
-        place=r"[Dd]iscrete|test_audit_of_a_plan|test_worst_case.*\[tables",
+        place=r"[Dd]iscrete|test_each_table_has_the_noise|test_audit_of_a_plan|test_worst_case.*\[tables",
         says=r"(?i)discrete",
     ),
     "half the noise on chosen tables": Broken(
