@@ -152,7 +152,8 @@ def test_shell_completion(tmp_path: Path) -> None:
     ask = {**os.environ, "_SYNTHDP_COMPLETE": "complete_bash", "COMP_WORDS": "synthdp va", "COMP_CWORD": "1"}
     done = subprocess.run([sys.executable, command], env=ask, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["validate"]
-    done = subprocess.run([sys.executable, command, "--show-completion", "bash"], capture_output=True, text=True, timeout=60)
+    undetected = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # tests run under any shell
+    done = subprocess.run([sys.executable, command, "--show-completion", "bash"], env=undetected, capture_output=True, text=True, timeout=60)
     assert "_SYNTHDP_COMPLETE=complete_bash" in done.stdout and "complete -o default" in done.stdout
 
 
