@@ -152,7 +152,7 @@ class _Analysis:
             effects=compare_effects(real, synthetic, self.settings.effects, columns=columns, domain=self.domain, graph=graph)
             if graph is not None and columns is not None
             else (),
-            independences=compare_independences(real[1], synthetic[1], domain=self.domain, graph=graph) if graph is not None else None,
+            independences=compare_independences(real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng) if graph is not None else None,
             pairs=self._pairs(),
         )
 

@@ -72,15 +72,18 @@ class IndependenceReport:
 
 
 def compare_independences(
-    real: Codes, synthetic: Codes, *, domain: Domain, graph: CausalGraph, most_rows: int = MOST_ROWS
+    real: Codes, synthetic: Codes, *, domain: Domain, graph: CausalGraph, rng: np.random.Generator
 ) -> IndependenceReport | None:
-    """At most `MOST_CLAIMS` claims of the graph on the first `most_rows` rows of both tables, `[rows, columns]`; None without a graph or rows."""
+    """At most `MOST_CLAIMS` claims of the graph on at most `MOST_ROWS` random rows of both tables, `[rows, columns]`; None without graph or rows.
+
+    Random ones, since a real table may be sorted.
+    """
     if not graph.edges or not len(real) or not len(synthetic):
         return None
-    rows = []
+    rows, tables = [], [table[rng.permutation(len(table))[:MOST_ROWS]] for table in (real, synthetic)]
     for x, y, given in claims(graph):
         at = [domain.index(n) for n in (x, y, *given)]
-        w = [conditional_dependence(table[:most_rows, at[0]], table[:most_rows, at[1]], table[:most_rows, at[2:]]) for table in (real, synthetic)]
+        w = [conditional_dependence(table[:, at[0]], table[:, at[1]], table[:, at[2:]]) for table in tables]
         rows.append(IndependenceRow(x, y, given, w[0], w[1]))
     linked = len({frozenset(e) for e in graph.dag.edges})
     return IndependenceReport(tuple(rows), len(graph.nodes) * (len(graph.nodes) - 1) // 2 - linked) if rows else None

@@ -59,8 +59,9 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
     address = f"http://{LOOPBACK}:{chosen}"
     with tempfile.TemporaryFile() as log:
         # `serve-artifacts` stays on, or the pages could not show the report; artefacts lie beside a SQLite store.
-        command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", LOOPBACK, "--port", str(chosen), "--workers", "1"]
-        environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+        command = [sys.executable, "-m", "mlflow", "server", "--host", LOOPBACK, "--port", str(chosen), "--workers", "1"]
+        # The store's address goes by the environment: it may hold a password, and everyone on the machine can list commands.
+        environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=tempfile.gettempdir())
         try:
             _wait(server, address)

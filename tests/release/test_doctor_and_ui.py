@@ -95,6 +95,20 @@ class TestUi:
         with pytest.raises(OutputError, match="ended with code 1"), serving("sqlite:///x.db", port=None, experiment="synthdp"):
             pass
 
+    def test_a_password_is_no_part_of_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Everyone on a machine can list the commands that run on it."""
+        uri, started = "postgresql://steward:hunter2@127.0.0.1:1/mlflow", []
+
+        def popen(command: list[str], *, env: dict[str, str], **_: object) -> None:
+            started.append((command, env))
+            raise InterruptedError
+
+        monkeypatch.setattr("synthdp.tracking.server.subprocess.Popen", popen)
+        with pytest.raises(InterruptedError), serving(uri, port=None, experiment="synthdp"):
+            pass
+        ((command, environment),) = started
+        assert "hunter2" not in str(command) and environment["MLFLOW_BACKEND_STORE_URI"] == uri
+
     @pytest.mark.slow
     def test_a_release_is_reviewed_on_the_pages_and_through_a_server(self, tiny: Any, capfd: pytest.CaptureFixture[str]) -> None:
         """The command over a SQLite store, then the same release tracked through the server that it started."""
