@@ -157,7 +157,7 @@ def _overlay_sentence(columns: Sequence[Column]) -> str:
         return "No column was measured by itself, so there are no noisy counts to hold the table against."
     worst, mean = max(columns, key=lambda c: c.distance), np.mean([c.distance for c in columns])
     noise = np.mean([c.by_noise for c in columns])
-    head = f"On average {mean:.2%} of a column's rows would have to move to match the noisy counts; noise alone makes up to {noise:.2%}"
+    head = f"On average {mean:.2%} of a column's rows would have to move to match the noisy counts; noise alone makes {noise:.2%} on average, or less"
     return f"{head}. The furthest off is {worst.name} ({worst.distance:.2%})."
 
 
@@ -165,7 +165,7 @@ def _overlay(domain: Domain, found: Column) -> Picture:
     column = domain[found.name]
     level = int(np.abs(found.noisy - found.synthetic).argmax())
     where = f"{short(column.labels[level], 40)}: {found.noisy[level]:.1%} noisy, {found.synthetic[level]:.1%} synthetic"
-    sentence = f"{found.distance:.2%} of rows off the noisy counts (noise alone: up to {found.by_noise:.2%}); most at {where}."
+    sentence = f"{found.distance:.2%} of rows off the noisy counts (noise alone: {found.by_noise:.2%} on average, or less); most at {where}."
     alt = f"Shares of {found.name}. {sentence}"
     return Picture(found.name, Markup(draw.overlay(column.labels, found.noisy, found.synthetic, ordered=column.ordered, alt=alt)), sentence)
 
@@ -187,7 +187,7 @@ def _pair_sentence(pairs: Sequence[MeasuredPair]) -> str:
         return "No pair of columns was measured by itself: how pairs depend on each other comes from the model alone."
     beyond = [p for p in pairs if p.distance > 2 * p.by_noise]
     worst = max(pairs, key=lambda p: p.distance - p.by_noise)
-    told = f"{worst.names[0]} with {worst.names[1]} ({worst.distance:.1%}, noise up to {worst.by_noise:.1%})"
+    told = f"{worst.names[0]} with {worst.names[1]} ({worst.distance:.1%}, noise alone {worst.by_noise:.1%} on average, or less)"
     return f"Of {len(pairs)} pairs that were measured, {len(beyond)} are further off than twice what noise alone makes; the clearest is {told}."
 
 

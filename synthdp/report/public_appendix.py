@@ -42,9 +42,11 @@ def tables(numbers: Numbers, limits: Limits) -> Iterator[Table]:
     yield from _guarantee(numbers)
     yield _cut("Arrows of the causal graph", ("cause", "effect", "where it comes from"), numbers.graph.edges, limits.pairs)
     distances = tuple((c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in numbers.columns)
-    yield Table("Total variation by column, synthetic against noisy counts", ("column", "total variation", "noise alone, at most"), distances)
+    yield Table(
+        "Total variation by column, synthetic against noisy counts", ("column", "total variation", "noise alone, on average at most"), distances
+    )
     pairs = tuple((*p.names, f"{p.distance:.4f}", f"{p.by_noise:.4f}") for p in numbers.pairs)
-    yield _cut("Pairs that were measured", ("column", "column", "total variation", "noise alone, at most"), pairs, limits.pairs)
+    yield _cut("Pairs that were measured", ("column", "column", "total variation", "noise alone, on average at most"), pairs, limits.pairs)
     ranked = sorted(combinations(range(len(numbers.names)), 2), key=lambda p: (-round(float(numbers.strengths[p]), 6), p))
     strengths = tuple((numbers.names[i], numbers.names[j], f"{numbers.strengths[i, j]:.3f}") for i, j in ranked)
     yield _cut("Association of pairs in the synthetic rows", ("column", "column", "Cramér's V"), strengths, limits.pairs)
