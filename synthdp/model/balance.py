@@ -100,11 +100,12 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
     return _shuffled(pool, chosen, rng)
 
 
-def blended(model: Weights, measured: Measured) -> Weights:
+def blended(model: Weights, measured: Measured, *, relative: float = 0.0) -> Weights:
     """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances; the total is the model's.
 
     The model's error is taken to have a variance in proportion to the cell, as counts have; the proportion is what the squared
-    differences are more than the noise explains (method of moments). A table whose sum is not clear of its noise says nothing.
+    differences are more than the noise explains (method of moments). To that comes a standard error of `relative` times the cell, for tables
+    of which rare cells matter as much as common ones. A table whose sum is not clear of its noise says nothing.
     """
     first, second = measured.columns
     heard = measured.counts.sum()
@@ -114,7 +115,7 @@ def blended(model: Weights, measured: Measured) -> Weights:
     total = model.sum()
     noisy, sigma = measured.counts * total / heard, measured.sigma * total / heard
     beyond = float(((noisy - model) ** 2).sum()) - noisy.size * sigma**2
-    variance = max(0.0, beyond) / total * model
+    variance = max(0.0, beyond) / total * model + (relative * model) ** 2
     mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
     mixed = mixed * total / mixed.sum() if mixed.any() else model
     out: Weights = mixed if first < second else mixed.T

@@ -22,6 +22,7 @@ from synthdp.model.balance import Measured, blended
 DIRECTIONS = 20  # principal ones, in which rows are split
 LEAF = 4  # rows that are not split any more
 ROUNDS = 10  # of proportional fitting
+DOUBT = 0.5  # standard error of the model's chance of a target's level among the rows of a rare cause, in proportion to it
 
 Points = npt.NDArray[np.float32]
 Probabilities = npt.NDArray[np.float64]
@@ -65,7 +66,7 @@ def raked_chances(
             (other,) = set(table.columns) - {target}
             level = codes[:, other].astype(np.intp)
             model = _sums(raked, level, sizes[other])
-            both = blended(model if other < target else model.T, table)
+            both = blended(model if other < target else model.T, table, relative=DOUBT)
             wanted.append((level, both if other < target else both.T))
     for _ in range(ROUNDS):
         for level, counts in wanted:

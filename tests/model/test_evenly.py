@@ -110,3 +110,16 @@ def test_without_tables_only_the_margin_is_met() -> None:
     np.testing.assert_allclose(raked.mean(0), [0.6, 0.3, 0.1], atol=1e-4)
     odds = (raked[:, 0] / raked[:, 1]) / (wanted[:, 0] / wanted[:, 1])
     np.testing.assert_allclose(odds, odds[0])  # all rows alike
+
+
+def test_a_rare_cause_that_decides_a_target_is_believed_over_the_model() -> None:
+    """190 of 40,000 rows have the rare level; the model gives them the target's other level a quarter of the time, the measured table hardly ever."""
+    cause = np.zeros((40_000, 2), np.uint16)
+    cause[:190, 0] = 1
+    chances = np.where(cause[:, :1] == 1, [[0.25, 0.75]], [[0.8, 0.2]])
+    margin = chances.mean(0)
+    table = np.array([[0.8 * 39_810, 0.2 * 39_810], [-8.0, 200.0]])
+    left = raked_chances(chances, cause, 1, margin, [Measured((0, 1), table, 20.0)], (2, 2))[:190, 0].mean()
+    assert left < 0.15
+    hardly = Measured((0, 1), table, 200.0)  # noise that hides the rare level
+    assert raked_chances(chances, cause, 1, margin, [hardly], (2, 2))[:190, 0].mean() > 0.2
