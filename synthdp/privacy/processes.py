@@ -16,7 +16,7 @@ Opacus' DistributedDPOptimizer (1.6) is not used: it adds the noise to the first
 number of processes, and is only right where each has been told a part of the expected batch.
 
 Rows pass between the processes as they are, and torch.distributed neither encrypts nor asks who is there: only for one
-machine, or a network, that nobody else reaches.
+machine, or a network, that nobody else reaches. [what is said of rounding is derived here]
 """
 
 from __future__ import annotations
