@@ -157,10 +157,12 @@ def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: 
     from synthdp.release import release as run_release
     from synthdp.reporter import Reporter
     from synthdp.show import ProgressDisplay
+    from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
-        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display))
-    _finish(outcome, as_json=as_json)
+        outcome = together(lambda helpers: run_release(spec, out=out, force=force, reporter=Reporter(display), helpers=helpers))
+    if outcome is not None:
+        _finish(outcome, as_json=as_json)
 
 
 @app.command()
@@ -169,10 +171,12 @@ def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interr
     from synthdp.release import resume as resume_run
     from synthdp.reporter import Reporter
     from synthdp.show import ProgressDisplay
+    from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
-        outcome = resume_run(out, reporter=Reporter(display))
-    _finish(outcome, as_json=as_json)
+        outcome = together(lambda helpers: resume_run(out, reporter=Reporter(display), helpers=helpers))
+    if outcome is not None:
+        _finish(outcome, as_json=as_json)
 
 
 def _finish(outcome: Any, *, as_json: bool) -> None:

@@ -31,6 +31,7 @@ from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Released
+from synthdp.privacy.processes import Helpers
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
 from synthdp.reporter import Reporter
@@ -43,7 +44,7 @@ from synthdp.tracking import tracker
 
 @dataclass(frozen=True)
 class Job:
-    """Everything public about one run."""
+    """Everything public about one run, and who helps with it."""
 
     release: spec.ReleaseSpec
     domain: Domain
@@ -52,6 +53,7 @@ class Job:
     folder: RunFolder
     out: Path
     audit: AuditRecord | None = None
+    helpers: Helpers | None = None
 
     @property
     def spent(self) -> Plan:
@@ -95,8 +97,10 @@ class Outcome:
         return tuple(v for v in self.verdicts if not v.passed)
 
 
-def release(spec_path: Path, *, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> Outcome:
-    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working folder).
+def release(
+    spec_path: Path, *, out: Path | None = None, force: bool = False, reporter: Reporter | None = None, helpers: Helpers | None = None
+) -> Outcome:
+    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working folder); `helpers` train along (see `torchrun`).
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found to fit.
@@ -117,7 +121,7 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
         check_affordable(loaded, ledger)
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)
     try:
-        return run(Job(loaded, domain, plan, ledger, folder, out, audit), reporter, force=force)
+        return run(Job(loaded, domain, plan, ledger, folder, out, audit, helpers), reporter, force=force)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that cannot say keeps the folder.
         with suppress(BudgetError, VerifyError):
@@ -125,7 +129,7 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
                 folder.remove()
 
 
-def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
+def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | None = None) -> Outcome:
     """Continue the interrupted run in `out` under the reservation it already holds.
 
     Raises:
@@ -136,7 +140,7 @@ def resume(out: Path, *, reporter: Reporter | None = None) -> Outcome:
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     domain = Domain.from_spec(loaded.columns)
     plan = plan_for(loaded, domain)
-    job = Job(loaded, domain, plan, open_ledger(loaded, folder.spec_path), folder, out, public_audit(out, plan))
+    job = Job(loaded, domain, plan, open_ledger(loaded, folder.spec_path), folder, out, public_audit(out, plan), helpers)
     return run(job, reporter or Reporter(), force=True)
 
 
@@ -147,7 +151,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
         session = open_session(job, reporter)
         try:
             with reporter.stage("measure and train") as progress:
-                fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint)
+                fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint, helpers=job.helpers)
             with reporter.stage("sample") as progress:
                 codes = sample(fitted, release, rng=fresh_generator(), progress=progress)
                 constraints = Constraints.from_spec(release, job.domain)

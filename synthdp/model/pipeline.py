@@ -34,6 +34,7 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, expected_fit_rows
 from synthdp.privacy.private import Released
+from synthdp.privacy.processes import Helpers
 from synthdp.spec import models as spec
 
 Progress = Callable[[int, int], None]
@@ -83,16 +84,21 @@ def train(
     *,
     progress: Progress,
     checkpoint: Path | None,
+    helpers: Helpers | None = None,
 ) -> Released[Synthesizer]:
-    """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables."""
-    torch.set_num_threads(release.compute.threads or threads_for(release, domain))
+    """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables; other processes that help with it are dismissed then."""
+    threads = release.compute.threads or threads_for(release, domain)
+    torch.set_num_threads(helpers.own_threads(threads) if helpers else threads)
     device, draft = release.compute.device, drafted(release, domain, marginals, graph)
     heads = None
     if draft.regression:  # short enough to be begun again if killed
         stage = Training(training_of(releaser.plan, "targets"), draft.regression, lambda done, total: None, None, device)
         heads = releaser.release(stage, purpose="targets")
-    training = Training(training_of(releaser.plan, "train"), draft.network, progress, checkpoint, device)
-    return finished(draft, release, releaser.release(training, purpose="train"), heads)
+    training = Training(training_of(releaser.plan, "train"), draft.network, progress, checkpoint, device, helpers)
+    trained = releaser.release(training, purpose="train")
+    if helpers:
+        helpers.dismiss()
+    return finished(draft, release, trained, heads)
 
 
 @dataclass(frozen=True)
@@ -243,9 +249,17 @@ def drawn_last(release: spec.ReleaseSpec, domain: Domain, own: Architecture, con
     return sorted({*targets, *(domain.index(name) for name in release.sampling.even)})
 
 
-def fit(releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, *, progress: Progress, checkpoint: Path | None = None) -> Fitted:
+def fit(
+    releaser: Releaser,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    *,
+    progress: Progress,
+    checkpoint: Path | None = None,
+    helpers: Helpers | None = None,
+) -> Fitted:
     """Measure, find the graph, train."""
     marginals = measure(releaser)
     graph = find_graph(releaser, release.graph, domain)
-    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, checkpoint=checkpoint)
+    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, checkpoint=checkpoint, helpers=helpers)
     return Fitted(marginals, graph, synthesizer)

@@ -40,6 +40,7 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.journal import damaged, read_arrays, write_arrays
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
+from synthdp.privacy.processes import Helpers
 from synthdp.privacy.source import Table
 
 Weights = dict[str, Tensor]
@@ -75,16 +76,25 @@ class PerExampleLoss(nn.Module):
 
     latent: int  # standard normals that an example's loss takes
 
+    def described(self) -> Arrays:
+        """What another process needs to build the same module: its public shape and its starting weights.
+
+        Raises:
+            BoundaryError: it is trained by one process.
+        """
+        raise BoundaryError(f"{type(self).__name__} is trained by one process")
+
 
 @dataclass(frozen=True)
 class Training:
-    """One DP-SGD run as a mechanism: settings, the module to train, where to keep checkpoints, and on which device."""
+    """One DP-SGD run as a mechanism: settings, the module to train, where to keep checkpoints, on which device, and with whose help."""
 
     settings: DpSgd
     module: PerExampleLoss
     progress: Progress
     checkpoint: Path | None
     device: str = "cpu"
+    helpers: Helpers | None = None
 
     @property
     def name(self) -> str:
@@ -104,7 +114,7 @@ class Training:
         have been seen.
         """
         codes = table.fit_codes
-        trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
+        trainer = self._trainer(randomness)
         first = trainer.load(self.checkpoint) if self.checkpoint and self.checkpoint.exists() else 0
         with warnings.catch_warnings():
             # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all the same.
@@ -117,6 +127,12 @@ class Training:
                 self.progress(done, self.settings.steps)
         return trainer.averaged()
 
+    def _trainer(self, randomness: Randomness) -> _Trainer:
+        module = self.module.to(self.device)
+        if self.helpers is None:
+            return _Trainer(self.settings, module, randomness, self.device)
+        return _SharedTrainer(self.settings, module, randomness, self.device, helpers=self.helpers)
+
     def pack(self, value: Weights) -> Arrays:
         """Weights as arrays."""
         return {name: tensor.numpy() for name, tensor in value.items()}
@@ -128,20 +144,56 @@ class Training:
         return weights
 
 
-class _Trainer:
-    """Opacus wiring of one run."""
+class Clipping:
+    """Opacus wiring of a module: the sums of its clipped per-example gradients."""
 
-    def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu") -> None:
+    def __init__(self, settings: DpSgd, module: PerExampleLoss, device: str = "cpu") -> None:
         check_layers(module)
         keep_freed_memory()
         module.train()
-        self.settings, self.randomness, self.device = settings, randomness, device
+        self.settings, self.device = settings, device
         self.latent = module.latent
         self.wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip)
-        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         self.params = [p for p in module.parameters() if p.requires_grad]
         self.layers = [m for m in module.modules() if isinstance(m, layers.ClippedLayer)]
         self.biases = [layer.bias for layer in self.layers if layer.bias.requires_grad]
+
+    def sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
+        """64-bit sums of clipped gradients of the examples `batch` `[batch, columns]` with `latents` `[batch, latent]`; nothing for no example.
+
+        An example whose loss or norm is not finite counts as zero. It is left out of the sums after one pass
+        over the whole batch: running the rest again would draw new coins for them, and so let one example decide
+        what becomes of others.
+        """
+        if not len(batch):
+            return {}
+        group, order = self._groups(latents).sort(stable=True)
+        losses = self.wrapped(batch[order], latents[order])
+        # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
+        torch.autograd.grad(losses.sum(), self.biases)
+        coefficient = self.wrapped.get_clipping_coef()
+        finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
+        keep = slice(None) if bool(finite.all()) else finite  # a mask copies the batch
+        sizes = torch.bincount(group[keep]).tolist()
+        sums: layers.Sums = {}
+        for layer in self.layers:
+            sums |= layers.stable_sum(layer, *layer.take_seen(keep), coefficient[keep], sizes)
+        return sums
+
+    def _groups(self, latents: Tensor) -> Tensor:
+        """The group of each example, for `layers.stable_sum`: a function of its own normals, so that no other example has a say."""
+        count = self.settings.groups if self.device == "cpu" and self.latent else 1
+        share = torch.special.ndtr(latents[:, 0]) if count > 1 else latents.new_zeros(len(latents))
+        return (share * count).long().clamp(max=count - 1)
+
+
+class _Trainer(Clipping):
+    """One run: batches, noise, steps and checkpoints."""
+
+    def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu") -> None:
+        super().__init__(settings, module, device)
+        self.randomness = randomness
+        self.names = [n for n, p in module.named_parameters() if p.requires_grad]
         dimension = sum(p.numel() for p in self.params)
         self.optimizer = _LatticeOptimizer(
             torch.optim.Adam(self.params, lr=settings.learning_rate),
@@ -163,37 +215,16 @@ class _Trainer:
         torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - self.settings.average_decay_at(step))
 
     def _clipped_gradient(self, batch: Tensor) -> None:
-        """Put the sum of clipped per-example gradients into `p.grad`.
-
-        An example whose loss or norm is not finite counts as zero. It is left out of the sums after one pass
-        over the whole batch: running the rest again would draw new coins for them, and so let one example decide
-        what becomes of others.
-        """
+        """Put the sum of clipped per-example gradients into `p.grad`; each example of the batch has normals of its own."""
         self.optimizer.zero_grad()
         sums: layers.Sums = {}
         if len(batch):
-            latents = torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device)
-            group, order = self._groups(latents).sort(stable=True)
-            losses = self.wrapped(batch[order], latents[order])
-            # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
-            torch.autograd.grad(losses.sum(), self.biases)
-            coefficient = self.wrapped.get_clipping_coef()
-            finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
-            keep = slice(None) if bool(finite.all()) else finite  # a mask copies the batch
-            sizes = torch.bincount(group[keep]).tolist()
-            for layer in self.layers:
-                sums |= layers.stable_sum(layer, *layer.take_seen(keep), coefficient[keep], sizes)
+            sums = self.sums(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device))
         for p in self.params:
             total = sums.get(p, torch.zeros_like(p, dtype=torch.float64))
             p.grad = total.to(p.dtype)
             # Opacus adds `p.grad` to this: nothing of a 64-bit sum is lost before the lattice.
             p.summed_grad = total - p.grad  # type: ignore[attr-defined]
-
-    def _groups(self, latents: Tensor) -> Tensor:
-        """The group of each example, for `layers.stable_sum`: a function of its own normals, so that no other example has a say."""
-        count = self.settings.groups if self.device == "cpu" and self.latent else 1
-        share = torch.special.ndtr(latents[:, 0]) if count > 1 else latents.new_zeros(len(latents))
-        return (share * count).long().clamp(max=count - 1)
 
     def averaged(self) -> Weights:
         """The averaged weights by name (the last ones where averaging is off)."""
@@ -233,6 +264,20 @@ class _Trainer:
                     **{k: tensors[f"{k}/{n}"].to(self.device) for k in MOMENTS},
                 }
         return done
+
+
+class _SharedTrainer(_Trainer):
+    """A run whose gradients are summed by several processes (see `processes`). Batches, coins, noise and steps stay with this one."""
+
+    def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu", *, helpers: Helpers) -> None:
+        super().__init__(settings, module, randomness, device)
+        self.helpers = helpers
+        helpers.begin(settings, module.described(), device=device)
+
+    def sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
+        """As one process gives them, up to the order in which groups are added."""
+        own = self.helpers.deal(self.params, batch, latents)
+        return self.helpers.total(self.params, super().sums(batch[own], latents[own]))
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
