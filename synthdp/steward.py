@@ -26,6 +26,12 @@ from synthdp.tracking import Tracker
 from synthdp.tracking.note import AttackOutcome
 from synthdp.tracking.note import Verdict as Conclusion
 
+# What MLflow gets of a bundle: all that describes it, and the model, but no rows.
+TRACKED = (
+    *("report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json"),
+    *("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json"),
+)
+
 
 class Run(Protocol):
     """The public facts of a run that the report shows."""
@@ -108,7 +114,7 @@ def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdict
             log.attack(outcome)
     log.artifact(report)
     if bundle is not None:
-        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md", "report.html"):
+        for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
 
