@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from synthdp.cli_options import Json
+
 graph_app = typer.Typer(help="Show, convert, compare, learn and validate causal graphs.", no_args_is_help=True, rich_markup_mode=None)
 
 Format = Literal["yaml", "dot", "dagitty", "bif", "gml", "svg", "json"]
 Source = Annotated[Path, typer.Argument(help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml, .bif).")]
 Spec = Annotated[Path, typer.Argument(help="The spec (YAML); its graph.mode must be the command's.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET/graph].")]
 Force = Annotated[bool, typer.Option("--force", help="Drop an interrupted run and pay for a new one.")]
 
