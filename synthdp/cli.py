@@ -151,7 +151,7 @@ def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: 
     """Run a release: measure, train, sample, judge, and write the bundle."""
     from synthdp.release import release as run_release
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         outcome = run_release(spec, out=out, force=force, reporter=Reporter(display))
@@ -163,7 +163,7 @@ def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interr
     """Continue an interrupted run without paying again."""
     from synthdp.release import resume as resume_run
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         outcome = resume_run(out, reporter=Reporter(display))
@@ -211,7 +211,7 @@ def sample(
     from synthdp.reporter import Reporter
     from synthdp.sample_files import check_file, write_blocks
     from synthdp.sampling import Sampler, generator
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
 
     if out is not None:
         check_file(out)

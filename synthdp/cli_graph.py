@@ -121,7 +121,7 @@ def orient(
     """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's share of the spec's budget."""
     from synthdp.graph_run import run_orientation
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         job, found = run_orientation(spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display))
@@ -135,8 +135,8 @@ def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, fo
     from synthdp.errors import GateError
     from synthdp.graph_run import run_graph
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
     from synthdp.show_graph import outcome_text
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))

@@ -24,7 +24,7 @@ def verify(
 ) -> None:
     """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate, signature."""
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
     from synthdp.verify import verify_bundle
 
     with ProgressDisplay() as display, Reporter(display).stage("verify") as progress:
@@ -49,7 +49,8 @@ def diff(
     """Compare two bundles: budget, graph, table and public quality of the second are better, worse, same; verifies both, reads no rows."""
     from synthdp.bundle_diff import compare
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay, difference_text
+    from synthdp.show import difference_text
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         found = compare(bundle_a, bundle_b, reporter=Reporter(display))
@@ -74,7 +75,8 @@ def audit(
     from synthdp.audit_bundle import NEEDS_ROWS, audit_bundle
     from synthdp.errors import OutputError, VerifyError
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay, audit_text
+    from synthdp.show import audit_text
+    from synthdp.show_progress import ProgressDisplay
 
     if replay and simulated:
         raise OutputError("--replay needs no rows, real or simulated", hint="give one of --replay and --simulated")

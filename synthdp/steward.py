@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -59,8 +59,10 @@ def internal_report(
     *,
     audits: Sequence[AuditRecord],
     seconds: Mapping[str, float],
+    begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
-    """Write `internal.html` and `internal.json` into `target`; returns the page."""
+    """Write `internal.html` and `internal.json` into `target`; returns the page. `begin` hears of its two steps."""
+    begin("budget step by step")
     content = replace(
         _content(run, audits=audits, seconds=seconds),
         gates=tuple(
@@ -73,6 +75,7 @@ def internal_report(
         attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
         misfits=judgement.misfits.for_steward(),
     )
+    begin("internal report")
     return write_internal_report(target, content)
 
 
