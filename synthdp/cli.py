@@ -70,6 +70,7 @@ def init(
     csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
     builtin: Annotated[str | None, typer.Option("--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
+    rows: Annotated[int | None, typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1)] = None,
     ask: Annotated[bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")] = True,
     force: Force = False,
     as_json: Json = False,
@@ -84,7 +85,7 @@ def init(
         text = _builtin_draft(builtin)
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None).replace(f"path: {csv}", f"path: {relative}")
+        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows).replace(f"path: {csv}", f"path: {relative}")
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
