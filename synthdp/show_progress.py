@@ -44,7 +44,7 @@ class ProgressDisplay:
         plain = self._running[title] = _Plain(title)
 
         def advance(done: int, total: int, what: str = "", /) -> None:
-            plain.at = done, total, what
+            plain.advance(done, total, what)
             self._progress.update(task, completed=done, total=total, description=f"{title}: {what}" if what else title)
 
         return advance
@@ -67,8 +67,13 @@ class _Plain:
     """How far one stage is, in words."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.at = title, (0, 0, "")
-        self._started = self._told = time.monotonic()
+        self.title = title
+        self._started = self._told = self._heard = time.monotonic()
+        self._at = 0, 0, ""
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """So far by now."""
+        self._at, self._heard = (done, total, what), time.monotonic()
 
     def due(self) -> str | None:
         """The next line, if it is time for one."""
@@ -76,9 +81,11 @@ class _Plain:
         if now - self._told < PLAIN_SECONDS:
             return None
         self._told = now
-        done, total, what = self.at
+        done, total, what = self._at
         spent = now - self._started
         parts = [f"{done:,} of {total:,}" if total else "", what, f"{spent:.0f} s so far"]
-        if 0 < done < total:  # nothing is known of the time left before the first step has ended
-            parts.append(f"about {spent * (total - done) / done:.0f} s left")
+        # As if the other steps took as long as those that have ended; of one that takes longer, nothing is known.
+        left = (self._heard - self._started) / done * total - spent if done else 0.0
+        if left > 0:
+            parts.append(f"about {left:.0f} s left")
         return f"{self.title}: {', '.join(filter(None, parts))}"
