@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from synthdp.cli_graph import graph_app
+from synthdp.cli_options import Json, Out, show
+from synthdp.cli_review import review_app
 from synthdp.errors import SynthdpError, printable
 
 app = typer.Typer(
@@ -28,18 +29,12 @@ app = typer.Typer(
 )
 
 app.add_typer(graph_app, name="graph")
+app.add_typer(review_app)
 
 INTERRUPTED = 130
 
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")]
-
-
-def show(data: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
-    """Print a result: JSON, or the text."""
-    typer.echo(json.dumps(data, indent=1, default=str) if as_json else printable(text()))
 
 
 @app.command()
@@ -75,6 +70,7 @@ def init(
     csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
     builtin: Annotated[str | None, typer.Option("--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
+    rows: Annotated[int | None, typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1)] = None,
     ask: Annotated[bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")] = True,
     force: Force = False,
     as_json: Json = False,
@@ -89,7 +85,7 @@ def init(
         text = _builtin_draft(builtin)
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None).replace(f"path: {csv}", f"path: {relative}")
+        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows).replace(f"path: {csv}", f"path: {relative}")
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -156,7 +152,7 @@ def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: 
     """Run a release: measure, train, sample, judge, and write the bundle."""
     from synthdp.release import release as run_release
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
     from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
@@ -170,7 +166,7 @@ def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interr
     """Continue an interrupted run without paying again."""
     from synthdp.release import resume as resume_run
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
     from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
@@ -187,144 +183,6 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.failed:
         raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)), hint=f"the budget is spent; see {outcome.report}")
-
-
-@app.command()
-def verify(
-    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    key: Annotated[Path | None, typer.Option("--key", help="The publisher's public key (PEM): accept only what it signed.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate, signature."""
-    from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
-    from synthdp.verify import verify_bundle
-
-    with ProgressDisplay() as display, Reporter(display).stage("verify") as progress:
-        report = verify_bundle(bundle, key=key, progress=progress)
-    facts = {"bundle": str(bundle), "valid": True, "epsilon": report.epsilon, "delta": report.delta, "checks": list(report.checks)}
-    facts |= {"signed_by": report.signer, "origin_checked": report.origin_checked}
-    show(
-        facts,
-        as_json=as_json,
-        text=lambda: (
-            f"{bundle}: valid; epsilon {report.epsilon:.4f} at delta {report.delta:g} ({', '.join(report.checks)})\n{bundle}: {report.origin}"
-        ),
-    )
-
-
-@app.command()
-def diff(
-    bundle_a: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    bundle_b: Annotated[Path, typer.Argument(help="Another, to compare with the first.")],
-    as_json: Json = False,
-) -> None:
-    """Compare two bundles: budget, graph, table and public quality of the second are better, worse, same; verifies both, reads no rows."""
-    from synthdp.bundle_diff import compare
-    from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay, difference_text
-
-    with ProgressDisplay() as display:
-        found = compare(bundle_a, bundle_b, reporter=Reporter(display))
-    show(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
-
-
-@app.command()
-def audit(
-    what: Annotated[Path, typer.Argument(metavar="SPEC|BUNDLE", help="A release's spec, or the folder of a bundle, which needs no rows.")],
-    replay: Annotated[
-        bool, typer.Option("--replay", help="Only record and replay: deterministic, reads no rows. Of a bundle also verify, and its tables.")
-    ] = False,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="Use the simulated twin instead of the real rows, as a bundle always does: the result is public.")
-    ] = False,
-    runs: Annotated[int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)] = 5000,
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Try to refute what a spec's mechanisms, or a bundle, claim; spends no budget. On real rows the result is for the steward alone."""
-    from synthdp.audit import audit as run_audit
-    from synthdp.audit_bundle import NEEDS_ROWS, audit_bundle
-    from synthdp.errors import OutputError, VerifyError
-    from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay, audit_text
-
-    if replay and simulated:
-        raise OutputError("--replay needs no rows, real or simulated", hint="give one of --replay and --simulated")
-    rows: Literal["none", "simulated", "real"] = "none" if replay else "simulated" if simulated else "real"
-    with ProgressDisplay() as display:
-        if what.is_dir():
-            record, path = audit_bundle(what, replay_only=replay, out=out, runs=runs, reporter=Reporter(display))
-        else:
-            record, path = run_audit(what, rows=rows, out=out, runs=runs, reporter=Reporter(display))
-    left = [NEEDS_ROWS] if what.is_dir() else []
-    show(
-        record.model_dump() | {"record": str(path)} | ({"not_audited": NEEDS_ROWS} if left else {}),
-        as_json=as_json,
-        text=lambda: "\n".join([audit_text(record, path), *left]),
-    )
-    if record.refuted:
-        found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
-        hint = "do not use this bundle; tell its publisher" if what.is_dir() else "do not release; report this as a defect"
-        raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint=hint)
-
-
-@app.command()
-def doctor(
-    spec: Annotated[Path | None, typer.Argument(help="A spec, whose ledger, store, device and key are looked at too.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Look at what a release needs of this machine: libraries, ledger, MLflow, cores, memory, GPU, telemetry. Exit code 2 if something is wrong."""
-    from dataclasses import asdict
-
-    from synthdp.doctor import examine
-    from synthdp.errors import OutputError
-    from synthdp.show import doctor_text
-    from synthdp.spec.load import load_spec
-
-    found = examine(load_spec(spec) if spec else None, spec.absolute().parent if spec else Path.cwd())
-    wrong = [f.what for f in found if f.state == "wrong"]
-    show({"ok": not wrong, "findings": [asdict(f) for f in found]}, as_json=as_json, text=lambda: doctor_text(found))
-    if wrong:
-        raise OutputError(f"a release would not run here: {', '.join(wrong)}", hint="see above what to do")
-
-
-@app.command()
-def ui(
-    spec: Annotated[Path | None, typer.Argument(help="A spec whose releases are looked at [default: mlflow.db in this folder].")] = None,
-    store: Annotated[str | None, typer.Option("--store", help="An MLflow tracking URI instead.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)] = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser, where this is a terminal.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone, until Ctrl-C."""
-    from synthdp.spec.load import load_spec
-    from synthdp.tracking.server import serving, store_of
-
-    loaded = load_spec(spec) if spec else None
-    if store is not None:
-        uri, experiment = store, loaded.tracking.experiment if loaded else "synthdp"
-    else:
-        uri, experiment = store_of(loaded, spec.absolute().parent if spec else Path.cwd())
-    with serving(uri, port=port, experiment=experiment) as address:
-        show({"url": address}, as_json=as_json, text=lambda: f"{address}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)")
-        sys.stdout.flush()
-        if browser and sys.stdout.isatty():
-            typer.launch(address)
-        _until_interrupted(uri)
-
-
-def _until_interrupted(uri: str) -> None:
-    """Wait for Ctrl-C or an end from outside; a server of others needs nobody to wait for it."""
-    import signal
-    import threading
-
-    if uri.startswith("http"):
-        return
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    stop.wait()
 
 
 @app.command()
@@ -358,7 +216,7 @@ def sample(
     from synthdp.reporter import Reporter
     from synthdp.sample_files import check_file, write_blocks
     from synthdp.sampling import Sampler, generator
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
 
     if out is not None:
         check_file(out)

@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from synthdp.cli_options import Json
+
 graph_app = typer.Typer(help="Show, convert, compare, learn and validate causal graphs.", no_args_is_help=True, rich_markup_mode=None)
 
 Format = Literal["yaml", "dot", "dagitty", "bif", "gml", "svg", "json"]
 Source = Annotated[Path, typer.Argument(help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml, .bif).")]
 Spec = Annotated[Path, typer.Argument(help="The spec (YAML); its graph.mode must be the command's.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET/graph].")]
 Force = Annotated[bool, typer.Option("--force", help="Drop an interrupted run and pay for a new one.")]
 
@@ -120,7 +121,7 @@ def orient(
     """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's share of the spec's budget."""
     from synthdp.graph_run import run_orientation
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         job, found = run_orientation(spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display))
@@ -134,8 +135,8 @@ def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, fo
     from synthdp.errors import GateError
     from synthdp.graph_run import run_graph
     from synthdp.reporter import Reporter
-    from synthdp.show import ProgressDisplay
     from synthdp.show_graph import outcome_text
+    from synthdp.show_progress import ProgressDisplay
 
     with ProgressDisplay() as display:
         outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))

@@ -19,7 +19,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import Table
-from synthdp.reporter import Reporter
+from synthdp.reporter import Advance, Reporter
 from synthdp.spec import models as spec
 
 
@@ -61,9 +61,10 @@ def judge(
     tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
     evaluation, attack = None, None
     if release.evaluation.enabled:
-        with reporter.stage("judge on real rows"):
+        with reporter.stage("judge on real rows") as progress:
             evaluation = session.inspect(
-                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value, fitted.graph.graph), reason="evaluation on real rows"
+                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value, fitted.graph.graph, progress),
+                reason="evaluation on real rows",
             )
     if release.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
@@ -71,7 +72,9 @@ def judge(
     return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"))
 
 
-def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame, graph: CausalGraph) -> EvaluationReport:
+def _evaluate(
+    table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame, graph: CausalGraph, progress: Advance
+) -> EvaluationReport:
     held = table.held_out
     return evaluate(
         table.frame[~held].reset_index(drop=True),
@@ -83,4 +86,5 @@ def _evaluate(table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Co
         codes=(table.codes[~held], table.codes[held], codes),
         graph=graph,
         columns=release.columns,
+        progress=progress,
     )

@@ -19,6 +19,7 @@ from synthdp.books import cap_of, check_affordable, open_ledger
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
+from synthdp.bundle.write import WRITING
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, GateError, VerifyError
 from synthdp.gates import Verdict, check_gates, check_simulated, simulated_figures
@@ -38,6 +39,7 @@ from synthdp.reporter import Reporter
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec, parse_spec
+from synthdp.steps import Steps
 from synthdp.steward import internal_report, record, record_refusal, refused_report
 from synthdp.tracking import tracker
 
@@ -158,11 +160,20 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
             judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter)
             verdicts = check_gates(release.gates, judgement.figures_for_steward() | simulated_figures(job.audit))
-            with reporter.stage("bundle and report"):
+            with reporter.stage("bundle and report") as progress:
+                steps = Steps(len(WRITING) + 3, progress)
                 job.ledger.settle(release.dataset.id, job.folder.run)
-                bundle = publish(job, fitted, synthetic, force=force) if all(v.passed for v in verdicts) else None
+                steps.run("bounds for groups", lambda: job.plan.group_epsilons)
+                bundle = publish(job, fitted, synthetic, force=force, steps=steps) if all(v.passed for v in verdicts) else None
                 report = internal_report(
-                    job.internal, job, fitted, judgement, verdicts, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds
+                    job.internal,
+                    job,
+                    fitted,
+                    judgement,
+                    verdicts,
+                    audits=audits_for_steward(job.out, job.plan),
+                    seconds=reporter.seconds,
+                    begin=steps.begin,
                 )
         except GraphRefuted as refusal:
             job.ledger.settle(release.dataset.id, job.folder.run)
@@ -191,7 +202,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
 
 
-def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool) -> Path:
+def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool, steps: Steps) -> Path:
     """Write the public bundle."""
     content = BundleContent(
         spec=job.release,
@@ -205,7 +216,7 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
         validation=fitted.graph.report,
         audit=job.audit,
     )
-    return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing))
+    return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing), begin=steps.begin)
 
 
 def steward() -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-Advance = Callable[[int, int], None]  # done, total
+from synthdp.steps import Advance, unheard
+
+__all__ = ["Advance", "Display", "Reporter", "Silent"]
 
 
 class Display(Protocol):
@@ -27,7 +29,7 @@ class Silent:
 
     def start(self, title: str) -> Advance:
         """Nothing."""
-        return lambda done, total: None
+        return unheard
 
     def finish(self, title: str, seconds: float) -> None:
         """Nothing."""

@@ -1,20 +1,15 @@
-"""Text for people: progress bars, plans and outcomes, with rich where it helps."""
+"""Text for people: plans and outcomes, with rich where it helps."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-
-from synthdp.reporter import Advance
 
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.audit_record import AuditRecord
@@ -24,35 +19,6 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 
 
 MOST_LINKS = 20
-
-
-class ProgressDisplay:
-    """The running stage as a progress bar on stderr (a terminal only), finished ones as plain lines."""
-
-    def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False)
-        self._progress = Progress(
-            TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-            console=self._console, disable=not self._console.is_terminal,
-        )  # fmt: skip
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> ProgressDisplay:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
-
-    def start(self, title: str) -> Advance:
-        """A bar without an end until the stage says how long it is."""
-        task = self._tasks[title] = self._progress.add_task(title, total=None)
-        return lambda done, total: self._progress.update(task, completed=done, total=total)
-
-    def finish(self, title: str, seconds: float) -> None:
-        """The bar goes, and the stage's line stays: one live line cannot be torn by what others print."""
-        self._progress.remove_task(self._tasks.pop(title))
-        self._console.print(f"{title}: {seconds:.1f} s")
 
 
 def _render(*parts: object) -> str:

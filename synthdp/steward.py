@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,12 @@ from synthdp.spec import models as spec
 from synthdp.tracking import Tracker
 from synthdp.tracking.note import AttackOutcome
 from synthdp.tracking.note import Verdict as Conclusion
+
+# What MLflow gets of a bundle: all that describes it, and the model, but no rows.
+TRACKED = (
+    *("report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json"),
+    *("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json"),
+)
 
 
 class Run(Protocol):
@@ -53,8 +59,10 @@ def internal_report(
     *,
     audits: Sequence[AuditRecord],
     seconds: Mapping[str, float],
+    begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
-    """Write `internal.html` and `internal.json` into `target`; returns the page."""
+    """Write `internal.html` and `internal.json` into `target`; returns the page. `begin` hears of its two steps."""
+    begin("budget step by step")
     content = replace(
         _content(run, audits=audits, seconds=seconds),
         gates=tuple(
@@ -67,6 +75,7 @@ def internal_report(
         attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
         misfits=judgement.misfits.for_steward(),
     )
+    begin("internal report")
     return write_internal_report(target, content)
 
 
@@ -108,7 +117,7 @@ def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdict
             log.attack(outcome)
     log.artifact(report)
     if bundle is not None:
-        for name in ("privacy", "spec.yaml", "graph.svg", "graph.json", "model.safetensors", "model.json", "README.md", "report.html"):
+        for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
 

@@ -170,7 +170,10 @@ def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     experiment = store.client.get_experiment_by_name("synthdp")
     state = json.loads(experiment.tags[VIEW_TAG])
     assert state["selectedColumns"] == list(VIEW_COLUMNS) and "metrics.`epsilon_planned`" in VIEW_COLUMNS
-    assert view_path(experiment.experiment_id) == f"/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=synthdp"
+    assert (
+        view_path(experiment.experiment_id)
+        == f"/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=synthdp"
+    )
 
 
 def test_the_experiment_says_how_to_read_it_and_keeps_what_reviewers_write(store: Store) -> None:

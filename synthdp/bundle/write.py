@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -63,6 +63,7 @@ FILES = (
 # In a bundle only where the spec states its publication, or a key was given. SUMS lists the first and not the
 # second: the statement names SUMS.
 OPTIONAL = (DEPLOYMENT, STATEMENT)
+WRITING = ("certificate", "table", "descriptions and profile", "public report")  # steps of `write_bundle`
 PUBLIC_PROVENANCE = {"given", "required"}
 
 
@@ -101,8 +102,18 @@ class BundleContent:
     audit: AuditRecord | None = None
 
 
-def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, force: bool, signer: Signer | None = None) -> Path:
+def write_bundle(
+    folder: Path,
+    content: BundleContent,
+    *,
+    ledger: LedgerReader,
+    force: bool,
+    signer: Signer | None = None,
+    begin: Callable[[str], None] = lambda what: None,
+) -> Path:
     """Write the bundle of a release to `folder`, atomically; returns the folder. Without a `signer` it says that it is unsigned.
+
+    `begin` hears of each of the `WRITING` by name.
 
     Raises:
         BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or a charge was not planned.
@@ -112,7 +123,7 @@ def write_bundle(folder: Path, content: BundleContent, *, ledger: LedgerReader, 
     entries = check_content(content, ledger)
     check_target(folder, force=force)
     with new_folder(folder, force=force) as draft:
-        _write_all(draft, content, entries, signer)
+        _write_all(draft, content, entries, signer, begin)
     return folder
 
 
@@ -203,7 +214,9 @@ def _refuse(name: str, why: str) -> NoReturn:
 # --- the files ---------------------------------------------------------------------------------------------
 
 
-def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer: Signer | None) -> None:
+def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer: Signer | None, begin: Callable[[str], None]) -> None:
+    certificate, table, description, page = WRITING
+    begin(certificate)
     spec = public_spec(content.spec)
     facts = certify(
         spec,
@@ -217,10 +230,12 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
     )
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     frame = content.synthetic.value
+    begin(table)
     order = fresh_generator().permutation(len(frame))  # row order must carry nothing
     write_csv(frame.iloc[order], spec.columns, draft / CSV_NAME)
     write_parquet(draft / CSV_NAME, spec.columns, draft / PARQUET_NAME)
     _write_model(draft, content.model.value)
+    begin(description)
     csv, parquet = (written(draft / n, sha256(draft / n)) for n in (CSV_NAME, PARQUET_NAME))
     day = entries[-1].at[:10]
     texts = {
@@ -237,6 +252,7 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
     }
     for name, text in texts.items():
         _write_text(draft / name, text)
+    begin(page)
     _write_text(draft / REPORT, public_report(draft))  # of the files above alone
     listed = sorted({*texts, CSV_NAME, PARQUET_NAME, REPORT, *MODEL_FILES})
     _write_text(draft / SUMS, "".join(f"{sha256(draft / n)}  {n}\n" for n in listed))

@@ -20,6 +20,7 @@ from synthdp.evaluate.paper import CLASSIFIERS, PaperReport, random_targets, sum
 from synthdp.evaluate.subgroups import SubgroupRow, group_columns, subgroups
 from synthdp.evaluate.two_sample import TwoSampleRow, two_sample
 from synthdp.evaluate.utility import UtilityReport, UtilityRow, utility
+from synthdp.steps import Advance, Steps, unheard
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph
     from synthdp.spec.models import Column, Evaluation
 
+STEPS = 8  # beside one for each target
 PAIR_ROWS = 5000  # that say which columns are the most connected
 
 __all__ = ["EvaluationReport", "FidelityReport", "UtilityReport", "UtilityRow", "evaluate", "fidelity", "noisy_tv1", "utility"]
@@ -94,33 +96,54 @@ def evaluate(
     codes: tuple[Codes, Codes, Codes] | None = None,
     graph: CausalGraph | None = None,
     columns: Mapping[str, Column] | None = None,
+    progress: Advance = unheard,
 ) -> EvaluationReport:
     """Fidelity against the training rows, TSTR and TRTR on the held-out rows, and what an analyst would find.
 
     The frames hold values; `codes` are the levels of the three frames in the same order, shape
     `[rows, columns]` each, and are encoded here where the caller has none. Causal utility needs the `graph`, and effects the spec's `columns`.
+    `progress` hears of each step by name.
     """
     started = time.perf_counter()
     levels = codes or tuple(encode(domain, frame)[0] for frame in (real_train, real_test, synthetic))
     train, test, drawn = levels
+    steps = Steps(STEPS + len(settings.targets) + settings.random_targets, progress)
+    steps.begin("fidelity")
     near = fidelity(train, drawn, domain, triples=settings.triples) if len(train) and len(drawn) else None
+    steps.begin("fidelity of held-out rows")
     floor = fidelity(train, test, domain, triples=settings.triples) if len(train) and len(test) else None
     compared = time.perf_counter()
-    useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng)
+    useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
     learnt = time.perf_counter()
     tables = (real_train, train), (real_test, test), (synthetic, drawn)
-    analysed = _Analysis(domain, settings, tables).report(EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns)
+    analysed = _Analysis(domain, settings, tables, steps).report(EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns)
     seconds = {"fidelity": compared - started, "utility": learnt - compared, "analysis": time.perf_counter() - learnt}
     return replace(analysed, seconds=seconds)
 
 
 def _learning(
-    real_train: pd.DataFrame, real_test: pd.DataFrame, synthetic: pd.DataFrame, domain: Domain, settings: Evaluation, rng: np.random.Generator
+    real_train: pd.DataFrame,
+    real_test: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    domain: Domain,
+    settings: Evaluation,
+    rng: np.random.Generator,
+    steps: Steps,
 ) -> tuple[UtilityReport, PaperReport | None]:
     """Learners on the spec's targets, and the long protocol where it is asked for."""
 
     def judged(targets: Sequence[str], classifiers: Sequence[str]) -> UtilityReport:
-        return utility(real_train, real_test, synthetic, domain=domain, targets=targets, classifiers=classifiers, max_rows=settings.max_rows, rng=rng)
+        return utility(
+            real_train,
+            real_test,
+            synthetic,
+            domain=domain,
+            targets=targets,
+            classifiers=classifiers,
+            max_rows=settings.max_rows,
+            rng=rng,
+            begin=lambda target: steps.begin(f"learning {target}"),
+        )
 
     useful = judged(settings.targets, settings.classifiers)
     drawn = random_targets(domain, settings.random_targets)
@@ -134,6 +157,7 @@ class _Analysis:
     domain: Domain
     settings: Evaluation
     tables: tuple[tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes]]
+    steps: Steps
 
     def report(
         self, so_far: EvaluationReport, rng: np.random.Generator, graph: CausalGraph | None, columns: Mapping[str, Column] | None
@@ -142,18 +166,21 @@ class _Analysis:
         real, held_out, synthetic = self.tables
         if not len(real[1]) or not len(synthetic[1]):
             return so_far
+        run = self.steps.run
         groups = group_columns(self.domain, self.settings.subgroups)
         target = next((t for t in self.settings.targets if not self.domain[t].ranged), None)
         return replace(
             so_far,
-            two_sample=two_sample(real[0], held_out[0], synthetic[0], domain=self.domain, rng=rng),
-            coverage=coverage(real, held_out, synthetic, domain=self.domain),
-            subgroups=subgroups(real, held_out, synthetic, domain=self.domain, columns=groups, target=target, rng=rng),
-            effects=compare_effects(real, synthetic, self.settings.effects, columns=columns, domain=self.domain, graph=graph)
+            two_sample=run("two-sample test", lambda: two_sample(real[0], held_out[0], synthetic[0], domain=self.domain, rng=rng)),
+            coverage=run("coverage of intervals", lambda: coverage(real, held_out, synthetic, domain=self.domain)),
+            subgroups=run("subgroups", lambda: subgroups(real, held_out, synthetic, domain=self.domain, columns=groups, target=target, rng=rng)),
+            effects=run("effects", lambda: compare_effects(real, synthetic, self.settings.effects, columns=columns, domain=self.domain, graph=graph))
             if graph is not None and columns is not None
             else (),
-            independences=compare_independences(real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng) if graph is not None else None,
-            pairs=self._pairs(),
+            independences=run("independences", lambda: compare_independences(real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng))
+            if graph is not None
+            else None,
+            pairs=run("pair plots", self._pairs),
         )
 
     def _pairs(self) -> tuple[PairPlot, PairPlot] | None:

@@ -102,10 +102,11 @@ def utility(
     classifiers: Sequence[str],
     max_rows: int,
     rng: np.random.Generator,
+    begin: Callable[[str], None] = lambda target: None,
 ) -> UtilityReport:
     """TSTR beside TRTR for every target and learner; ranged targets get regressors instead of `classifiers`.
 
-    Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give notes, not errors.
+    Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give notes, not errors. `begin` hears of each target.
     """
     if not targets:
         return UtilityReport((), ("not available: the spec names no evaluation targets",))
@@ -118,6 +119,7 @@ def utility(
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for target in targets:
+        begin(target)
         found, said = _one_target(frames, columns, domain, target, classifiers, rng)
         rows += found
         notes += said

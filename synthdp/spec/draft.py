@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from synthdp.spec.budgetchecks import suggested_batch, suggested_delta
 from synthdp.spec.header import read_header
 from synthdp.spec.models import MembershipAttack, Synthesizer
 from synthdp.spec.questions import CODEBOOK, TYPES, Ask, ask_budget, ask_column, ask_rows, ask_unit
@@ -56,13 +57,15 @@ def _fill(what: str) -> str:
 _UNIT_TO_FILL = {"kind": _fill("row or id"), "meaning": _fill("what one row, or one id, is, e.g. one person")}
 _ROWS_TO_FILL = {"kind": _fill("public or approximate"), "value": _fill("the number of rows, as a constant that may be published")}
 _COLUMN_TO_FILL = {"type": _fill(f"{', '.join(TYPES[:-1])} or {TYPES[-1]}")}
+_BATCH_TO_FILL = _fill("an eighth of the rows, at most 1024: the expected batch")
 _BUDGET_TO_FILL = {"epsilon": _fill("total for everything in the run, e.g. 1"), "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows")}
 
 
-def draft_spec(csv: Path, *, ask: Ask | None) -> str:
+def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None) -> str:
     """A draft spec for the table in `csv`, as YAML text. Only the header line of the file is read.
 
     With `ask`, everything needed is asked for and the draft loads; without, it holds `<fill in: ...>` places.
+    `rows`: their number, as a constant that may be published, where it is known already; what follows from it is then written.
 
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
@@ -70,14 +73,23 @@ def draft_spec(csv: Path, *, ask: Ask | None) -> str:
     delimiter, names = read_header(csv)
     unit = ask_unit(ask, names) if ask else _UNIT_TO_FILL
     released = [name for name in names if name != unit.get("column")]
-    rows = ask_rows(ask) if ask else _ROWS_TO_FILL
+    stated = ask_rows(ask, known=rows) if ask else _rows(rows)
+    count = stated["value"] if isinstance(stated["value"], int) else None
     columns = {name: ask_column(ask, name) if ask else _COLUMN_TO_FILL for name in released}
-    budget = ask_budget(ask, int(rows["value"])) if ask else _BUDGET_TO_FILL
-    lines = [_OPENING, *_dataset(csv, delimiter, unit, rows), "", _COLUMNS]
+    budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
+    lines = [_OPENING, *_dataset(csv, delimiter, unit, stated), "", _COLUMNS]
     for name, entry in columns.items():
         lines += [f"  {_yaml(name)}:", *_map(entry, 4)]
-    lines += ["", "privacy:", *_map(budget, 2), _GRAPH, *_small(int(rows["value"]) if ask else None)]
+    lines += ["", "privacy:", *_map(budget, 2), _GRAPH, *_small(count)]
     return "\n".join(lines) + "\n"
+
+
+def _rows(count: int | None) -> dict[str, Any]:
+    return _ROWS_TO_FILL if count is None else {"kind": "approximate", "value": count}
+
+
+def _budget(rows: int | None) -> dict[str, Any]:
+    return _BUDGET_TO_FILL if rows is None else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
 
 
 def _dataset(csv: Path, delimiter: str, unit: dict[str, Any], rows: dict[str, Any]) -> list[str]:
@@ -97,8 +109,9 @@ def _dataset(csv: Path, delimiter: str, unit: dict[str, Any], rows: dict[str, An
 def _small(rows: int | None) -> list[str]:
     """Settings whose defaults are too large for a small table."""
     lines: list[str] = []
-    if rows is not None and rows < Synthesizer.model_fields["batch"].default:
-        lines += ["", "synthesizer:", f"  batch: {max(1, rows // 8)}  # the expected batch, a part of the rows"]
+    batch = _BATCH_TO_FILL if rows is None else suggested_batch(rows)
+    if batch != Synthesizer.model_fields["batch"].default:
+        lines += ["", "synthesizer:", f"  batch: {_yaml(batch)}  # the expected batch, a part of the rows"]
     if rows is not None and rows < MembershipAttack.model_fields["rows"].default:
         setting = f"{{rows: {rows}}}" if rows >= 20 else "{enabled: false}"
         lines += ["", "attacks:", f"  membership: {setting}  # a small table"]

@@ -43,9 +43,11 @@ def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
     return {"kind": "id", "column": column, "max_rows": most, "meaning": _until_fit(ask, "What is one id, e.g. one patient?", _text)}
 
 
-def ask_rows(ask: Ask) -> dict[str, Any]:
-    """The `rows` section."""
+def ask_rows(ask: Ask, *, known: int | None = None) -> dict[str, Any]:
+    """The `rows` section; a number that is `known` is not asked for."""
     kind = _choice(ask, "Is the exact number of rows public, or only approximately known?", ("public", "approximate"), "approximate")
+    if known is not None:
+        return {"kind": kind, "value": known}
     question = "How many rows does the table have, as a constant that may be published?"
     return {"kind": kind, "value": _until_fit(ask, question, _fits(Rows.model_fields["value"].rebuild_annotation()))}
 

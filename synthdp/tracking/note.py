@@ -33,14 +33,19 @@ VIEW_COLUMNS = (
     "params.`graph`",
     "params.`spec_sha256`",
 )
-EXPERIMENT_NOTE = f"""\
-One run is one release; runs inside it are attacks on it. A run's description begins with the verdict. **Confidential**: figures were computed on
-real rows, and are for the steward's reviewers alone.
-
-The view `{VIEW}` has the columns that a reviewer looks at: `gate` (published or withheld), `epsilon_planned` (the guarantee, at `delta`, for one
-`unit`), `attack_advantage` with its upper bound, `tstr_auc` beside `trtr_auc` (learned on synthetic rows, and on real ones), `edges_refuted` (arrows
-of the graph that the tables speak against), and `tv1`, `tv2` (distance of one- and two-way tables). To compare releases, tick them and Compare.
-"""
+# MLflow shows each column 100 pixels wide otherwise, and cuts what is longer: two columns would bear the same name.
+CHARACTER_PIXELS, CELL_PIXELS, LEAST_PIXELS = 8, 28, 90
+# Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first until the note is opened.
+EXPERIMENT_NOTE = " ".join(
+    (
+        "**Confidential**: figures were computed on real rows, and are for the steward's reviewers alone.",
+        "One run is one release; runs inside it are attacks on it. A run's description begins with the verdict.\n\n"
+        f"The view `{VIEW}` has the columns that a reviewer looks at: `gate` (published or withheld), `epsilon_planned` (the guarantee, at `delta`,",
+        "for one `unit`), `attack_advantage` with its upper bound, `tstr_auc` beside `trtr_auc` (learned on synthetic rows, and on real ones),",
+        "`edges_refuted` (arrows of the graph that the tables speak against), and `tv1`, `tv2` (distance of one- and two-way tables).",
+        "To compare releases, tick them and Compare.\n",
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +79,11 @@ def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
         "spec_sha256": hashlib.sha256(spec_yaml(public_spec(spec)).encode()).hexdigest(),
         "synthdp_version": __version__,
     }
-    return values | {f"synthesizer.{k}": v for k, v in spec.synthesizer.model_dump().items() if v is not None}
+    return values | {f"synthesizer.{k}": _listed(v) for k, v in spec.synthesizer.model_dump().items() if v not in (None, ())}
+
+
+def _listed(value: str | int | float | tuple[str, ...]) -> str | int | float:
+    return ", ".join(value) if isinstance(value, tuple) else value
 
 
 def note(facts: Mapping[str, str], figures: Mapping[str, float], attacks: Sequence[AttackOutcome], verdict: Verdict | None, *, status: Status) -> str:
@@ -120,9 +129,11 @@ def _headline(verdict: Verdict | None, status: Status) -> str:
 
 def view_state() -> dict[str, Any]:
     """The state of MLflow's runs table that the saved view restores; what is left out keeps its default."""
-    return {"selectedColumns": list(VIEW_COLUMNS), "columnOrder": list(VIEW_COLUMNS), "orderByKey": "attributes.start_time", "orderByAsc": False}
+    widths = {c: max(LEAST_PIXELS, CHARACTER_PIXELS * len(c.split("`")[1]) + CELL_PIXELS) for c in VIEW_COLUMNS}
+    columns = {"selectedColumns": list(VIEW_COLUMNS), "columnOrder": list(VIEW_COLUMNS), "columnWidths": widths}
+    return {**columns, "orderByKey": "attributes.start_time", "orderByAsc": False}
 
 
 def view_path(experiment: str) -> str:
-    """Path of the experiment's saved view in MLflow's pages, after the server's address."""
-    return f"/#/experiments/{experiment}/runs?viewStateShareKey={VIEW}"
+    """Path of the experiment's saved view in MLflow's pages, after the server's address; without its menus for language models."""
+    return f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"

@@ -320,7 +320,7 @@ class FullAt:
         if title == self.stage and self.step is None:
             fill(self.disk)
 
-        def advance(done: int, total: int) -> None:
+        def advance(done: int, total: int, what: str = "", /) -> None:
             if title == self.stage and done == self.step:
                 fill(self.disk)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from synthdp.cli import main
 from synthdp.privacy import plan
 from synthdp.privacy.ledger import Ledger
 from synthdp.release import Outcome, release
+from synthdp.reporter import Advance, Reporter
 
 ROWS = 400
 
@@ -132,6 +134,19 @@ class Printed:
     err: str
 
 
+class Heard:
+    """A display that writes down what it is told of each stage."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, list[tuple[int, int, str]]] = {}
+
+    def start(self, title: str) -> Advance:
+        return lambda done, total, what="", /: self.steps.setdefault(title, []).append((done, total, what))
+
+    def finish(self, title: str, seconds: float) -> None:
+        """Nothing to show."""
+
+
 @pytest.fixture
 def tiny(tmp_path: Path) -> Tiny:
     return Tiny(tmp_path)
@@ -142,7 +157,9 @@ def one_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         made = Tiny(tmp_path_factory.mktemp("released")).write()
-        made.release()
+        heard = Heard()
+        made.release(reporter=Reporter(heard))
+    (made.folder / "heard.json").write_text(json.dumps(heard.steps))
     return made.folder
 
 

@@ -121,7 +121,7 @@ class TestUi:
             pass
         with served(tiny.spec) as address:
             host, _, rest = address.partition("/#/")
-            assert host.startswith("http://127.0.0.1:") and rest.startswith("experiments/") and rest.endswith("?viewStateShareKey=synthdp")
+            assert host.startswith("http://127.0.0.1:") and rest.startswith("experiments/") and rest.endswith("&viewStateShareKey=synthdp")
             experiment = rest.split("/")[1]
             with urlopen(host) as page:
                 assert b"<html" in page.read().lower()

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.gates import Figure, check_gates
 from synthdp.privacy import accounting, plan
@@ -21,6 +22,7 @@ from synthdp.privacy.mechanisms import ChosenMarginals, NoisyMarginals
 from synthdp.release import release
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import Gate
+from synthdp.steward import TRACKED
 from synthdp.verify import verify_bundle
 from synthdp.verify.checks import inspect_bundle
 
@@ -449,3 +451,25 @@ def test_an_output_folder_that_cannot_be_written_is_refused(tiny: Any, where: st
     with pytest.raises(OutputError, match="cannot"):
         release(tiny.spec, out=out)
     assert_nothing_spent(tiny)
+
+
+def test_the_long_stages_of_a_release_name_their_steps(one_release: Path) -> None:
+    heard = json.loads((one_release / "heard.json").read_text())
+    judged = heard["judge on real rows"]
+    assert [what for _, _, what in judged] == [
+        *("fidelity", "fidelity of held-out rows", "learning sex"),
+        *("two-sample test", "coverage of intervals", "subgroups", "effects", "independences", "pair plots"),
+    ]
+    assert [what for _, _, what in heard["bundle and report"]] == ["bounds for groups", *WRITING, "budget step by step", "internal report"]
+    for steps in (judged, heard["bundle and report"]):
+        assert [done for done, _, _ in steps] == list(range(len(steps))) and {total for _, total, _ in steps} == {len(steps)}
+
+
+def test_reviewers_get_all_of_a_bundle_but_rows(released: Any) -> None:
+    from safetensors import safe_open
+
+    assert all((released.bundle / name).exists() for name in TRACKED)
+    assert {"DATACARD.md", "croissant.json", "report.html", "model.safetensors"} <= set(TRACKED)
+    assert not any(name.startswith("synthetic") or name.endswith((".csv", ".parquet")) for name in TRACKED)
+    with safe_open(released.bundle / "model.safetensors", framework="numpy") as model:
+        assert len(list(model.keys())) > 0

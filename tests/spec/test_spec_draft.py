@@ -90,7 +90,8 @@ def test_a_draft_without_answers_says_what_is_to_fill_in(table: Callable[[bytes]
         parse_spec(text, path="draft.yaml")
     fields = ["privacy_unit.kind", "privacy_unit.meaning", "rows.kind", "rows.value"]
     assert [p.field for p in caught.value.problems] == [
-        *(f"dataset.{f}" for f in fields), "columns.age.type", "columns.no.type", "columns.a:b.type", "privacy.epsilon", "privacy.delta",
+        *(f"dataset.{f}" for f in fields), "columns.age.type", "columns.no.type", "columns.a:b.type",
+        "privacy.epsilon", "privacy.delta", "synthesizer.batch",
     ]  # fmt: skip
     assert all("still to be filled in" in p.message for p in caught.value.problems)
 
@@ -127,6 +128,21 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     assert gain.spikes == (0.0, 5.5) and gain.edges == (0, 100, 20_000)
     assert (spec.privacy.epsilon, spec.privacy.delta) == (2, 1e-4)
     assert spec.dataset.rows.kind == "approximate"
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(7, 1), (3000, 375), (8191, 1023), (8192, 1024), (1_000_000, 1024)])
+def test_a_known_number_of_rows_says_batch_and_delta(table: Callable[[bytes], Path], rows: int, batch: int) -> None:
+    """Without questions too: a small table gets no batch of all its rows."""
+    text = draft_spec(table(b"a\n1\n"), ask=None, rows=rows)
+    filled = text.replace('"<fill in: row or id>"', "row").replace('"<fill in: total for everything in the run, e.g. 1>"', "1")
+    filled = filled.replace(
+        'type: "<fill in: categorical, ordinal, boolean, integer, number or datetime>"', "type: boolean\n    false: n\n    true: y"
+    )
+    spec = parse_spec(filled.replace("<fill in: what one row, or one id, is, e.g. one person>", "one person"), path="draft.yaml")
+    assert spec.dataset.rows.value == rows and spec.synthesizer.batch == batch and spec.privacy.delta <= 0.1 / rows
+    asked = Script("row", "one person", "public", "boolean", "n", "y", "no", "", "")
+    assert parse_spec(draft_spec(table(b"a\n1\n"), ask=asked, rows=rows), path="draft.yaml").synthesizer.batch == batch
+    assert not any("How many rows" in question for question in asked.asked)
 
 
 @pytest.mark.parametrize("rows", ["5", "25", "299", "1023", "1024", "1000000"])

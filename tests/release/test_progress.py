@@ -1,0 +1,60 @@
+"""Progress: what is being done and how long it will take, on a terminal and where there is none."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from synthdp import show_progress
+from synthdp.reporter import Reporter
+from synthdp.show_progress import ProgressDisplay
+from synthdp.steps import Steps
+
+
+def shown(capfd: pytest.CaptureFixture[str], *, seconds: float) -> str:
+    """What stderr shows of a stage that is at its fourth step of twelve, and of what follows."""
+    with ProgressDisplay() as display:
+        with Reporter(display).stage("judge on real rows") as progress:
+            steps = Steps(12, progress)
+            for name in ("one", "two", "three"):
+                steps.run(name, lambda: time.sleep(seconds / 3))
+            steps.run("learning [sex]", lambda: time.sleep(seconds))
+        time.sleep(seconds)
+    out, err = capfd.readouterr()
+    assert out == ""
+    return err
+
+
+def test_a_plain_line_every_so_often_says_step_and_time_left(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
+    lines = shown(capfd, seconds=0.6).splitlines()
+    said = [line for line in lines if re.fullmatch(r"judge on real rows: 3 of 12, learning \[sex\], \d s so far, about [1-9] s left", line)]
+    assert len(said) >= 3 and "judge on real rows: 0 of 12, one, 0 s so far" in lines
+    assert re.fullmatch(r"judge on real rows: \d\.\d s", lines[-1])  # and nothing after the stage's end
+
+
+def test_short_stages_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert re.fullmatch(r"judge on real rows: \d\.\d s\n", shown(capfd, seconds=0.05))
+
+
+def test_a_terminal_has_a_bar_instead(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    text = shown(capfd, seconds=0.3)
+    assert "judge on real rows: learning [sex]" in text and "3/12" in text and "so far" not in text
+
+
+def test_of_a_step_that_takes_longer_than_all_before_no_time_left_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
+    with ProgressDisplay() as display:
+        with Reporter(display).stage("read"):
+            time.sleep(0.2)
+        with Reporter(display).stage("judge") as progress:
+            steps = Steps(2, progress)
+            steps.begin("fidelity")
+            steps.run("pair plots", lambda: time.sleep(0.3))
+    err = capfd.readouterr().err
+    assert "read: 0 s so far\n" in err and "judge: 1 of 2, pair plots, 0 s so far\n" in err
