@@ -11,6 +11,7 @@ from attacks import MembershipReport
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate import EvaluationReport, evaluate, noisy_tv1
+from synthdp.evaluate.charged import ChargedScores, headline
 from synthdp.gates import Figure, attack_figures
 from synthdp.graph.causal import CausalGraph
 from synthdp.membership import attack_release, declared_facts
@@ -25,16 +26,19 @@ from synthdp.spec import models as spec
 
 @dataclass(frozen=True)
 class Judgement:
-    """`tv1_noisy` compares two released things and is public; the rest was computed on real rows."""
+    """`tv1_noisy` compares two released things and is public, and so are `scores`, which were paid for; the rest was computed on real rows."""
 
     tv1_noisy: Released[float]
     evaluation: Confidential[EvaluationReport] | None
     attack: Confidential[MembershipReport] | None
     misfits: Confidential[dict[str, dict[str, int]]]
+    scores: Released[ChargedScores] | None = None
 
     def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
         found = {"tv1_noisy": Figure(self.tv1_noisy.value)}
+        if self.scores is not None:
+            found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
         if self.evaluation is not None:
             found |= {name: Figure(value) for name, value in self.evaluation.for_steward().metrics().items()}
         if self.attack is not None:
@@ -56,6 +60,7 @@ def judge(
     *,
     folder: Path,
     reporter: Reporter,
+    scores: Released[ChargedScores] | None = None,
 ) -> Judgement:
     """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack runs."""
     tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
@@ -69,7 +74,7 @@ def judge(
     if release.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
             attack = attack_release(session, release, domain, fitted.graph.graph, folder=folder, progress=progress)
-    return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"))
+    return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"), scores)
 
 
 def _evaluate(

@@ -1,4 +1,4 @@
-"""A release from spec to bundle: plan -> reserve -> measure -> graph -> train -> sample -> judge -> bundle.
+"""A release from spec to bundle: plan -> reserve -> measure -> graph -> train -> sample -> (score) -> judge -> bundle.
 
 `run` reads like the README; each stage is one call. Nothing is spent before everything that can be checked
 without rows has been checked, and the rows fit the spec.
@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from synthdp import run_folder
@@ -21,7 +22,10 @@ from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_
 from synthdp.bundle.certificate import plan_digest, planned_of
 from synthdp.bundle.write import WRITING
 from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError, GateError, VerifyError
+from synthdp.evaluate.charged import ChargedScores, charged_scores
+from synthdp.evaluate.scorecard import score_table
 from synthdp.gates import Verdict, check_gates, check_simulated, simulated_figures
 from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
@@ -156,15 +160,16 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint, helpers=job.helpers)
             with reporter.stage("sample") as progress:
                 codes = sample(fitted, release, rng=fresh_generator(), progress=progress)
+                codes, scores = disclose(session, job, fitted, codes)
                 constraints = Constraints.from_spec(release, job.domain)
                 synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
-            judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter)
+            judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter, scores=scores)
             verdicts = check_gates(release.gates, judgement.figures_for_steward() | simulated_figures(job.audit))
             with reporter.stage("bundle and report") as progress:
                 steps = Steps(len(WRITING) + 3, progress)
                 job.ledger.settle(release.dataset.id, job.folder.run)
                 steps.run("bounds for groups", lambda: job.plan.group_epsilons)
-                bundle = publish(job, fitted, synthetic, force=force, steps=steps) if all(v.passed for v in verdicts) else None
+                bundle = publish(job, fitted, synthetic, scores, force=force, steps=steps) if all(v.passed for v in verdicts) else None
                 report = internal_report(
                     job.internal,
                     job,
@@ -202,7 +207,20 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
 
 
-def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool, steps: Steps) -> Path:
+def disclose(session: Session, job: Job, fitted: Fitted, codes: Released[Codes]) -> tuple[Released[Codes], Released[ChargedScores] | None]:
+    """Where the spec says so, the scores that are paid for and published, and the table that they are about."""
+    if not job.release.evaluation.charged:
+        return codes, None
+    scored = score_table(session, job.release, job.domain, codes)
+    scores = scored.zip(fitted.tables).map(lambda pair: charged_scores(job.release, job.domain, *pair))
+    # A resumed run drew another table than the one that was scored before it was interrupted: what was scored is published.
+    same = np.array_equal(codes.value, scored.value.codes)
+    return (codes if same else scored.map(lambda s: s.codes)), scores
+
+
+def publish(
+    job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], scores: Released[ChargedScores] | None, *, force: bool, steps: Steps
+) -> Path:
     """Write the public bundle."""
     content = BundleContent(
         spec=job.release,
@@ -215,6 +233,7 @@ def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, forc
         graph=fitted.graph.released or fitted.graph.graph,
         validation=fitted.graph.report,
         audit=job.audit,
+        scores=scores,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing), begin=steps.begin)
 

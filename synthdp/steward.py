@@ -10,7 +10,9 @@ from typing import Protocol
 
 from attacks import MembershipReport
 from synthdp.bundle.audit_record import AuditRecord
+from synthdp.bundle.scores_text import in_words
 from synthdp.data.domain import Domain
+from synthdp.evaluate.charged import headline
 from synthdp.gates import Verdict
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
@@ -75,6 +77,8 @@ def internal_report(
         attack=judgement.attack.for_steward().to_json() if judgement.attack is not None else None,
         misfits=judgement.misfits.for_steward(),
     )
+    if judgement.scores is not None:
+        content = replace(content, notes=(*content.notes, *map(in_words, judgement.scores.value)))
     begin("internal report")
     return write_internal_report(target, content)
 
@@ -107,7 +111,8 @@ def _graph_view(run: Run, graph: CausalGraph, found: ValidationReport | None) ->
 
 def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdicts: Sequence[Verdict], *, bundle: Path | None, report: Path) -> None:
     """Figures, attacks, verdict and files into MLflow; never rows, and never the synthetic table's size."""
-    log.metrics(_spent(run) | {"tv1_noisy": judgement.tv1_noisy.value} | graph_figures(fitted.graph.graph, fitted.graph.validation))
+    public = {"tv1_noisy": judgement.tv1_noisy.value} | (headline(judgement.scores.value) if judgement.scores else {})
+    log.metrics(_spent(run) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
     if judgement.evaluation is not None:
         evaluation = judgement.evaluation.for_steward()
         real = evaluation.utility.mean_auc_real

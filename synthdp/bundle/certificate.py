@@ -1,6 +1,6 @@
 """The facts of a privacy certificate: what was given out, at what cost, for whom.
 
-`certify` collects them from public sources only: the spec, the plan, the run's ledger entries.
+`certify` collects them from public sources only: the spec, the plan, the run's ledger entries, released scores.
 `synthdp.bundle.certificate_text` words them. The guarantee is that of the whole plan (`guaranteed_epsilon`).
 """
 
@@ -16,12 +16,13 @@ from pydantic import Field
 
 from synthdp import __version__
 from synthdp.bundle.audit_record import AuditRecord
+from synthdp.evaluate.charged import ChargedScores
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 7  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 8  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -107,6 +108,8 @@ class Certificate(Model):
     groups: tuple[Group, ...]
     released: tuple[ReleasedFile, ...]
     outside_gates: tuple[Gate, ...]
+    charged_gates: tuple[Gate, ...] = ()
+    scores: ChargedScores = ()
     audit: AuditRecord | None
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     signer: str | None = Field(pattern=r"^ed25519:[0-9a-f]{64}$")
@@ -123,6 +126,7 @@ def certify(
     program: str = f"synthdp {__version__}",
     signer: str | None = None,
     audit: AuditRecord | None = None,
+    scores: ChargedScores = (),
 ) -> Certificate:
     """The certificate of a run.
 
@@ -136,6 +140,7 @@ def certify(
         program: what made the release, and its version.
         signer: the public key of who signs the bundle; None for an unsigned one.
         audit: what an audit of the same spends found without real rows.
+        scores: released scores of the table on real rows, where the spec has them charged.
     """
     charges = charges_of(entries)
     unit, privacy = spec.dataset.privacy_unit, spec.privacy
@@ -165,6 +170,8 @@ def certify(
         groups=_groups(group_epsilons, delta=privacy.delta),
         released=tuple(ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs))) for f, rs in sorted(receipts.items())),
         outside_gates=tuple(g for g in spec.gates if g.outside_guarantee),
+        charged_gates=tuple(g for g in spec.gates if g.charged),
+        scores=scores,
         audit=audit,
         program=program,
         signer=signer,

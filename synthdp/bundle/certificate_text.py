@@ -13,12 +13,14 @@ from typing import Any
 
 from synthdp.bundle.audit_text import audit_markdown
 from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.scores_text import scores_markdown
 from synthdp.bundle.wording import code, plain, up
 
 
 def render(certificate: Certificate) -> str:
     """The certificate as Markdown, for people."""
-    parts = (_head, _guarantee, _meaning, _group_table, _released, _spends, _assumed, _not_covered, _audits, _how_to_verify)
+    scores = (scores_markdown,) if certificate.scores else ()
+    parts = (_head, _guarantee, _meaning, _group_table, _released, *scores, _spends, _assumed, _not_covered, _audits, _how_to_verify)
     return "\n\n".join(part(certificate) for part in parts) + "\n"
 
 
@@ -206,7 +208,8 @@ def _not_covered(c: Certificate) -> str:
         _presence(c),
         fitting(c),
         "Timing: how long the release took, its memory use, and whether and when it was made.",
-        "What the steward alone has: the internal report and the tracking server show figures computed on real rows without noise. "
+        f"What the steward alone has: {'but for the scores above, ' if c.scores else ''}"
+        "the internal report and the tracking server show figures computed on real rows without noise. "
         "They must not be published.",
         _other_releases(c),
     ]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.croissant import citation
 from synthdp.bundle.datapackage import DATE_FORMATS
+from synthdp.bundle.scores_text import in_words
 from synthdp.bundle.wording import code, plain, up
 from synthdp.graph.causal import CausalGraph
 from synthdp.spec import models
@@ -69,6 +70,7 @@ def datacard(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGr
             "",
             *_making(spec, certificate, graph),
             "",
+            *_quality(certificate),
             "## Columns",
             "",
             "Types, bounds and categories were declared by the publisher; none was read off the data.",
@@ -120,6 +122,13 @@ def _making(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGra
         yield "Every row fulfils the constraints that the publisher declared:"
         yield ""
         yield from (code(c) for c in spec.constraints)
+
+
+def _quality(certificate: Certificate) -> Iterator[str]:
+    if certificate.scores:
+        yield from ("## Quality", "", "Counted on the original with noise that was paid for (`privacy/certificate.md`):", "")
+        yield from (f"- {in_words(score)}" for score in certificate.scores)
+        yield ""
 
 
 def _row(name: str, column: models.Column) -> str:

@@ -31,6 +31,7 @@ from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.statement import STATEMENT, make_statement, sign
 from synthdp.errors import BoundaryError, VerifyError
+from synthdp.evaluate.charged import ChargedScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.ledger import Entry, entry_hash
@@ -64,6 +65,7 @@ FILES = (
 # second: the statement names SUMS.
 OPTIONAL = (DEPLOYMENT, STATEMENT)
 WRITING = ("certificate", "table", "descriptions and profile", "public report")  # steps of `write_bundle`
+SCORED_FILES = (DATACARD, "privacy/certificate.json", "privacy/certificate.md", REPORT)  # those that tell released scores
 PUBLIC_PROVENANCE = {"given", "required"}
 
 
@@ -88,6 +90,7 @@ class BundleContent:
     or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole plan, with what the run did not
     need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the spec's
     columns and number of rows. `validation` is what released tables say of a given graph. `audit` was made without real rows.
+    `scores` are there exactly where the spec has them charged.
     """
 
     spec: ReleaseSpec
@@ -100,6 +103,7 @@ class BundleContent:
     graph: CausalGraph | Released[CausalGraph]
     validation: Released[ValidationReport] | None = None
     audit: AuditRecord | None = None
+    scores: Released[ChargedScores] | None = None
 
 
 def write_bundle(
@@ -151,6 +155,17 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
 
 def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     """Receipts of each file that came out of rows; refuses values of any other type than they must have."""
+    receipts = _table_receipts(content)
+    if (content.scores is not None) != content.spec.evaluation.charged:
+        _refuse("scores", "must be there where the spec's evaluation.disclosure is charged, and nowhere else")
+    if content.scores is None:
+        return receipts
+    paid = _released("scores", content.scores, tuple).receipts
+    return receipts | {file: receipts.get(file, frozenset()) | paid for file in SCORED_FILES}
+
+
+def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
+    """Receipts of what every bundle has."""
     receipts = {
         **dict.fromkeys((CSV_NAME, PARQUET_NAME), _released("synthetic", content.synthetic, pd.DataFrame).receipts),
         "marginals.json": _released("tables", content.tables, tuple).receipts,
@@ -227,6 +242,7 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
         receipts=_receipts(content),
         signer=signer.identity if signer else None,
         audit=content.audit,
+        scores=content.scores.value if content.scores else (),
     )
     graph = content.graph.value if isinstance(content.graph, Released) else content.graph
     frame = content.synthetic.value

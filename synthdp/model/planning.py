@@ -20,6 +20,8 @@ def serves(spend: Spend) -> tuple[str, ...]:
     """What a planned spend is used for: noisy tables serve everything that can use them, at one price."""
     if spend.purpose in ("train", "targets"):
         return ("model",)
+    if spend.purpose == "scores":
+        return ("published scores",)
     tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
     if spend.purpose == "measure":
         return tables

@@ -22,6 +22,7 @@ from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, Columns, NoisyMarginals
+from synthdp.privacy.scores import ScoreBudget
 from synthdp.spec import models as spec
 
 
@@ -162,8 +163,10 @@ def expected_fit_rows(release: spec.ReleaseSpec) -> float:
 def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, Start]) -> list[Spend]:
     privacy, shares = release.privacy, release.privacy.shares
 
-    def gaussian_mu(share: float) -> float:
-        return _gaussian_mu(share * privacy.epsilon, share * privacy.delta)
+    scores = release.evaluation.charged_share
+
+    def gaussian_mu(share: float, *, of: float = 1 - scores) -> float:
+        return _gaussian_mu(share * of * privacy.epsilon, share * of * privacy.delta)
 
     one_way = tuple((name,) for name in domain.names)
     sigma = math.sqrt(len(one_way)) / gaussian_mu(shares.measure)
@@ -177,7 +180,15 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str
             Spend("targets", _rough_training(_target_settings(release.synthesizer), expected_fit_rows(release), gaussian_mu(shares.targets)))
         )
     spends.append(Spend("train", _rough_training(release.synthesizer, expected_fit_rows(release), gaussian_mu(shares.train))))
+    if scores:
+        spends.append(Spend("scores", _rough_scores(release, domain, gaussian_mu(scores, of=1))))
     return spends
+
+
+def _rough_scores(release: spec.ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
+    """Scores of targets that are no numbers: of those, right answers can be counted."""
+    budget = ScoreBudget(domain, tuple(t for t in release.evaluation.targets if not domain[t].ranged), 1.0)
+    return budget.scaled(math.sqrt(budget.questions) / mu)
 
 
 def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from synthdp.evaluate.pair_plot import association, grid, most_connected, pair_p
 from synthdp.report import draw, findings, held_against, public_appendix
 from synthdp.report.appendix import Limits
 from synthdp.report.audits import audit_tables
+from synthdp.report.charged import learning_sentences, score_cards
 from synthdp.report.content import GraphView
 from synthdp.report.figures import short
 from synthdp.report.findings import number
@@ -97,6 +98,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "graph_sentence": findings.graph(content.graph),
         "graph_findings": finding_tables(content.graph.validation),
         "roc": _roc(content),
+        "learning": [*learning_sentences(content.facts["scores"])],
         "attack": _attack_sentence(content.facts["audit"]),
         "audit_tables": audit_tables([content.facts["audit"]]) if content.facts["audit"] else [],
         "pairplot": _pairplot(content, names, strengths) if len(names) > 1 else None,
@@ -121,6 +123,7 @@ def _cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Card]:
     if columns:
         mean = float(np.mean([c.distance for c in columns]))
         yield Card("Distance to noisy counts", f"{mean:.4f}", "mean total variation of single columns; 0 is equal, 1 is disjoint")
+    yield from score_cards(facts["scores"])
     yield _graph_card(content.graph)
     shown = "none published" if audit is None else f"{len(audit['audits'])} mechanisms" if audit["audits"] else "made"
     yield Card("Audit", shown, _audit_words(audit), "plain" if audit is None else "good")

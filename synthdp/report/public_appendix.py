@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.report.appendix import Limits, Table
+from synthdp.report.charged import score_table
 from synthdp.report.content import GraphView
 from synthdp.report.figures import short
 from synthdp.report.findings import number
@@ -63,6 +64,8 @@ def _guarantee(numbers: Numbers) -> Iterator[Table]:
     groups = tuple((str(g["size"]), number(g["joint_epsilon"]), number(g["total_epsilon"]), f"{g['total_delta']:g}") for g in facts["groups"])
     yield Table("Guarantee for groups", ("units together", "epsilon, joint", "epsilon, total", "delta, total"), groups)
     rates = tuple((f"{f:.3g}", f"{t:.3g}") for f, t in numbers.rates[::6])
+    if facts["scores"]:
+        yield score_table(facts["scores"])
     yield Table("Bound on any membership attack", ("false positive rate", "true positive rate at most"), rates)
 
 

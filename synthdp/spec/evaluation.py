@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from synthdp.spec.fields import Flag, Model, Name, Names, Real, Whole, unique
 
+DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has scores charged does not say
 ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
 
 
@@ -28,11 +29,21 @@ class Effect(Model):
 
 
 class Evaluation(Model):
-    """Judging on real rows: for the steward only, never bundled."""
+    """Judging on real rows: for the steward only, never bundled, except for headline scores that are paid for."""
 
     enabled: Flag = Field(default=True, description="whether to judge at all", examples=[False])
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = Field(
         default=0.2, description="chance of each unit to be kept out of the fit, as test rows", examples=[0.1]
+    )
+    disclosure: Literal["confidential", "charged"] = Field(
+        default="confidential",
+        description="whether all figures stay with the steward, or headline scores are counted with noise, paid for and published",
+        examples=["charged"],
+    )
+    disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = Field(
+        default=None,
+        description=f"disclosure charged: what the scores cost; privacy.shares split the rest. Default: {DISCLOSURE_SHARE:g}",
+        examples=[0.1],
     )
     targets: Names = Field(default=(), description="columns that classifiers predict", examples=[["income"]])
     classifiers: Annotated[tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)] = Field(
@@ -55,6 +66,18 @@ class Evaluation(Model):
     effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = Field(
         default=(), description="average treatment effects that are compared", examples=[[{"treated": "lncoins == 0", "outcome": "mdvis"}]]
     )
+
+    @property
+    def charged(self) -> bool:
+        """Whether headline scores are paid for and published."""
+        return self.enabled and self.disclosure == "charged"
+
+    @property
+    def charged_share(self) -> float:
+        """The part of the whole budget that the scores get."""
+        if not self.charged:
+            return 0.0
+        return DISCLOSURE_SHARE if self.disclosure_share is None else self.disclosure_share
 
 
 class MembershipAttack(Model):

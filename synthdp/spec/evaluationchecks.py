@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.crossproblem import CrossProblem
+from synthdp.spec.evaluation import DISCLOSURE_SHARE
 from synthdp.spec.expressions import parse
 from synthdp.spec.models import Boolean, Categorical, Effect, Ordinal, ReleaseSpec
 from synthdp.spec.wording import nearest
 
 MOST_GROUPS = 64
+
+
+def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Scores that are to be published are computed, and have a share of the budget; a share buys scores."""
+    evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
+    if evaluation.disclosure == "charged" and not evaluation.enabled:
+        hint = "set evaluation.enabled: true, or disclosure: confidential"
+        yield CrossProblem(("evaluation", "disclosure"), "charged, and evaluation is not enabled: there would be no score to publish", hint)
+    if evaluation.disclosure == "charged" and share == 0:
+        message = "got 0; scores that are published need a share of the budget, above 0 and below 1"
+        yield CrossProblem(("evaluation", "disclosure_share"), message, f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential")
+    if evaluation.disclosure == "confidential" and share:
+        message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
+        yield CrossProblem(("evaluation", "disclosure_share"), message, "set disclosure: charged, or delete this line")
 
 
 def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from math import inf, log, sqrt
 
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.models import Gate, ReleaseSpec
+from synthdp.spec.models import Boolean, Categorical, Gate, Ordinal, ReleaseSpec
 
 JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
 CLASSIFIED = ("tstr_auc", "tstr_ratio")
@@ -34,6 +34,20 @@ def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             )
         if gate.attacked and not spec.attacks.membership.enabled:
             yield CrossProblem(where, f"{gate.metric} is never computed: the membership attack is not enabled", "enable it, or delete the gate")
+
+
+def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on scores that are not paid for, or that this spec has not."""
+    categories = [t for t in spec.evaluation.targets if isinstance(spec.columns.get(t), Boolean | Categorical | Ordinal)]
+    for i, gate in enumerate(spec.gates):
+        where = ("gates", i, "metric")
+        if gate.charged and not spec.evaluation.charged:
+            yield CrossProblem(where, f"{gate.metric} is never computed: no score is charged", "set evaluation.disclosure: charged")
+        elif gate.metric == "tstr_accuracy_charged" and not categories:
+            hint = "name a categorical, ordinal or boolean column in evaluation.targets"
+            yield CrossProblem(where, f"{gate.metric} needs a target with categories, and evaluation.targets names none", hint)
+        elif gate.metric == "tv2_charged" and len(spec.columns) < 2:
+            yield CrossProblem(where, f"{gate.metric} needs two columns, and there is one", "bound tv1_charged")
 
 
 def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:

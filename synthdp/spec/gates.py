@@ -12,7 +12,9 @@ ATTACK_FIGURES = ("advantage_upper", "auc", "tpr_upper", "epsilon_lower")
 """Of the declared attack that does best: upper limits of the advantage and of the true-positive rate at 1% false positives, the AUC, and
 what was proved of epsilon. As `attack_...` on real rows, as `simulated_...` in the public audit on the simulated twin."""
 
-PUBLIC_METRICS = ("tv1_noisy", "simulated_advantage_upper", "simulated_auc", "simulated_tpr_upper", "simulated_epsilon_lower")
+CHARGED_METRICS = ("tv1_charged", "tv2_charged", "tstr_accuracy_charged")
+"""Published scores of `evaluation.disclosure: charged`; the last is the mean over the targets that are no numbers."""
+PUBLIC_METRICS = ("tv1_noisy", *CHARGED_METRICS, "simulated_advantage_upper", "simulated_auc", "simulated_tpr_upper", "simulated_epsilon_lower")
 ATTACK_METRICS = ("attack_advantage_upper", "attack_auc", "attack_tpr_upper", "attack_epsilon_lower")
 CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
 
@@ -27,6 +29,9 @@ class Gate(Model):
 
     metric: Literal[
         "tv1_noisy",
+        "tv1_charged",
+        "tv2_charged",
+        "tstr_accuracy_charged",
         "simulated_advantage_upper",
         "simulated_auc",
         "simulated_tpr_upper",
@@ -40,7 +45,10 @@ class Gate(Model):
         "attack_auc",
         "attack_tpr_upper",
         "attack_epsilon_lower",
-    ] = Field(description="the figure that is bounded; all but tv1_noisy and simulated_... are computed on real rows", examples=["tv1_noisy"])
+    ] = Field(
+        description="the figure that is bounded; all but tv1_noisy, ..._charged and simulated_... are computed on real rows without noise",
+        examples=["tv1_noisy"],
+    )
     at_most: Real | None = Field(default=None, description="the most that it may be; give this or at_least", examples=[0.05])
     at_least: Real | None = Field(default=None, description="the least that it may be; give this or at_most", examples=[0.8])
     outside_guarantee: Flag = Field(
@@ -63,7 +71,14 @@ class Gate(Model):
             )
         if self.simulated and self.outside_guarantee:
             raise wrong(("outside_guarantee", f"{self.metric} is computed on simulated rows alone, so a gate on it is inside; delete this line"))
+        if self.charged and self.outside_guarantee:
+            raise wrong(("outside_guarantee", f"{self.metric} is paid for, so a gate on it is inside the guarantee; delete this line"))
         return self
+
+    @property
+    def charged(self) -> bool:
+        """Whether the figure is a published score, so that the gate is inside the guarantee."""
+        return self.metric in CHARGED_METRICS
 
     @property
     def simulated(self) -> bool:

@@ -38,7 +38,7 @@ from synthdp.spec.fields import (
     Whole,
     starts_formula,
 )
-from synthdp.spec.gates import ATTACK_FIGURES, ATTACK_METRICS, CONFIDENTIAL_METRICS, PUBLIC_METRICS, Gate
+from synthdp.spec.gates import ATTACK_FIGURES, ATTACK_METRICS, CHARGED_METRICS, CONFIDENTIAL_METRICS, PUBLIC_METRICS, Gate
 from synthdp.spec.graph import UNSOUND, Edge, Edges, Graph
 from synthdp.spec.privacy import Cap, Privacy, Shares
 from synthdp.spec.publication import Curator, Publication, Signing
@@ -49,6 +49,7 @@ __all__ = [
     "ADDRESS",
     "ATTACK_FIGURES",
     "ATTACK_METRICS",
+    "CHARGED_METRICS",
     "CONFIDENTIAL_METRICS",
     "CONTROL",
     "FORMULA_START",

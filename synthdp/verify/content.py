@@ -160,7 +160,7 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
         precision += table["sigma"] ** -2
     unit = reader.spec.dataset.privacy_unit
     rows = unit.max_rows if isinstance(unit, IdUnit) else 1
-    paid = sum(_precision(e.body["event"], rows) for e in reader.charges)
+    paid = sum(_precision(e.body["event"], rows) for e in reader.charges if e.body["purpose"] != "scores")
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
 

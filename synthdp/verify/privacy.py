@@ -11,7 +11,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfCompose
 
 from synthdp.bundle.certificate import FORMAT, Certificate, PlannedSpend, certify, events_of, plan_problems
 from synthdp.bundle.published import public_spec
-from synthdp.bundle.write import FILES
+from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy import accounting
 from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
@@ -20,6 +20,7 @@ from synthdp.spec.load import parse_spec
 from synthdp.spec.models import IdUnit, ReleaseSpec
 from synthdp.verify.bounds import MOST_ENTRIES, event_problems, group_problems
 from synthdp.verify.reader import Check, Reader
+from synthdp.verify.scores import score_problems
 
 TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
 
@@ -91,6 +92,7 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         program=stated.program,
         signer=stated.signer,
         audit=stated.audit,
+        scores=stated.scores,
     )
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield f"{name}: its planned events compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
@@ -100,6 +102,7 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     yield from (f"privacy/ledger.json: {problem}" for problem in plan_problems(stated.planned, reader.entries))
     yield from (f"{name}: {p.purpose}: {why}" for p in stated.planned for why in _unit_problems(p.event, true.unit_rows))
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
+    yield from (f"{name}: scores: {problem}" for problem in score_problems(stated, reader))
     yield from _group_problems(stated, spec)
     yield from _receipt_problems(stated, reader, spec)
 
@@ -191,6 +194,8 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
     needed = {"synthetic.csv", "synthetic.parquet", "marginals.json", "model.json", "model.safetensors", "report.html"}
     if spec.graph.mode == "validate" or (spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)):
         needed |= {"graph.json", "graph.svg"}
+    if spec.evaluation.charged:
+        needed |= {*SCORED_FILES}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}
     for file in sorted(needed):

@@ -39,6 +39,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "purposes": [{"purpose": "measure", "epsilon": 0.4321, "used": True}, {"purpose": "train", "epsilon": 0.7654, "used": False}],
         "groups": [{"size": 2, "joint_epsilon": 2.0456, "joint_delta": 1e-5, "total_epsilon": 3.1234, "total_delta": 2e-5}],
         "outside_gates": [],
+        "scores": [],
         "audit": None,
         "signer": None,
         **changes,

@@ -39,9 +39,16 @@ class Run:
 
 
 def compare(
-    mechanism: str, pair: Pair, event: dp_accounting.DpEvent, first: Run, second: Run, *, adjacency: Adjacency
+    mechanism: str,
+    pair: Pair,
+    event: dp_accounting.DpEvent,
+    first: Run,
+    second: Run,
+    *,
+    adjacency: Adjacency,
+    sees_held_out: bool = False,
 ) -> tuple[list[Finding], float]:
-    """Findings of one pair, and the largest part of an allowance that it used."""
+    """Findings of one pair, and the largest part of an allowance that it used. What is held out moves nothing, unless a mechanism `sees_held_out`."""
     differences = [*_errors(first, second), *_calls(first, second), *_latents(first, second)]
     share = 0.0
     if not differences:
@@ -49,7 +56,7 @@ def compare(
         verdict = judge(event, first.calls, second.calls, unit_rows=pair.unit_rows, adjacency=adjacency)
         differences += [(p.differs, p.where, p.found, p.allowed) for p in verdict.problems]
         share = verdict.largest_share
-        if pair.held_out and share:
+        if pair.held_out and share and not sees_held_out:
             differences.append(("moved", "a unit that is held out", f"{share:.3g} of the allowance", "nothing"))
     return [Finding(mechanism, pair.name, *d) for d in differences], share
 

@@ -15,6 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,6 +23,7 @@ from torch.nn import functional as F
 import synthdp.privacy
 from synthdp.data.basis import MOST_LEVELS, Basis
 from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
 from synthdp.data.features import level_features
 from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, ChosenOrientations, OrientationBudget
 from synthdp.privacy.audit.findings import Replayed
@@ -36,6 +38,7 @@ from synthdp.privacy.moments import MomentMatrix
 from synthdp.privacy.pair_table import PairTable
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.ranks import STATISTICS, RankTest
+from synthdp.privacy.scores import ScoreBudget, Scorecard, ScoreCounts
 from synthdp.privacy.search import Sieve, SieveBudget, SieveReply
 from synthdp.privacy.selection import HowMany, Selection, SelectionBudget, Which
 from synthdp.privacy.strata import RankQuery, least_spare
@@ -176,6 +179,19 @@ def _pair_tables(domain: Domain) -> tuple[PairTable, ...]:
     return tuple(model for chosen in _orientations(domain) for model in chosen.models if isinstance(model, PairTable))
 
 
+def _scores(domain: Domain) -> tuple[ScoreCounts, ...]:
+    budgets = ScoreBudget(domain, domain.names[:3], 0.8), ScoreBudget(domain, (), 30.0)
+    return budgets[0].choose(*_drawn(domain, budgets[0])), budgets[1].choose(*_drawn(domain, budgets[1]))
+
+
+def _drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
+    """A synthetic table that lacks many cells, and scorecards, both made up."""
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, size, 7) for size in domain.sizes]).astype(np.uint16)
+    cards = [Scorecard(t, tuple(rng.integers(-9, 10, (size, domain[t].levels)) for size in domain.sizes)) for t in budget.targets]
+    return codes, cards
+
+
 EXAMPLES: dict[type, Examples] = {
     AdditiveNoiseScores: _additive_noise_scores,
     ChosenOrientations: _orientations,
@@ -186,6 +202,7 @@ EXAMPLES: dict[type, Examples] = {
     Sieve: _sieves,
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
+    ScoreCounts: _scores,
     Training: _trainings,
 }
 
@@ -249,6 +266,8 @@ def _runnable(planned: Any, domain: Domain, module: Callable[[Domain], PerExampl
             return (planned.search(partial(_asks_all, _questions(domain))),)
         case SelectionBudget():
             return (planned.search(partial(_chooses, _questions(domain))),)
+        case ScoreBudget():
+            return (planned.choose(*_drawn(domain, planned)),)
         case OrientationBudget():
             return tuple(planned.choose([pair]) for pair in combinations((c.name for c in domain.columns if c.ranged), 2))[:1]
         case DpSgd():

@@ -46,14 +46,14 @@ def replay(
     Raises:
         ValueError: a pair has a unit of more rows.
     """
-    event = mechanism.event(rows_per_unit)
+    event, sees_held_out = mechanism.event(rows_per_unit), getattr(mechanism, "sees_held_out", False)
     findings: list[Finding] = []
     count, share = 0, 0.0
     for pair in pairs:
         if pair.unit_rows > rows_per_unit:
             raise ValueError(f"{pair.name}: a unit of {pair.unit_rows} rows; the event is for {rows_per_unit}")
         first, second = _both(mechanism, pair, domain, streams())
-        found, used = compare(mechanism.name, pair, event, first, second, adjacency=adjacency)
+        found, used = compare(mechanism.name, pair, event, first, second, adjacency=adjacency, sees_held_out=sees_held_out)
         findings += found
         count, share = count + 1, max(share, used)
     return Replayed((mechanism.name,), count, share, tuple(findings))

@@ -1,0 +1,57 @@
+"""The check of published scores: they are those that the spec asks for, follow from their noisy counts, and held the gates that rest on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from synthdp.bundle.certificate import Certificate
+from synthdp.data.domain import Domain
+from synthdp.evaluate.charged import ChargedScores, charged_scores, headline
+from synthdp.privacy.accounting import event_to_json
+from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.scores import ScoreBudget, Scored
+from synthdp.spec.models import IdUnit, ReleaseSpec
+from synthdp.verify.reader import Reader
+
+
+def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
+    """How the certificate's scores are not those of the spec, of the charge and of the noisy counts."""
+    spec = reader.spec
+    if not spec.evaluation.charged:
+        yield from ("are there, and the spec has none charged",) if stated.scores else ()
+        return
+    charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == "scores"), None)
+    if charge is None or not stated.scores:
+        yield "the spec has them charged, and they are missing, or their charge is"
+        return
+    sigma = stated.scores[0].sigma
+    domain = Domain.from_spec(spec.columns)
+    budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma)
+    if event_to_json(budget.event(_rows(spec))) != charge:
+        yield "are not as many, or have not the noise, that the ledger's charge paid for"
+    if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in _again(stated, reader, domain)]:
+        yield "do not follow from their noisy counts and marginals.json"
+    figures = headline(stated.scores)
+    for gate in stated.charged_gates:
+        value = figures.get(gate.metric)
+        if value is None or not (value <= gate.at_most if gate.at_most is not None else value >= (gate.at_least or 0.0)):
+            yield f"the gate on {gate.metric} does not hold, which the spec says withholds the bundle"
+
+
+def _again(stated: Certificate, reader: Reader, domain: Domain) -> ChargedScores:
+    """The scores of the stated noisy counts, computed anew."""
+    counts = [s.counts for s in stated.scores]
+    misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
+    answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
+    scored = Scored(np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma)
+    tables = [
+        NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64), float(t["sigma"])) for t in reader.json("marginals.json")["tables"]
+    ]
+    return charged_scores(reader.spec, domain, scored, tables)
+
+
+def _rows(spec: ReleaseSpec) -> int:
+    unit = spec.dataset.privacy_unit
+    return unit.max_rows if isinstance(unit, IdUnit) else 1
