@@ -176,7 +176,7 @@ class _Interrupting:
     """A display that presses Ctrl-C in the middle of the training."""
 
     def start(self, title: str) -> Advance:
-        def advance(done: int, total: int) -> None:
+        def advance(done: int, total: int, what: str = "", /) -> None:
             if title == "measure and train" and done == 12:
                 raise KeyboardInterrupt
 

@@ -36,7 +36,7 @@ class InterruptedAt:
         if title == self.stage and self.step is None:
             raise KeyboardInterrupt
 
-        def advance(done: int, total: int) -> None:
+        def advance(done: int, total: int, what: str = "", /) -> None:
             if title == self.stage and done == self.step:
                 raise KeyboardInterrupt
 
