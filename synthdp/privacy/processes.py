@@ -186,7 +186,8 @@ def joined() -> Iterator[Helpers | Work | None]:
         with _first(processes) if rank == 0 else nullcontext(Work(rank, processes)) as group:
             yield group
     finally:
-        torch.distributed.destroy_process_group()
+        with suppress(RuntimeError):  # of a group that is broken already: what broke it is what is told
+            torch.distributed.destroy_process_group()
 
 
 @contextmanager
