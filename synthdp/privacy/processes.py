@@ -147,8 +147,8 @@ class Work:
         message = torch.zeros(rows * (2 * columns + 4 * latent), dtype=torch.uint8)
         if rows:
             _from_first(message)
-        codes = message[: rows * 2 * columns].numpy().view(np.uint16).reshape(rows, columns)
-        latents = message[rows * 2 * columns :].numpy().view(np.float32).reshape(rows, latent)
+        latents = message[: rows * 4 * latent].numpy().view(np.float32).reshape(rows, latent)
+        codes = message[rows * 4 * latent :].numpy().view(np.uint16).reshape(rows, columns)
         return torch.from_numpy(codes.astype(np.int64)), torch.from_numpy(latents)
 
     def give(self, params: Sequence[nn.Parameter], sums: Sums) -> None:
@@ -186,7 +186,8 @@ def joined() -> Iterator[Helpers | Work | None]:
         with _first(processes) if rank == 0 else nullcontext(Work(rank, processes)) as group:
             yield group
     finally:
-        torch.distributed.destroy_process_group()
+        with suppress(RuntimeError):  # of a group that is broken already: what broke it is what is told
+            torch.distributed.destroy_process_group()
 
 
 @contextmanager
@@ -250,8 +251,9 @@ def _add_up(tensor: Tensor) -> None:
 
 
 def _rows(batch: Tensor, latents: Tensor) -> Tensor:
+    """Normals, then levels: so both lie as their types must."""
     codes = batch.cpu().numpy().astype(np.uint16)
-    return torch.frombuffer(bytearray(codes.tobytes() + latents.cpu().numpy().tobytes()), dtype=torch.uint8)
+    return torch.frombuffer(bytearray(latents.cpu().numpy().tobytes() + codes.tobytes()), dtype=torch.uint8)
 
 
 def _packed(arrays: Arrays) -> Tensor:
