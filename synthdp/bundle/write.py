@@ -31,7 +31,7 @@ from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing import Signer
 from synthdp.bundle.statement import STATEMENT, make_statement, sign
 from synthdp.errors import BoundaryError, VerifyError
-from synthdp.evaluate.charged import ChargedScores
+from synthdp.evaluate.charged import ChargedScore, ChargedScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.privacy.ledger import Entry, entry_hash
@@ -161,6 +161,8 @@ def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     if content.scores is None:
         return receipts
     paid = _released("scores", content.scores, tuple).receipts
+    if not all(isinstance(s, ChargedScore) for s in content.scores.value):
+        raise BoundaryError("bundle: scores must be ChargedScore values")
     return receipts | {file: receipts.get(file, frozenset()) | paid for file in SCORED_FILES}
 
 

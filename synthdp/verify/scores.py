@@ -11,7 +11,7 @@ from synthdp.data.domain import Domain
 from synthdp.evaluate.charged import ChargedScores, charged_scores, headline
 from synthdp.privacy.accounting import event_to_json
 from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.privacy.scores import ScoreBudget, Scored
+from synthdp.privacy.scores import ScoreBudget, Scored, compared
 from synthdp.spec.models import IdUnit, ReleaseSpec
 from synthdp.verify.reader import Reader
 
@@ -30,7 +30,11 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     domain = Domain.from_spec(spec.columns)
     budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma)
     if event_to_json(budget.event(_rows(spec))) != charge:
-        yield "are not as many, or have not the noise, that the ledger's charge paid for"
+        yield "have not the noise, or the number, that the ledger's charge paid for"
+    distances, answers = ([s for s in stated.scores if len(s.counts) == count] for count in (1, 2))
+    if (len(distances), len(answers)) != (len(compared(domain)), len(budget.targets)):
+        yield "are not as many as the spec has charged"
+        return
     if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in _again(stated, reader, domain)]:
         yield "do not follow from their noisy counts and marginals.json"
     figures = headline(stated.scores)

@@ -89,6 +89,15 @@ class TestBoundary:
         database.close()
         self._refused(release, "tampered", VerifyError)
 
+    def test_scores_must_be_charged_and_released(self, release: Any) -> None:
+        scores = Released((), release.content.synthetic.receipts, key=_KERNEL_KEY)
+        self._refused(release, "scores must be there where .* charged, and nowhere else", scores=scores)
+        spec = release.spec.model_copy(update={"evaluation": release.spec.evaluation.model_copy(update={"disclosure": "charged"})})
+        self._refused(release, "scores must be there where", spec=spec)
+        self._refused(release, "scores is Confidential, not Released", spec=spec, scores=Confidential((), "judging", key=_KERNEL_KEY))
+        exact = scores.map(lambda none: ({"name": "tv1", "value": 0.01},))
+        self._refused(release, "must be ChargedScore", spec=spec, scores=exact)
+
     def test_learned_graph_must_be_released(self, release: Any) -> None:
         text = spec_yaml(release.spec).replace("mode: given", "mode: learn").replace("graph: 0.0", "graph: 0.1").replace("train: 0.8", "train: 0.7")
         spec = parse_spec(text, path="s")

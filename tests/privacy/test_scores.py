@@ -128,7 +128,7 @@ def test_the_event_is_of_each_score_and_of_the_units_rows(rows: int, domain_of: 
 
 
 def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> None:
-    domain, targets = domain_of(2), ("a",) * 3000
+    domain, targets = domain_of(2), ("a",) * 1200
     for factor, accepted in ((1.0, True), (0.7, False), (1.3, False)):
         mechanism = chosen(domain, targets, sigma=6.0 * factor)
         table = table_of(drawn(domain, 40), held_out=range(20))
@@ -151,7 +151,7 @@ def test_misplaced_rows_are_rows_times_total_variation(domain_of: MakeDomain, mo
             for share, codes in zip(shares, (real, synthetic), strict=True):
                 np.add.at(share, tuple(codes[:, at].T), 1 / len(codes))
             found.append(500 * 0.5 * np.abs(shares[0] - shares[1]).sum())
-        assert mean_misplaced(real, synthetic, domain, tables) == int(np.mean(found))
+        assert mean_misplaced(real, synthetic, domain, tables) == int(np.mean(found) + 1e-6)
     assert mean_misplaced(real[:0], synthetic, domain, tables) == 0
 
 
