@@ -85,7 +85,7 @@ def init(
         text = _builtin_draft(builtin)
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows).replace(f"path: {csv}", f"path: {relative}")
+        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

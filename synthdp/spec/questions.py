@@ -75,6 +75,12 @@ def ask_column(ask: Ask, name: str) -> dict[str, Any]:
     raise _give_up(name)
 
 
+def ask_missing(ask: Ask) -> list[Scalar]:
+    """The `missing_values` of a source; an empty field is always one."""
+    question = "Which texts stand for a missing value beside an empty field, such as NA, ?, parted by commas (none: empty)?"
+    return ["", *_until_fit(ask, question, _list(tuple[str, ...], texts=True), default="")]
+
+
 def _details(ask: Ask, name: str, kind: str) -> dict[str, Any]:
     if kind == "boolean":
         labels = _fits(Category)
