@@ -123,7 +123,8 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
     choices = f" ({', '.join(allowed)})" if allowed else ""
-    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), err=True)
+    suffix = " " if question.endswith("?") and not choices and not default else ": "
+    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), prompt_suffix=suffix, err=True)
     return answer
 
 

@@ -102,7 +102,7 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
         "integer", "0", "x", "-5", "", "", "no",  # bounds that do not fit: asked again
         "0", "120", "0", "years", "", "yes",
         "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no",
-        "datetime", "2000-01-01", "2020-01-01", "", "", "",
+        "datetime", "2000-01-01", "2020-01-01", "", "",  # no unit
         "boolean", "", "yes", "",
         "number", "0", "1e5", "0, 5.5", "", "7, 5", "0, 100, 2e4", "",  # edges of one's own
         "NA,,?", "NA, ?, 99", "2", "0.5", "",  # texts for missing values, budget
