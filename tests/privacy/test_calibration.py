@@ -74,5 +74,7 @@ def test_what_cannot_be_met_is_refused_and_the_last_that_can_is_found(rows: int,
     assert searched(lambda f: math.inf if f < edge * 0.9 else 0.9985, rows_per_unit=rows, adjacency=adjacency)[0].factor <= edge
     with pytest.raises(BudgetError, match="below what the accountant can resolve"):
         searched(lambda f: math.inf if f <= edge else 0.5, rows_per_unit=rows, adjacency=adjacency)
+    asked: list[float] = []
     with pytest.raises(BudgetError):
-        searched(lambda f: 1.5, rows_per_unit=rows, adjacency=adjacency)
+        searched(lambda f: asked.append(f) or 1.5, rows_per_unit=rows, adjacency=adjacency)  # type: ignore[func-returns-value]
+    assert asked[-1] == edge and len(asked) == len(set(asked)) < 20
