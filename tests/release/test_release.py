@@ -457,7 +457,7 @@ def test_the_long_stages_of_a_release_name_their_steps(one_release: Path) -> Non
     heard = json.loads((one_release / "heard.json").read_text())
     judged = heard["judge on real rows"]
     assert [what for _, _, what in judged] == [
-        *("fidelity", "fidelity of held-out rows", "learning sex"),
+        *("fidelity", "fidelity of held-out rows", "sex by logistic on real rows", "sex by logistic on synthetic rows"),
         *("two-sample test", "coverage of intervals", "subgroups", "effects", "independences", "pair plots"),
     ]
     assert [what for _, _, what in heard["bundle and report"]] == ["bounds for groups", *WRITING, "budget step by step", "internal report"]
