@@ -85,7 +85,7 @@ def init(
         text = _builtin_draft(builtin)
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows).replace(f"path: {csv}", f"path: {relative}")
+        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -123,7 +123,8 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
     choices = f" ({', '.join(allowed)})" if allowed else ""
-    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), err=True)
+    suffix = " " if question.endswith("?") and not choices and not default else ": "
+    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), prompt_suffix=suffix, err=True)
     return answer
 
 

@@ -10,6 +10,7 @@ import hashlib
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +160,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             with reporter.stage("measure and train") as progress:
                 fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint, helpers=job.helpers)
             with reporter.stage("sample") as progress:
-                codes = sample(fitted, release, rng=fresh_generator(), progress=progress)
+                codes = sample(fitted, release, rng=fresh_generator(), progress=progress, begin=partial(progress, 0, 0))
                 codes, scores = disclose(session, job, fitted, codes)
                 constraints = Constraints.from_spec(release, job.domain)
                 synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))

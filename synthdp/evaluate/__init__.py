@@ -19,7 +19,7 @@ from synthdp.evaluate.pair_plot import PairPlot, association, grid, most_connect
 from synthdp.evaluate.paper import CLASSIFIERS, PaperReport, random_targets, summarize
 from synthdp.evaluate.subgroups import SubgroupRow, group_columns, subgroups
 from synthdp.evaluate.two_sample import TwoSampleRow, two_sample
-from synthdp.evaluate.utility import UtilityReport, UtilityRow, utility
+from synthdp.evaluate.utility import UtilityReport, UtilityRow, trainings, utility
 from synthdp.steps import Advance, Steps, unheard
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph
     from synthdp.spec.models import Column, Evaluation
 
-STEPS = 8  # beside one for each target
+ANALYSES = 6  # steps of an analyst
 PAIR_ROWS = 5000  # that say which columns are the most connected
 
 __all__ = ["EvaluationReport", "FidelityReport", "UtilityReport", "UtilityRow", "evaluate", "fidelity", "noisy_tv1", "utility"]
@@ -107,13 +107,16 @@ def evaluate(
     started = time.perf_counter()
     levels = codes or tuple(encode(domain, frame)[0] for frame in (real_train, real_test, synthetic))
     train, test, drawn = levels
-    steps = Steps(STEPS + len(settings.targets) + settings.random_targets, progress)
+    drawn_targets = random_targets(domain, settings.random_targets)
+    learning = 2 + trainings(domain, settings.targets, settings.classifiers) + trainings(domain, drawn_targets, CLASSIFIERS)
+    steps = Steps(learning + ANALYSES, progress)
     steps.begin("fidelity")
     near = fidelity(train, drawn, domain, triples=settings.triples) if len(train) and len(drawn) else None
     steps.begin("fidelity of held-out rows")
     floor = fidelity(train, test, domain, triples=settings.triples) if len(train) and len(test) else None
     compared = time.perf_counter()
     useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
+    steps.skip_to(learning)
     learnt = time.perf_counter()
     tables = (real_train, train), (real_test, test), (synthetic, drawn)
     analysed = _Analysis(domain, settings, tables, steps).report(EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns)
@@ -142,7 +145,7 @@ def _learning(
             classifiers=classifiers,
             max_rows=settings.max_rows,
             rng=rng,
-            begin=lambda target: steps.begin(f"learning {target}"),
+            begin=steps.begin,
         )
 
     useful = judged(settings.targets, settings.classifiers)

@@ -102,11 +102,12 @@ def utility(
     classifiers: Sequence[str],
     max_rows: int,
     rng: np.random.Generator,
-    begin: Callable[[str], None] = lambda target: None,
+    begin: Callable[[str], None] = lambda what: None,
 ) -> UtilityReport:
     """TSTR beside TRTR for every target and learner; ranged targets get regressors instead of `classifiers`.
 
-    Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give notes, not errors. `begin` hears of each target.
+    Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give notes, not errors.
+    `begin` hears of each training by name.
     """
     if not targets:
         return UtilityReport((), ("not available: the spec names no evaluation targets",))
@@ -119,11 +120,17 @@ def utility(
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for target in targets:
-        begin(target)
-        found, said = _one_target(frames, columns, domain, target, classifiers, rng)
+        found, said = _one_target(frames, columns, domain, target, classifiers, rng, begin)
         rows += found
         notes += said
     return UtilityReport(tuple(rows), tuple(notes))
+
+
+def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]) -> int:
+    """How many models `utility` trains where no table is degenerate."""
+    from synthdp.evaluate.learners import REGRESSORS
+
+    return sum(2 * len(REGRESSORS if domain[t].ranged else classifiers) for t in targets)
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,7 @@ def _one_target(
     target: str,
     classifiers: Sequence[str],
     rng: np.random.Generator,
+    begin: Callable[[str], None],
 ) -> tuple[list[UtilityRow], list[str]]:
     names = [n for n in domain.names if n != target]
     if not names:
@@ -175,6 +183,7 @@ def _one_target(
         outputs = {}
         seed = int(rng.integers(2**31))  # one for both sides: they differ by their rows alone
         for side in ("real", "synthetic"):
+            begin(f"{target} by {name} on {side} rows")
             outputs[side], said = task.run(learner, side, seed)
             notes += [f"{target}, {name} on {side} rows: {text}" for text in said]
         rows += [_row(target, name, metric, fn, outputs, task.values, weights) for metric, fn in task.metrics.items()]

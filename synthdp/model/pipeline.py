@@ -213,8 +213,18 @@ def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGra
     return Architecture(domain.sizes, parents, tuple(c for c in causes for _ in range(release.synthesizer.latent)), release.synthesizer.hidden)
 
 
-def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator, progress: Progress) -> Released[Codes]:
-    """The synthetic table as levels `[rows, columns]`: drawn, held to the constraints, raked to the noisy tables' margins if the spec says so."""
+def sample(
+    fitted: Fitted,
+    release: spec.ReleaseSpec,
+    *,
+    rng: np.random.Generator,
+    progress: Progress,
+    begin: Callable[[str], None] = lambda what: None,
+) -> Released[Codes]:
+    """The synthetic table as levels `[rows, columns]`: drawn, held to the constraints, raked to the noisy tables' margins if the spec says so.
+
+    `progress` hears of rows that are drawn, `begin` of what follows, by name.
+    """
     domain = Domain.from_spec(release.columns)
     constraints = Constraints.from_spec(release, domain)
     rows = release.sampling.rows or release.dataset.rows.value
@@ -225,13 +235,16 @@ def sample(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generato
         pool = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads, progress=progress), pool_rows, rng=rng)
         if not release.sampling.rake:
             return pool
+        begin("raking")
         targets, columns = probabilities(tables, synthesizer.columns), range(len(synthesizer.columns))
         if not release.sampling.balance:
             return rake(pool, targets, columns=columns, rows=rows, rng=rng)
         weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
+        begin("choosing rows")
         measured = measured_pairs(tables, synthesizer.columns)
         chosen = balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
         last = drawn_last(release, domain, synthesizer.architecture, constraints)
+        begin("drawing what comes last")
         first = [i for i in columns if i not in last]
         order = neighbours_first(chosen[:, first], [domain.columns[i] for i in first]) if last else np.arange(rows)
         for target, chances in zip(last, synthesizer.chances(chosen, last, rng=rng), strict=True):

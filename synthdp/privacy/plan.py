@@ -44,6 +44,8 @@ Start = Callable[[float], Planned]
 MOST_FACTOR = 8.0  # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant can tell
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+LEAST_FACTOR = 1e-6
+MOST_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
 EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
@@ -251,38 +253,48 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
-    """The plan with the least common noise factor that meets epsilon, found from the private side.
+    """The plan with the least common noise factor that meets epsilon, to `EPSILON_TOLERANCE`; only plans that meet it are kept.
 
-    Epsilon falls steadily as the factor grows, nearly like a power of it: interpolate in logarithms, and keep
-    only plans that meet the total.
+    Composing a plan is all that takes time here, so guesses follow the last two of them, between the nearest ones found.
+
+    Raises:
+        BudgetError: no noise that is tried meets epsilon.
     """
-    start = plan_at(1.0)
-    target, rows = start.epsilon, start.rows_per_unit * (1 if start.adjacency == "add_remove" else 2)
-    low, high = 1.0, 1.0
-    while plan_at(high).epsilon_spent > target:
-        low, high = high, high * 1.5
-        if high > MOST_FACTOR * rows:
-            raise BudgetError(
-                f"epsilon {target:g} with delta {start.delta:g} is below what the accountant can resolve",
-                hint="raise privacy.epsilon or privacy.delta",
-            )
-    while low == high or plan_at(low).epsilon_spent <= target:
-        low, high = low / 1.5, low
-        if low < 1e-6:
+    plan = plan_at(1.0)
+    target, most = plan.epsilon, MOST_FACTOR * plan.rows_per_unit * (1 if plan.adjacency == "add_remove" else 2)
+    best, factor, seen = None, 1.0, [(0.0, math.inf)]  # with no noise anything is lost
+    for _ in range(60):
+        seen.append((factor, plan.epsilon_spent))
+        if plan.epsilon_spent <= target:
+            best = plan  # every guess lies below the factors that were enough before
+            if plan.epsilon_spent >= target * (1 - EPSILON_TOLERANCE) or factor < LEAST_FACTOR:
+                break
+        elif factor >= most:
             break
-    best = plan_at(high)
-    loose, tight = plan_at(low).epsilon_spent, best.epsilon_spent
-    for _ in range(30):
-        if best.epsilon_spent >= target * (1 - EPSILON_TOLERANCE):
-            break
-        aim = math.log(target * (1 - EPSILON_TOLERANCE / 4))
-        # Where delta alone pays for everything, epsilon is zero and has no logarithm: bisect.
-        slope = (math.log(high) - math.log(low)) / (math.log(tight) - math.log(loose)) if math.isfinite(loose) and tight > 0 else 0.0
-        guess = math.exp(math.log(high) + slope * (aim - math.log(tight))) if slope else math.sqrt(low * high)
-        guess = min(max(guess, low + 0.02 * (high - low)), high - 0.02 * (high - low))
-        candidate = plan_at(guess)
-        if candidate.epsilon_spent <= target:
-            best, high, tight = candidate, guess, candidate.epsilon_spent
-        else:
-            low, loose = guess, candidate.epsilon_spent
+        factor = min(most, _next_factor(seen, target))
+        plan = plan_at(factor)
+    if best is None:
+        raise BudgetError(
+            f"epsilon {target:g} with delta {plan.delta:g} is below what the accountant can resolve", hint="raise privacy.epsilon or privacy.delta"
+        )
     return best
+
+
+def _next_factor(seen: Sequence[tuple[float, float]], target: float) -> float:
+    """Where to look after factors with these epsilons: epsilon falls steadily as the factor grows, nearly like a power of it."""
+    (before, loose), (last, tight) = seen[-2:]
+    low = max(factor for factor, epsilon in seen if epsilon > target)
+    high = min((factor for factor, epsilon in seen if epsilon <= target), default=math.inf)
+    # Where delta alone pays for everything, epsilon is zero and has no logarithm; too little noise makes it infinite.
+    if 0 < tight < math.inf:
+        aim = math.log(target * (1 - EPSILON_TOLERANCE / 4) / tight)
+        power = math.log(last / before) / math.log(tight / loose) if 0 < loose < math.inf and loose != tight else -1.0
+        guess = last * math.exp(min(max(power * aim, -1.5), 1.5)) if power < 0 else last
+    else:
+        guess = last * 1.5 if tight else last / 1.5
+    stride = 1.02 ** len(seen)  # where epsilon hardly moves, steps grow
+    if low == 0:
+        return min(guess, high / stride)
+    if high == math.inf:
+        return max(guess, low * stride)
+    return guess if low < guess < high and len(seen) < MOST_GUESSES else math.sqrt(low * high)

@@ -11,6 +11,7 @@ neighbours: adding one unit adds at most `max_rows` of the rows kept, and replac
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,9 +117,17 @@ def _check_misfits(encoded: Mapping[str, EncodedColumn], dataset: spec.Dataset) 
     if bad and dataset.out_of_domain == "refuse":
         raise DataError(
             f"values outside the declared domain in column{'s' if len(bad) > 1 else ''} {', '.join(map(repr, bad))}",
-            hint="correct the domain or the data, or accept clamping with `dataset.out_of_domain: clamp`",
+            hint=f"{_written_as(dataset.source)}correct the domain or the data, or accept clamping with `dataset.out_of_domain: clamp`",
         )
     return misfits
+
+
+def _written_as(source: spec.Source) -> str:
+    """What the text of a CSV file must look like; the same for every table, so that it tells nothing of this one."""
+    if not isinstance(source, spec.CsvSource):
+        return ""
+    missing = ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values) or "nothing"
+    return f"numbers are read as 1200.5, dates as 2024-12-31, and {missing} as missing (dataset.source.missing_values); "
 
 
 def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 from synthdp.spec.budgetchecks import suggested_batch, suggested_delta
 from synthdp.spec.header import read_header
 from synthdp.spec.models import MembershipAttack, Synthesizer
-from synthdp.spec.questions import CODEBOOK, TYPES, Ask, ask_budget, ask_column, ask_rows, ask_unit
+from synthdp.spec.questions import CODEBOOK, TYPES, Ask, ask_budget, ask_column, ask_missing, ask_rows, ask_unit
 from synthdp.spec.yamltree import plain
 
 __all__ = ["Ask", "draft_spec"]
@@ -49,6 +50,12 @@ _GRAPH = """\
 graph:
   mode: none"""
 
+_EVALUATION = """\
+
+# What the table will be used for: the report then says how well it is predicted from the synthetic rows.
+# evaluation:
+#   targets: [income]"""
+
 
 def _fill(what: str) -> str:
     return f"<fill in: {what}>"
@@ -61,11 +68,12 @@ _BATCH_TO_FILL = _fill("an eighth of the rows, at most 1024: the expected batch"
 _BUDGET_TO_FILL = {"epsilon": _fill("total for everything in the run, e.g. 1"), "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows")}
 
 
-def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None) -> str:
+def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None, path: Path | None = None) -> str:
     """A draft spec for the table in `csv`, as YAML text. Only the header line of the file is read.
 
     With `ask`, everything needed is asked for and the draft loads; without, it holds `<fill in: ...>` places.
     `rows`: their number, as a constant that may be published, where it is known already; what follows from it is then written.
+    `path`: of the file, as the spec shall name it.
 
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
@@ -76,11 +84,12 @@ def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None) -> str:
     stated = ask_rows(ask, known=rows) if ask else _rows(rows)
     count = stated["value"] if isinstance(stated["value"], int) else None
     columns = {name: ask_column(ask, name) if ask else _COLUMN_TO_FILL for name in released}
+    absent = ask_missing(ask) if ask and any(entry["missing"] for entry in columns.values()) else [""]
     budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
-    lines = [_OPENING, *_dataset(csv, delimiter, unit, stated), "", _COLUMNS]
+    lines = [_OPENING, *_dataset(path or csv, delimiter, absent, unit, stated), "", _COLUMNS]
     for name, entry in columns.items():
         lines += [f"  {_yaml(name)}:", *_map(entry, 4)]
-    lines += ["", "privacy:", *_map(budget, 2), _GRAPH, *_small(count)]
+    lines += ["", "privacy:", *_map(budget, 2), _GRAPH, *_small(count), _EVALUATION]
     return "\n".join(lines) + "\n"
 
 
@@ -92,13 +101,16 @@ def _budget(rows: int | None) -> dict[str, Any]:
     return _BUDGET_TO_FILL if rows is None else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
 
 
-def _dataset(csv: Path, delimiter: str, unit: dict[str, Any], rows: dict[str, Any]) -> list[str]:
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", csv.stem).strip("-._")[:64] or "table"
+def _dataset(csv: Path, delimiter: str, absent: list[Any], unit: dict[str, Any], rows: dict[str, Any]) -> list[str]:
+    plain_letters = "".join(c for c in unicodedata.normalize("NFKD", csv.stem) if not unicodedata.combining(c))
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"
     return [
         "dataset:",
         f"  id: {_yaml(slug)}  # key of the ledger: all releases of this table share it",
+        f"  title: {_yaml(csv.stem)}",
         "  source:",
         *_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
+        f"    missing_values: {_yaml(absent)}  # all texts that stand for a missing value, such as NA or ?, but in quotes",
         _UNIT,
         *_map(unit, 4),
         "  rows:  # a declared constant, never counted; approximate if the exact number is not public",

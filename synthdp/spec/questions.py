@@ -75,6 +75,12 @@ def ask_column(ask: Ask, name: str) -> dict[str, Any]:
     raise _give_up(name)
 
 
+def ask_missing(ask: Ask) -> list[Scalar]:
+    """The `missing_values` of a source; an empty field is always one."""
+    question = "Which texts stand for a missing value beside an empty field, such as NA, ?, parted by commas (none: empty)?"
+    return ["", *_until_fit(ask, question, _list(tuple[str, ...], texts=True), default="")]
+
+
 def _details(ask: Ask, name: str, kind: str) -> dict[str, Any]:
     if kind == "boolean":
         labels = _fits(Category)
@@ -96,9 +102,10 @@ def _range(ask: Ask, name: str, kind: str) -> dict[str, Any]:
         "lower": _until_fit(ask, f"{name}: lower bound ({CODEBOOK})?", _fits(_RANGES[kind])),
         "upper": _until_fit(ask, f"{name}: upper bound ({CODEBOOK})?", _fits(_RANGES[kind])),
     }
-    question = f"{name}: values that are very common by themselves, such as 0, parted by commas (none: empty)?"
+    example = "1900-01-01" if kind == "datetime" else "0"
+    question = f"{name}: values that are very common by themselves, such as {example}, parted by commas (none: empty)?"
     spikes = _until_fit(ask, question, _list(_SPIKES[kind], texts=False), default="")
-    unit = ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip()
+    unit = ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip() if kind != "datetime" else ""
     edges = _edges(ask, name, kind, entry | {"spikes": spikes, "unit": unit}) if kind != "datetime" else []
     return entry | ({"spikes": spikes} if spikes else {}) | ({"edges": edges} if edges else {}) | ({"unit": unit} if unit else {})
 

@@ -122,7 +122,7 @@ class Reader:
         except SystemExit as stop:
             code = int(stop.code or 0)
         printed = self.capfd.readouterr()
-        return code, printed.out + re.sub(r"^[a-z ]+: [\d.]+ s\n", "", printed.err, flags=re.MULTILINE)
+        return code, printed.out + re.sub(r"^[a-z ]+: (?:[\d.]+ s|.*\d s so far.*)\n", "", printed.err, flags=re.MULTILINE)
 
 
 def printed_as_told(expected: str, printed: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.evaluate import EvaluationReport, evaluate
 from synthdp.evaluate.features import MOST_INDICATORS, build_features, join, target_levels
-from synthdp.evaluate.learners import CLASSIFIERS
+from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
 from synthdp.evaluate.utility import UtilityReport, utility
 from synthdp.spec import models as m
 
@@ -214,3 +214,16 @@ def test_without_holdout_or_targets_the_rest_is_there() -> None:
     assert set(report.metrics()) == {"tv1", "tv2", "tv3"} and report.floor is None
     json.dumps(report.to_json(), allow_nan=False)
     assert set(judged(TRAIN.iloc[:0]).metrics()) == set()
+
+
+@pytest.mark.parametrize("rows", [len(TEST), 0])
+def test_steps_are_counted_by_the_spec_alone(rows: int) -> None:
+    """Where no row is held out nothing is learned, and how far the evaluation is does not say so."""
+    heard: list[tuple[int, int, str]] = []
+    settings = m.Evaluation(targets=("ill", "dose"), classifiers=("logistic",))
+    test, rng = TEST.iloc[:rows].reset_index(drop=True), np.random.default_rng(0)
+    evaluate(TRAIN, test, TRAIN, domain=DOMAIN, settings=settings, rng=rng, progress=lambda *step: heard.append(step))  # type: ignore[arg-type]
+    place, totals = {what: done for done, _, what in heard}, {total for _, total, _ in heard}
+    learning = 2 * (1 + len(REGRESSORS))
+    assert totals == {2 + learning + 6} and place["two-sample test"] == 2 + learning
+    assert ("ill by logistic on real rows" in place) == (rows > 0)

@@ -120,6 +120,16 @@ def test_init_writes_a_draft_from_the_header_alone(tiny: Any, synthdp: Any, monk
     assert again.code == 2 and "--force" in again.err and (tiny.folder / "draft.yaml").read_text() == draft
 
 
+def test_init_names_the_file_as_the_spec_will_find_it(tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tiny.folder / "specs").mkdir()
+    tiny.write()
+    (tiny.folder / "table.csv").rename(tiny.folder / "my tafel für alle.csv")
+    monkeypatch.chdir(tiny.folder)
+    synthdp("init", "my tafel für alle.csv", "--out", "specs/draft.yaml", "--no-ask")
+    source = yaml.safe_load((tiny.folder / "specs/draft.yaml").read_text(encoding="utf-8"))["dataset"]["source"]
+    assert (tiny.folder / "specs" / source["path"]).exists()
+
+
 def test_init_previews_a_complete_draft_without_a_row(tiny: Any, synthdp: Any) -> None:
     out = tiny.folder / "pain.yaml"
     done = synthdp("init", "--builtin", "pain1000", "--out", out)

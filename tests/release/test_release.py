@@ -457,10 +457,11 @@ def test_the_long_stages_of_a_release_name_their_steps(one_release: Path) -> Non
     heard = json.loads((one_release / "heard.json").read_text())
     judged = heard["judge on real rows"]
     assert [what for _, _, what in judged] == [
-        *("fidelity", "fidelity of held-out rows", "learning sex"),
+        *("fidelity", "fidelity of held-out rows", "sex by logistic on real rows", "sex by logistic on synthetic rows"),
         *("two-sample test", "coverage of intervals", "subgroups", "effects", "independences", "pair plots"),
     ]
     assert [what for _, _, what in heard["bundle and report"]] == ["bounds for groups", *WRITING, "budget step by step", "internal report"]
+    assert [what for _, _, what in heard["sample"] if what] == ["raking", "choosing rows", "drawing what comes last"]
     for steps in (judged, heard["bundle and report"]):
         assert [done for done, _, _ in steps] == list(range(len(steps))) and {total for _, total, _ in steps} == {len(steps)}
 

@@ -102,16 +102,17 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
         "integer", "0", "x", "-5", "", "", "no",  # bounds that do not fit: asked again
         "0", "120", "0", "years", "", "yes",
         "ordinal", "b, =a", "b,,c", "b, 01, 1.50", "no",
-        "datetime", "2000-01-01", "2020-01-01", "", "", "",
+        "datetime", "2000-01-01", "2020-01-01", "", "",  # no unit
         "boolean", "", "yes", "",
         "number", "0", "1e5", "0, 5.5", "", "7, 5", "0, 100, 2e4", "",  # edges of one's own
-        "2", "0.5", "",
+        "NA,,?", "NA, ?, 99", "2", "0.5", "",  # texts for missing values, budget
     )  # fmt: skip
     text = draft_spec(table(b"pid;age;no;when;ok;gain\n1;2;3;4;5;6\n"), ask=ask)
     assert ask.answers == []
     assert any("lower 0 must be below upper -5" in q for q in ask.asked)
     spec = parse_spec(text, path="draft.yaml")
-    assert spec.dataset.id == "my-table"
+    assert (spec.dataset.id, spec.dataset.title) == ("my-table", "my table")
+    assert spec.dataset.source.missing_values == ("", "NA", "?", "99")  # type: ignore[union-attr]
     assert isinstance(spec.dataset.privacy_unit, IdUnit)
     assert list(spec.columns) == ["age", "no", "when", "ok", "gain"]
     age, no, when, ok, gain = spec.columns.values()
@@ -128,6 +129,12 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     assert gain.spikes == (0.0, 5.5) and gain.edges == (0, 100, 20_000)
     assert (spec.privacy.epsilon, spec.privacy.delta) == (2, 1e-4)
     assert spec.dataset.rows.kind == "approximate"
+
+
+def test_letters_with_marks_keep_their_place(tmp_path: Path) -> None:
+    (tmp_path / "Messreihe Köln.csv").write_bytes("Größe\n".encode())
+    text = draft_spec(tmp_path / "Messreihe Köln.csv", ask=None, path=Path("../Messreihe Köln.csv"))
+    assert "id: Messreihe-Koln " in text and 'title: "Messreihe Köln"' in text and 'path: "../Messreihe Köln.csv"' in text
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(7, 1), (3000, 375), (8191, 1023), (8192, 1024), (1_000_000, 1024)])
