@@ -23,7 +23,8 @@ from attacks.one_release import ShadowFreeReport, attack_release
 from attacks.report import AttackRow, MembershipReport, Verdict
 from attacks.risk import Risk
 from attacks.runners import Loky, Runner, Serial
-from attacks.statistics import Interval
+from attacks.statistics import Interval, shared_confidence
+from attacks.table_attack import attack_tables, two_worlds_ratio
 from attacks.targets import SELECTORS, declared_targets, isolated_targets, random_targets
 from attacks.threat import GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
 
@@ -58,6 +59,7 @@ __all__ = [
     "attack_anonymity",
     "attack_membership",
     "attack_release",
+    "attack_tables",
     "best_table_advantage",
     "ceiling_accuracy",
     "ceiling_advantage",
@@ -69,6 +71,8 @@ __all__ = [
     "play",
     "provable_epsilon",
     "random_targets",
+    "shared_confidence",
     "table_ratio",
     "table_score",
+    "two_worlds_ratio",
 ]

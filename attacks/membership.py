@@ -20,7 +20,7 @@ from attacks.fleet import Fleet
 from attacks.game import Game, Outcome, play
 from attacks.likelihood import LIKELIHOODS
 from attacks.report import AttackRow, MembershipReport, Verdict, attack_row
-from attacks.statistics import CONFIDENCE, Counts, Interval, advantage, roc
+from attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
 from attacks.targets import declared_targets
 from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
 
@@ -71,13 +71,14 @@ def attack_membership(
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     main: tuple[str, str] = MAIN,
     also: Sequence[tuple[str, str]] = (),
+    elsewhere: int = 0,
 ) -> MembershipReport:
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
     `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result. `main` is the attack
     whose verdict counts: (extractor, classifier), or for a trainer that returns a `WhiteBox` also (score, likelihood
-    ratio) such as `("elbo", "lira_online")`; `also` are further ones, which share its 5% of error. The table has every
-    white-box score with every likelihood ratio. The control
+    ratio) such as `("elbo", "lira_online")`; `also` are further ones, which share its 5% of error, as do those
+    that are made `elsewhere`, such as `attack_tables`. The table has every white-box score with every likelihood ratio. The control
     re-uses the models without the target; with `control_pairs` it is a game of its own, which also tests the
     machinery of the trainings and costs `2 x control_pairs` models for each target. The same arguments and
     the same state of `rng` continue what lies in the fleet's folder.
@@ -101,7 +102,18 @@ def attack_membership(
             controls.append(_inside(play(rest, record, trainer, pairs=control_pairs, rng=rng, fleet=folder, threat=threat, control=True), public))
         elif pairs >= 8:
             controls.append(game.control(rng))
-    return judge(games, controls, public=public, claim=claim, extractors=extractors, classifiers=classifiers, rng=rng, main=main, also=also)
+    return judge(
+        games,
+        controls,
+        public=public,
+        claim=claim,
+        extractors=extractors,
+        classifiers=classifiers,
+        rng=rng,
+        main=main,
+        also=also,
+        elsewhere=elsewhere,
+    )
 
 
 def judge(
@@ -115,6 +127,7 @@ def judge(
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     main: tuple[str, str] = MAIN,
     also: Sequence[tuple[str, str]] = (),
+    elsewhere: int = 0,
 ) -> MembershipReport:
     """Attack games that were played; models of all games are judged together, each game by its own classifier.
 
@@ -124,7 +137,7 @@ def judge(
     scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
     listed = [(extractor, classifiers) for extractor in extractors] + [(score, tuple(LIKELIHOODS)) for score in scores]
     rows = [attack_row(e, c, Outcome.together(o)) for e, names in listed for c, o in _outcomes(games, seeds, public, e, *names).items()]
-    arena = _Arena(games, controls, seeds, public, claim, confidence=1 - (1 - CONFIDENCE) / (1 + len(also)))
+    arena = _Arena(games, controls, seeds, public, claim, confidence=shared_confidence(1 + len(also) + elsewhere))
     verdict, outcomes = arena.verdict(main)
     pooled = Outcome.together(outcomes)
     return MembershipReport(

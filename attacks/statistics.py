@@ -31,6 +31,11 @@ class Interval:
         return self.lower <= value <= self.upper
 
 
+def shared_confidence(attacks: int) -> float:
+    """What each of so many declared attacks may claim, so that all of them together are wrong with at most 5%."""
+    return 1 - (1 - CONFIDENCE) / attacks
+
+
 @dataclass(frozen=True)
 class Counts:
     """Guesses of "member" in the world with the target (of `positives` models) and without (of `negatives`)."""

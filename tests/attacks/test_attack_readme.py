@@ -21,9 +21,16 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     scope = {"my_synthesizer": lambda part, rows, seed: part.sample(rows, replace=True, random_state=seed), "__name__": "example"}
     printed = []
     for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
-        exec(code.replace("rows=500", "rows=30").replace("pairs=200", "pairs=4").replace("runner=Loky(workers=2), progress=print", ""), scope)
+        exec(
+            code.replace("rows=500", "rows=30")
+            .replace("pairs=200", "pairs=4")
+            .replace("releases=1000", "releases=40")
+            .replace("runner=Loky(workers=2), progress=print", ""),
+            scope,
+        )
         printed.append(capsys.readouterr().out)
-    shadows, one_release, white_box = printed
+    shadows, one_release, white_box, tables = printed
     assert "test models in each world" in shadows and "too few models to refute the claim" in shadows
     assert "domias: AUC" in one_release and "no bound on epsilon" in one_release and "than about control rows" in one_release
     assert "test models in each world" in white_box
+    assert "Interval(value=" in tables and tables.strip().endswith(("True", "False"))

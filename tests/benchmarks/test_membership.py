@@ -88,7 +88,17 @@ def test_the_page_says_what_the_figures_say() -> None:
     assert not effect(honest, lira, ("none", 1.0), ("wrong", 1.0)) and "wrong" not in effects(STUDY)
     text = page(STUDY)
     assert "| elbo | lira online | 50.0 | 50.0 | 25.0 | 95.0 | 50.0 | 25.0 |  |  |" in text
+    assert "**Not run** are 22 of 26 cells: synthetic-partial-dp, " in text and "synthetic-none-plain" not in text
     assert "| naive | knn |  |  |  |  |  |  | 98.0 |  |" in text and "50 test models in each world" in text
+
+
+def test_the_page_says_what_a_graph_takes_from_the_declared_attacks() -> None:
+    black = [row | {"extractor": "targeted", "classifier": "random_forest"} for row in (line("none", 1.0, 0.6), line("complete", 1.0, 0.1))]
+    both = pd.concat([STUDY, pd.DataFrame(black)], ignore_index=True)
+    (told,) = [words for words in findings(both) if "the complete one" in words]  # without privacy one of the two attacks is missing
+    assert told.startswith("At epsilon 1, the advantage") and "black box 0.60 -> 0.10: **less**" in told
+    assert "white box 0.00 -> 0.10: not told apart" in told
+    assert not any("the complete one" in words for words in findings(STUDY))
 
 
 def test_cells_of_an_earlier_call_are_kept(tmp_path: Path) -> None:
