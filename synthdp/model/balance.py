@@ -100,12 +100,12 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
     return _shuffled(pool, chosen, rng)
 
 
-def blended(model: Weights, measured: Measured, *, relative: float = 0.0) -> Weights:
+def blended(model: Weights, measured: Measured, *, doubt: tuple[float, float] = (0.0, 0.0)) -> Weights:
     """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances; the total is the model's.
 
     The model's error is taken to have a variance in proportion to the cell, as counts have; the proportion is what the squared
-    differences are more than the noise explains (method of moments). To that comes a standard error of `relative` times the cell, for tables
-    of which rare cells matter as much as common ones. A table whose sum is not clear of its noise says nothing.
+    differences are more than the noise explains (method of moments). To that comes a standard error of `doubt`: a part of the cell, and at
+    most so many rows. A table whose sum is not clear of its noise says nothing.
     """
     first, second = measured.columns
     heard = measured.counts.sum()
@@ -115,7 +115,7 @@ def blended(model: Weights, measured: Measured, *, relative: float = 0.0) -> Wei
     total = model.sum()
     noisy, sigma = measured.counts * total / heard, measured.sigma * total / heard
     beyond = float(((noisy - model) ** 2).sum()) - noisy.size * sigma**2
-    variance = max(0.0, beyond) / total * model + (relative * model) ** 2
+    variance = max(0.0, beyond) / total * model + np.minimum(doubt[0] * model, doubt[1]) ** 2
     mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
     mixed = mixed * total / mixed.sum() if mixed.any() else model
     out: Weights = mixed if first < second else mixed.T

@@ -22,7 +22,7 @@ from synthdp.model.balance import Measured, blended
 DIRECTIONS = 20  # principal ones, in which rows are split
 LEAF = 4  # rows that are not split any more
 ROUNDS = 10  # of proportional fitting
-DOUBT = 0.5  # standard error of the model's chance of a target's level among the rows of a rare cause, in proportion to it
+DOUBT = 0.5, 50.0  # standard error of the model's rows with a cause's level and a target's: a part of them, and at most so many
 
 Points = npt.NDArray[np.float32]
 Probabilities = npt.NDArray[np.float64]
@@ -66,7 +66,7 @@ def raked_chances(
             (other,) = set(table.columns) - {target}
             level = codes[:, other].astype(np.intp)
             model = _sums(raked, level, sizes[other])
-            both = blended(model if other < target else model.T, table, relative=DOUBT)
+            both = blended(model if other < target else model.T, table, doubt=DOUBT)
             wanted.append((level, both if other < target else both.T))
     for _ in range(ROUNDS):
         for level, counts in wanted:
