@@ -271,7 +271,7 @@ def test_what_is_told_and_what_is_printed(told: str, printed: str, right: bool) 
     "text",
     [
         "```sh\nsynthdp plam x.yaml\n```\n",
-        "```sh\nmake releases\n```\n",
+        "```sh\nmake no-such-target\n```\n",
         "```sh\nrm x\n```\n",
         "```console\n$ synthdp validate docs/example/clinic.yaml\nclinic.yaml: valid (7 columns)\n```\n",
         "```python\nassert 1 == 2\n```\n",
