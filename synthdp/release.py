@@ -161,7 +161,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             verdicts = check_gates(release.gates, judgement.figures_for_steward() | simulated_figures(job.audit))
             with reporter.stage("bundle and report"):
                 job.ledger.settle(release.dataset.id, job.folder.run)
-                bundle = publish(job, fitted, synthetic, scores, force=force) if all(v.passed for v in verdicts) else None
+                bundle = publish(job, fitted, synthetic, force=force, scores=scores) if all(v.passed for v in verdicts) else None
                 report = internal_report(
                     job.internal, job, fitted, judgement, verdicts, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds
                 )
@@ -203,7 +203,7 @@ def disclose(session: Session, job: Job, fitted: Fitted, codes: Released[Codes])
     return (codes if same else scored.map(lambda s: s.codes)), scores
 
 
-def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], scores: Released[ChargedScores] | None, *, force: bool) -> Path:
+def publish(job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool, scores: Released[ChargedScores] | None = None) -> Path:
     """Write the public bundle."""
     content = BundleContent(
         spec=job.release,
