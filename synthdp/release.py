@@ -170,7 +170,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 steps = Steps(len(WRITING) + 3, progress)
                 job.ledger.settle(release.dataset.id, job.folder.run)
                 steps.run("bounds for groups", lambda: job.plan.group_epsilons)
-                bundle = publish(job, fitted, synthetic, scores, force=force, steps=steps) if all(v.passed for v in verdicts) else None
+                bundle = publish(job, fitted, synthetic, force=force, steps=steps, scores=scores) if all(v.passed for v in verdicts) else None
                 report = internal_report(
                     job.internal,
                     job,
@@ -220,7 +220,7 @@ def disclose(session: Session, job: Job, fitted: Fitted, codes: Released[Codes])
 
 
 def publish(
-    job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], scores: Released[ChargedScores] | None, *, force: bool, steps: Steps
+    job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool, steps: Steps, scores: Released[ChargedScores] | None = None
 ) -> Path:
     """Write the public bundle."""
     content = BundleContent(
