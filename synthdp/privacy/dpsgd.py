@@ -158,7 +158,7 @@ class Clipping:
         self.layers = [m for m in module.modules() if isinstance(m, layers.ClippedLayer)]
         self.biases = [layer.bias for layer in self.layers if layer.bias.requires_grad]
 
-    def sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
+    def clipped_sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
         """64-bit sums of clipped gradients of the examples `batch` `[batch, columns]` with `latents` `[batch, latent]`; nothing for no example.
 
         An example whose loss or norm is not finite counts as zero. It is left out of the sums after one pass
@@ -219,7 +219,7 @@ class _Trainer(Clipping):
         self.optimizer.zero_grad()
         sums: layers.Sums = {}
         if len(batch):
-            sums = self.sums(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device))
+            sums = self.clipped_sums(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device))
         for p in self.params:
             total = sums.get(p, torch.zeros_like(p, dtype=torch.float64))
             p.grad = total.to(p.dtype)
@@ -274,10 +274,10 @@ class _SharedTrainer(_Trainer):
         self.helpers = helpers
         helpers.begin(settings, module.described(), device=device)
 
-    def sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
+    def clipped_sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
         """As one process gives them, up to the order in which groups are added."""
         own = self.helpers.deal(self.params, batch, latents)
-        return self.helpers.total(self.params, super().sums(batch[own], latents[own]))
+        return self.helpers.total(self.params, super().clipped_sums(batch[own], latents[own]))
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:

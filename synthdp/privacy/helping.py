@@ -31,4 +31,4 @@ def help_training(work: Work, rebuilt: Callable[[Arrays], PerExampleLoss]) -> No
                 raise BoundaryError("a step before its training")
             else:
                 batch, latents = work.step(order, clipping.params, clipping.latent)
-                work.give(clipping.params, clipping.sums(batch.to(device), latents.to(device)))
+                work.give(clipping.params, clipping.clipped_sums(batch.to(device), latents.to(device)))
