@@ -1,12 +1,13 @@
 """The membership game against synthdp and its peers, by one command and with one adversary.
 
     python -m benchmarks.attack_peers [--peers synthdp synthdp-no-graph dpmm-mst smartnoise-mst bootstrap] [--pairs 100] [--epsilon 1]
-                                      [--rows 500] [--workers 2] [--limit 600] [--work build/attack_peers]
+                                      [--rows 500] [--columns 9] [--workers 2] [--limit 600] [--work build/attack_peers]
 
-500 rows of nine columns of the built-in survey, which is simulated; the most isolated row; `--pairs` models with it and as many without; one
-synthetic set of each, all of 499 rows. Peers fit in environments of their own (see `benchmarks.peers`), several models in one process, and get the
-rows as levels of the public grid. They are attacked as black boxes, for a CSV is what they release; synthdp also as white boxes of its model
-and tables. `bootstrap` copies rows at random: the control that any attack must see. Peers draw their own randomness.
+500 rows of the first nine columns of the built-in survey, which is simulated; the most isolated row; `--pairs` models with it and as many
+without; one synthetic set of each, all of 499 rows. What so many can prove stands in the table (`epsilon_provable`). Peers fit in environments
+of their own (see `benchmarks.peers`), several models in one process, and get the rows as levels of the public grid. They are attacked as black
+boxes, for a CSV is what they release; synthdp also as white boxes of its model and tables. `bootstrap` copies rows at random: the control that
+any attack must see. Peers draw their own randomness.
 
 A peer's models are kept in the work folder: stop it at any time and start it again. Writes results/attack_peers.csv. This is also the example of
 how to attack any trainer that lives elsewhere: a class with `__call__`, and with `group` and `many` where starting it is dear.
@@ -31,13 +32,15 @@ from benchmarks.fleet import survey
 from benchmarks.membership import figures
 from benchmarks.peers import PEERS
 from benchmarks.peers_run import Peer, Request, python_of, run_many
+from synthdp.data.domain import Domain
 from synthdp.membership import WHITE_BOX, ShadowTrainer
 from synthdp.privacy.plan import make_plan
+from synthdp.spec import models as spec
 
 RESULTS = Path(__file__).parent / "results"
 OURS, CONTROL = ("synthdp", "synthdp-no-graph"), "bootstrap"
 NAMES = (*OURS, "dpmm-mst", "dpmm-aim", "smartnoise-mst", CONTROL)
-STEPS, TOGETHER, DELTA, SEED = 200, 10, 1e-5, 0
+STEPS, TOGETHER, DELTA, SEED, COLUMNS = 200, 10, 1e-5, 0, 9
 
 
 @dataclass(frozen=True)
@@ -107,29 +110,37 @@ class Fixed:
             yield WhiteBox(white.synthetic[: self.released], white.scores)
 
 
-def trainer(name: str, *, rows: int, epsilon: float, seconds: float) -> tuple[Codes, tuple[int, ...], Trainer, Claim | None]:
+def trainer(name: str, *, rows: int, columns: int, epsilon: float, seconds: float) -> tuple[Codes, tuple[int, ...], Trainer, Claim | None]:
     """Rows, sizes of columns, what trains on them, and what it claims."""
     job = survey(STEPS)
-    codes, sizes = job.rows[:rows].astype(np.int64), job.trainer.domain.sizes
+    codes, sizes = job.rows[:rows, :columns].astype(np.int64), job.trainer.domain.sizes[:columns]
     if name == CONTROL:
         return codes, sizes, Bootstrap(rows - 1), None
     if name not in OURS:
         return codes, sizes, PeerTrainer(PEERS[name], sizes, epsilon, rows - 1, seconds), Claim(epsilon, DELTA)
-    own = job.trainer.release
+    own = narrowed(job.trainer.release, columns)
     mode = own.graph if name == "synthdp" else own.graph.model_copy(update={"mode": "none", "edges": ()})
     changes = {"graph": mode, "privacy": own.privacy.model_copy(update={"epsilon": epsilon, "delta": DELTA})}
     changes |= {"dataset": own.dataset.model_copy(update={"rows": own.dataset.rows.model_copy(update={"value": rows})})}
     release = own.model_copy(update=changes | {"sampling": own.sampling.model_copy(update={"rows": rows})})
-    domain = job.trainer.domain
+    domain = Domain.from_spec(release.columns)
     plan = make_plan(release, domain)
     graph = job.trainer.graph.from_spec(release.graph, domain.names)
     shadow = ShadowTrainer(release, domain, plan, graph, white_box=True)
     return codes, sizes, Fixed(shadow, rows - 1), Claim(plan.epsilon, plan.delta, plan.profile)
 
 
-def attacked(name: str, work: Path, *, pairs: int, rows: int, epsilon: float, workers: int, seconds: float) -> MembershipReport:
+def narrowed(release: spec.ReleaseSpec, columns: int) -> spec.ReleaseSpec:
+    """The release on its first `columns` columns, with the arrows among them."""
+    names = list(release.columns)[:columns]
+    kept = tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in release.graph.pairs() if {a, b} <= set(names))
+    update = {"columns": {name: release.columns[name] for name in names}, "graph": release.graph.model_copy(update={"edges": kept})}
+    return release.model_copy(update=update)
+
+
+def attacked(name: str, work: Path, *, pairs: int, rows: int, columns: int, epsilon: float, workers: int, seconds: float) -> MembershipReport:
     """The game against one synthesizer."""
-    codes, sizes, train, claim = trainer(name, rows=rows, epsilon=epsilon, seconds=seconds)
+    codes, sizes, train, claim = trainer(name, rows=rows, columns=columns, epsilon=epsilon, seconds=seconds)
     return attack_membership(
         codes,
         train,
@@ -138,16 +149,17 @@ def attacked(name: str, work: Path, *, pairs: int, rows: int, epsilon: float, wo
         pairs=pairs,
         rng=np.random.default_rng(SEED),  # of the game's coins
         threat=ThreatModel(relation="add_remove"),
-        fleet=Fleet(folder=work / f"{name}-{pairs}-{rows}-{epsilon:g}", runner=Loky(workers) if workers > 1 else Serial()),
+        fleet=Fleet(folder=work / f"{name}-{pairs}-{rows}-{columns}-{epsilon:g}", runner=Loky(workers) if workers > 1 else Serial()),
         claim=claim,
         also=WHITE_BOX if name in OURS else (),
     )
 
 
-def lines(name: str, report: MembershipReport, *, rows: int, epsilon: float, pairs: int, seconds: float) -> list[dict[str, Any]]:
+def lines(name: str, report: MembershipReport, *, rows: int, columns: int, epsilon: float, pairs: int, seconds: float) -> list[dict[str, Any]]:
     """All attacks on one synthesizer as lines of the table."""
     declared = {(v.row.extractor, v.row.classifier): v for v in report.declared}
-    common = {"peer": name, "epsilon": epsilon, "rows": rows, "pairs": pairs, "seconds": round(seconds), "ceiling": report.ceiling}
+    common = {"peer": name, "epsilon": epsilon, "rows": rows, "columns": columns, "pairs": pairs, "seconds": round(seconds)}
+    common |= {"ceiling": report.ceiling, "epsilon_provable": report.epsilon_provable}
     found = []
     for row in report.table:
         verdict = declared.get((row.extractor, row.classifier))
@@ -162,12 +174,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--rows", type=int, default=500)
+    parser.add_argument("--columns", type=int, default=COLUMNS, help=f"the first so many of {COLUMNS}")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=float, default=600.0, help="CPU seconds for one fit of a peer")
     parser.add_argument("--work", type=Path, default=Path("build") / "attack_peers", help="folder of results that are kept")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    size = {"rows": options.rows, "epsilon": options.epsilon, "pairs": options.pairs}
+    size = {"rows": options.rows, "columns": options.columns, "epsilon": options.epsilon, "pairs": options.pairs}
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.peers:
         if name in PEERS and python_of(PEERS[name])[0] is None:
@@ -179,7 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
         except RuntimeError as error:
             print(f"{name}: {error}", flush=True)
             continue
-        print(f"{name}: {report.conclusion}", flush=True)
+        print(f"{name}: {report.conclusion} So many models can prove at most epsilon {report.epsilon_provable:.2f}.", flush=True)
         write(lines(name, report, seconds=time.monotonic() - begin, **size), options.out / "attack_peers.csv")
 
 

@@ -5,7 +5,8 @@ the same measuring, training, sampling and raking, at the release's epsilon and 
 rows. On real rows the result is confidential, on a simulated twin it is public; either way a sanity check, never a proof.
 
 A bundle holds the synthetic set, the model and the noisy tables, so the game is played against all three: the black box of the
-synthetic set, and white boxes of the model's ELBO and of the noisy counts of the target's cells, by likelihood ratios (LiRA).
+synthetic set, a white box of the model's ELBO by likelihood ratios (LiRA), and the noisy tables, whose noise is public: there
+the best attack is known, and since it needs no training it is made on many more releases than there are models.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from attacks import (
     Claim,
@@ -33,13 +35,15 @@ from attacks import (
     Verdict,
     WhiteBox,
     attack_membership,
+    attack_tables,
     isolated_targets,
+    shared_confidence,
     table_score,
 )
 from attacks.fleet import RUNNERS, Progress
 from attacks.report import LOW_RATES
 from attacks.threat import Codes as AnyCodes
-from attacks.threat import Score
+from attacks.threat import Relation, Score
 from synthdp.bundle.audit_record import DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
@@ -47,6 +51,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.pipeline import Fitted, measure, sample, train
 from synthdp.model.shadows import fitted_shadows
+from synthdp.privacy.mechanisms import NoisyTable as ReleasedTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
@@ -55,7 +60,9 @@ from synthdp.spec import models as spec
 
 SIDE_BY_SIDE, LARGE_BATCH = 32, 4096  # most shadow models of one stacked training, and examples of all their batches: beyond that caches overflow
 TARGETS = 1  # the most isolated row: the choice of the target matters more than the number of targets
-WHITE_BOX = (("elbo", "lira_online"), ("tables", "lira_online"))  # declared beforehand, beside the black box
+ELBO = ("elbo", "lira_online")
+WHITE_BOX = (ELBO, ("tables", "lira_online"))  # declared beforehand, beside the black box, where the tables' attacker has shadow models alone
+TABLE_RELEASES, MOST_TABLES = 25, 50_000  # releases of each world for a pair of models, and noisy tables in all: some ten CPU seconds
 ELBO_DRAWS = 256  # of z, the attacker's own: as many as leave the bound's own noise far below that of training
 
 
@@ -109,15 +116,20 @@ def released_scores(fitted: Fitted) -> dict[str, Score]:
     """
     import torch
 
-    synthesizer, tables = fitted.synthesizer.value, fitted.tables.value
-    place = {name: position for position, name in enumerate(synthesizer.columns)}
-    noisy = [NoisyTable(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables]
+    synthesizer = fitted.synthesizer.value
+    noisy = _with_positions(fitted.tables.value, synthesizer.columns)
 
     def elbo(record: AnyCodes) -> float:
         generator = torch.Generator().manual_seed(0)  # the attacker's own draws, no noise of a mechanism
         return float(synthesizer.elbo(np.asarray(record, dtype=np.uint16)[None, :], draws=ELBO_DRAWS, generator=generator)[0])
 
     return {"elbo": elbo, "tables": table_score(noisy)}
+
+
+def _with_positions(tables: Sequence[ReleasedTable], columns: Sequence[str]) -> list[NoisyTable]:
+    """Released tables as the adversary's, who knows columns by their positions."""
+    place = {name: position for position, name in enumerate(columns)}
+    return [NoisyTable(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables]
 
 
 def attack_release(
@@ -135,6 +147,8 @@ def attack_rows(
 ) -> MembershipReport:
     """Membership inference against the pipeline of `release` on a sub-sample of `codes`; shadow results lie in `folder` while it runs.
 
+    The black box, the model's ELBO and the noisy tables are declared beforehand; they share the 5% of error.
+
     Raises:
         attacks.AttackError: the sub-sample is too small for the game.
         OutputError: the workers or the cluster of `compute` cannot go on.
@@ -143,24 +157,56 @@ def attack_rows(
     plan = make_plan(shadow, domain)
     rng = fresh_generator()
     rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
+    targets, claim = isolated_targets(rows, TARGETS, rng), Claim(plan.epsilon, plan.delta, plan.profile)
     logging.getLogger("joblib").setLevel(logging.ERROR)
     try:
-        return attack_membership(
+        report = attack_membership(
             rows,
             ShadowTrainer(shadow, domain, plan, graph, white_box=True),
             public=Public(domain.sizes),
-            targets=isolated_targets(rows, TARGETS, rng),
+            targets=targets,
             pairs=release.attacks.membership.pairs,
             rng=rng,
             fleet=Fleet(folder=folder, runner=_runner(release), progress=_progress(progress)),
             threat=ThreatModel(relation=release.privacy.adjacency),
-            claim=Claim(plan.epsilon, plan.delta, plan.profile),
+            claim=claim,
             extractors=(),
             classifiers=(),
-            also=WHITE_BOX,
+            also=(ELBO,),
+            elsewhere=1,
         )
     except FleetError as error:
         raise OutputError(str(error)) from None
+    measurer, worlds = TableMeasurer(domain, plan), two_worlds(rows, int(targets[0]), release.privacy.adjacency)
+    releases = table_releases(release.attacks.membership.pairs, tables=len(measurer(worlds[0])))
+    return replace(report, others=(*report.others, attack_tables(measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3))))
+
+
+def table_releases(pairs: int, *, tables: int) -> int:
+    """Releases of each world in the attack on `tables` noisy tables: many more than models, but for wide tables no more than cost little."""
+    return max(pairs, min(TABLE_RELEASES * pairs, MOST_TABLES // (2 * tables)))
+
+
+def two_worlds(rows: AnyCodes, target: int, relation: Relation) -> tuple[AnyCodes, AnyCodes]:
+    """Neighbouring tables without and with the row at `target`; by `replace_one` the first other row, which neither shares, stands in for it."""
+    rest, record = np.delete(rows, target, axis=0), rows[target : target + 1]
+    if relation == "add_remove":
+        return rest, np.concatenate([rest, record])
+    return rest, np.concatenate([rest[1:], record])
+
+
+@dataclass(frozen=True)
+class TableMeasurer:
+    """The noisy tables that a release starts with, measured anew on whatever rows it is given."""
+
+    domain: Domain
+    plan: Plan
+
+    def __call__(self, rows: AnyCodes) -> list[NoisyTable]:
+        """Count `rows` `[rows, columns]` and add the planned noise."""
+        codes = np.asarray(rows, dtype=np.uint16)
+        unread = pd.DataFrame(index=range(len(codes)))  # tables are counted from levels
+        return _with_positions(measure(Rehearsal(codes, self.domain, self.plan, frame=unread)).value, self.domain.names)
 
 
 def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:

@@ -34,12 +34,16 @@ def test_a_fit_that_fails_is_told_in_its_own_words() -> None:
 
 
 def test_all_synthesizers_play_on_the_same_rows_and_release_as_many() -> None:
-    ours, bare, control = (trainer(name, rows=60, epsilon=1.0, seconds=60) for name in ("synthdp", "synthdp-no-graph", "bootstrap"))
+    ours, bare, control = (trainer(name, rows=60, columns=9, epsilon=1.0, seconds=60) for name in ("synthdp", "synthdp-no-graph", "bootstrap"))
     assert (ours[0] == bare[0]).all() and (ours[0] == control[0]).all() and ours[1] == control[1]
     assert ours[3] is not None and ours[3].epsilon == 1.0 and ours[3].ceiling_advantage() < 0.2 and control[3] is None
     graphs = [own[2].shadow.graph.directed for own in (ours, bare)]  # type: ignore[union-attr]
     assert len(graphs[0]) > 5 and not graphs[1]
     assert isinstance(control[2], Bootstrap) and control[2](control[0], seed_sequence=np.random.SeedSequence(0)).shape == (59, 9)
+    narrow = trainer("synthdp", rows=60, columns=4, epsilon=1.0, seconds=60)
+    assert (narrow[0] == ours[0][:, :4]).all() and narrow[1] == ours[1][:4] == narrow[2].shadow.domain.sizes  # type: ignore[union-attr]
+    few = set(narrow[2].shadow.graph.directed)  # type: ignore[union-attr]
+    assert few and few == {(a, b) for a, b in graphs[0] if {a, b} <= set(narrow[2].shadow.domain.names)}  # type: ignore[union-attr]
 
 
 @pytest.mark.slow

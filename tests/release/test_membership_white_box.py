@@ -11,18 +11,41 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
-from attacks import Claim, Fleet, MembershipReport, Public, ThreatModel, WhiteBox, attack_membership, isolated_targets
+from attacks import (
+    Claim,
+    Fleet,
+    MembershipReport,
+    Public,
+    ThreatModel,
+    Verdict,
+    WhiteBox,
+    attack_membership,
+    attack_tables,
+    best_table_advantage,
+    isolated_targets,
+    shared_confidence,
+)
 from benchmarks.ablation_cells import without_privacy
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import WHITE_BOX, ShadowTrainer, released_scores, shadow_spec
+from synthdp.membership import (
+    TABLE_RELEASES,
+    WHITE_BOX,
+    ShadowTrainer,
+    TableMeasurer,
+    released_scores,
+    shadow_spec,
+    table_releases,
+    two_worlds,
+)
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.shadows import fitted_shadows
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.plan import Spend, make_plan
+from synthdp.privacy.plan import Plan, Spend, make_plan
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec
 
@@ -52,16 +75,20 @@ def game(*, rows: int, steps: int, columns: int = 22, private: bool = True, meas
     return codes, ShadowTrainer(shadow, domain, plan, CausalGraph.from_spec(shadow.graph, domain.names), white_box=True)
 
 
+def with_noise(plan: Plan, factor: float) -> Plan:
+    """What an impostor does who adds `factor` of the noise that he planned."""
+    return replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends))
+
+
 def attacked(
     folder: Path, *, rows: int, steps: int, pairs: int, private: bool, columns: int = 22, factor: float = 1.0, measure: float = 0.2
 ) -> MembershipReport:
     """The declared attacks on the survey. `factor`: of the planned noise, what an impostor really adds; it claims all of it."""
     codes, trainer = game(rows=rows, steps=steps, columns=columns, private=private, measure=measure)
     plan = trainer.plan
-    spends = tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends)
     return attack_membership(
         codes,
-        replace(trainer, plan=replace(plan, spends=spends)),
+        replace(trainer, plan=with_noise(plan, factor)),
         public=Public(trainer.domain.sizes),
         targets=isolated_targets(codes, 1, np.random.default_rng(0)),
         pairs=pairs,
@@ -119,6 +146,62 @@ def test_scores_are_those_of_the_model_and_the_tables_that_were_released() -> No
     rows = np.stack([record, codes[3]])
     bounds = fitted.synthesizer.value.elbo(rows, draws=4000, generator=torch.Generator().manual_seed(5))
     assert [scores["elbo"](row) for row in rows] == pytest.approx(bounds.tolist(), abs=0.3)
+
+
+def test_tables_are_measured_anew_as_the_release_measures_them() -> None:
+    codes, trainer = game(rows=60, steps=2, columns=4)
+    quiet = TableMeasurer(trainer.domain, with_noise(trainer.plan, 1e-3))(codes)
+    assert [t.columns for t in quiet] == [(0,), (1,), (2,), (3,)]
+    for table in quiet:
+        assert table.counts == pytest.approx(np.bincount(codes[:, table.columns[0]], minlength=len(table.counts)), abs=0.5)
+    planned = trainer.plan.find("measure")
+    assert planned is not None and [t.sigma for t in TableMeasurer(trainer.domain, trainer.plan)(codes)] == pytest.approx(planned.mechanism.sigmas)
+
+
+def test_two_worlds_are_neighbours_of_the_specs_relation() -> None:
+    rows = np.arange(12).reshape(6, 2)
+    outside, inside = two_worlds(rows, 2, "add_remove")
+    assert outside[:, 0].tolist() == [0, 2, 6, 8, 10] and inside[:, 0].tolist() == [0, 2, 6, 8, 10, 4]
+    outside, inside = two_worlds(rows, 2, "replace_one")
+    assert outside[:, 0].tolist() == [0, 2, 6, 8, 10] and inside[:, 0].tolist() == [2, 6, 8, 10, 4]
+
+
+def test_wide_tables_are_released_less_often() -> None:
+    assert table_releases(40, tables=8) == 40 * TABLE_RELEASES == 1000
+    assert table_releases(40, tables=222) == 112 and table_releases(40, tables=5000) == 40
+
+
+def tables_attacked(*, factor: float, releases: int) -> Verdict:
+    """The third declared attack, on a release of eight columns that adds `factor` of its noise and claims all of it."""
+    codes, trainer = game(rows=100, steps=20, columns=8)
+    plan = trainer.plan
+    (target,) = isolated_targets(codes, 1, np.random.default_rng(0))
+    measurer, claim = TableMeasurer(trainer.domain, with_noise(plan, factor)), Claim(plan.epsilon, plan.delta, plan.profile)
+    return attack_tables(measurer, *two_worlds(codes, int(target), "add_remove"), releases=releases, claim=claim, confidence=shared_confidence(3))
+
+
+@pytest.mark.slow
+def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_the_white_one(tmp_path: Path, figure: Callable[..., None]) -> None:
+    """A whole pipeline that claims epsilon 1. What is left of the tables' noise allows an advantage of .23, where the claim allows .093.
+
+    No audit of the honest release may raise an alarm: its tables have but a fifth of the budget.
+    """
+    black = attacked(tmp_path, rows=100, steps=20, pairs=100, private=True, columns=8, factor=0.1).declared[0]
+    assert black.name == "targeted with random_forest" and not black.refutes_claim
+    figure("a tenth of the noise, black box: AUC", round(black.row.auc.value, 3), 1)
+    codes, trainer = game(rows=100, steps=20, columns=8)
+    best = best_table_advantage(TableMeasurer(trainer.domain, with_noise(trainer.plan, 0.1))(codes))
+    found = [tables_attacked(factor=0.1, releases=TABLE_RELEASES * 40) for _ in range(6)]
+    assert best == pytest.approx(0.23, abs=0.01) and np.mean([v.row.advantage.value for v in found]) == pytest.approx(best, abs=0.04)
+    assert np.mean([v.row.auc.value for v in found]) == pytest.approx(norm.cdf(np.sqrt(2) * norm.ppf((1 + best) / 2)), abs=0.03)
+    power = sum(v.refutes_claim for v in found)
+    figure("a tenth of the noise, noisy tables: audits that refute the claim", power, len(found))
+    ceiling = found[0].claim.ceiling_advantage() if found[0].claim else 1
+    assert power >= 5 and sum(v.row.advantage.lower > ceiling for v in found) >= 5
+    honest = [tables_attacked(factor=1.0, releases=TABLE_RELEASES * 40) for _ in range(6)]
+    figure("all of the noise, noisy tables: audits that do not refute the claim", sum(not v.refutes_claim for v in honest), len(honest))
+    assert not any(v.refutes_claim for v in honest)
+    assert not attacked(tmp_path / "honest", rows=100, steps=20, pairs=50, private=True, columns=8).refutes_claim
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import yaml
 from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.gates import Figure, check_gates
+from synthdp.membership import TABLE_RELEASES
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd import Training
 from synthdp.privacy.mechanisms import ChosenMarginals, NoisyMarginals
@@ -125,7 +126,8 @@ def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     assert ["visits", "smoker"] in [t["columns"] for t in published]
     assert "Membership attack: declared" in (tiny.out / "internal" / "internal.html").read_text()
     attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
-    assert [a["attack"] for a in attack["declared"]] == ["targeted with random_forest", "elbo with lira_online", "tables with lira_online"]
+    assert [a["attack"] for a in attack["declared"]] == ["targeted with random_forest", "elbo with lira_online", "tables with exact_ratio"]
+    assert [a["models"] for a in attack["declared"]] == [2, 2, 4 * TABLE_RELEASES]
     assert ["elbo", "lira_online"] in [[row["extractor"], row["classifier"]] for row in attack["table"]]
 
 
