@@ -356,6 +356,7 @@ class TestProgram:
         from types import SimpleNamespace as Names
 
         from synthdp.release import publish
+        from synthdp.steps import Steps
 
         monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
@@ -366,4 +367,4 @@ class TestProgram:
             bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
         )  # fmt: skip
         fitted: Any = Names(synthesizer=content.model, tables=content.tables, graph=Names(released=None, graph=content.graph, report=None))
-        assert verify_bundle(publish(job, fitted, content.synthetic, force=False), key=keys[1]).origin_checked
+        assert verify_bundle(publish(job, fitted, content.synthetic, force=False, steps=Steps(1)), key=keys[1]).origin_checked
