@@ -5,19 +5,33 @@ Types, bounds and categories come from the spec alone.
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from synthdp.errors import VerifyError
 from synthdp.spec import models
 
 PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 CSV_NAME = "synthetic.csv"
 DATE_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H:%M:%S", "minute": "%Y-%m-%dT%H:%M:%S", "second": "%Y-%m-%dT%H:%M:%S"}
+
+
+def check_header(path: Path, names: Sequence[str]) -> None:
+    """Whether the first line of a CSV file of anybody's holds `names`. No more is read than such a line can take: a million columns cost memory.
+
+    Raises:
+        VerifyError: it does not.
+    """
+    with path.open("rb") as file:
+        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode("utf-8", errors="replace")
+    if tuple(next(csv.reader([header]), ())) != tuple(names):
+        raise VerifyError(f"the header of {path.name} is not the spec's columns in order")
 
 
 def write_csv(frame: pd.DataFrame, columns: Mapping[str, models.Column], path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from synthdp.bundle.datapackage import check_header
 from synthdp.spec import models
 
 PARQUET_NAME = "synthetic.parquet"
@@ -63,6 +64,7 @@ def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]
     """The rows of a bundle's CSV as `pyarrow.Table`s of `group_rows` rows, the last one shorter.
 
     Raises:
+        VerifyError: the header is not the columns'.
         ValueError: a value is not of its column, or a row has other fields than the header (pyarrow's errors are of this kind).
     """
     import pyarrow as pa
@@ -73,6 +75,7 @@ def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]
     text = reader.ConvertOptions(
         column_types=dict.fromkeys(columns, pa.string()), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=True
     )
+    check_header(csv, list(columns))
     with reader.open_csv(csv, read_options=read, convert_options=text) as batches:
         for batch in batches:
             arrays = [_typed(batch.column(name), column) for name, column in columns.items()]

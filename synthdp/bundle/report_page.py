@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS
+from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, check_header
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.graph.causal import CausalGraph
@@ -31,7 +31,7 @@ def public_report(folder: Path) -> str:
     """The page's text for the bundle in `folder`, from its spec, certificate, profile, graph, noisy tables and the table's first rows.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError, SpecError: one of these files is not what it should be.
+        OSError, ValueError, KeyError, TypeError, SpecError, VerifyError: one of these files is not what it should be.
     """
     spec = parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml")
     domain = Domain.from_spec(spec.columns)
@@ -64,6 +64,7 @@ def _table(stated: Mapping[str, Any]) -> NoisyTable:
 def published_levels(path: Path, domain: Domain) -> Codes:
     """Levels of the first `MOST_ROWS` rows of a published table, shape `[rows, columns]`."""
     check_plain(path)
+    check_header(path, domain.names)
     frame = pd.read_csv(path, nrows=MOST_ROWS, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8", index_col=False)
     return np.column_stack([encode_column(c, _values(c, frame[c.name])).codes for c in domain.columns])
 

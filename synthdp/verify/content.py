@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import warnings
@@ -12,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS
+from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, check_header
 from synthdp.bundle.published import graph_title
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode_column
+from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.validation import STATUSES, implications
@@ -41,9 +41,9 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     if path.stat().st_size > most_bytes(domain, spec.sampling.rows or 0):
         yield f"{CSV_NAME}: is larger than a table of the spec's columns and rows can be"
         return
-    with path.open("rb") as file:
-        header = file.readline(most_bytes(domain, 0)).decode("utf-8", errors="replace")
-    if tuple(next(csv.reader([header]), ())) != domain.names:
+    try:
+        check_header(path, domain.names)
+    except VerifyError:
         yield f"{CSV_NAME}: its header is not the spec's columns in order"
         return
     bad, broken = dict.fromkeys(domain.names, 0), dict.fromkeys(spec.constraints, 0)
