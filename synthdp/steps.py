@@ -32,10 +32,6 @@ class Steps:
         self._progress(self._begun, max(self._total, self._begun + 1), what)
         self._begun += 1
 
-    def skip_to(self, begun: int) -> None:
-        """As if so many steps had begun: some were left out, and that they were may say something of the rows."""
-        self._begun = begun
-
     def run(self, what: str, work: Callable[[], _T]) -> _T:
         """The result of `work`, a step by this name."""
         self.begin(what)

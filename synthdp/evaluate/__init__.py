@@ -108,15 +108,14 @@ def evaluate(
     levels = codes or tuple(encode(domain, frame)[0] for frame in (real_train, real_test, synthetic))
     train, test, drawn = levels
     drawn_targets = random_targets(domain, settings.random_targets)
-    learning = 2 + trainings(domain, settings.targets, settings.classifiers) + trainings(domain, drawn_targets, CLASSIFIERS)
-    steps = Steps(learning + ANALYSES, progress)
+    learning = [*trainings(domain, settings.targets, settings.classifiers), *trainings(domain, drawn_targets, CLASSIFIERS)]
+    steps = Steps(2 + len(learning) + ANALYSES, progress)
     steps.begin("fidelity")
     near = fidelity(train, drawn, domain, triples=settings.triples) if len(train) and len(drawn) else None
     steps.begin("fidelity of held-out rows")
     floor = fidelity(train, test, domain, triples=settings.triples) if len(train) and len(test) else None
     compared = time.perf_counter()
     useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
-    steps.skip_to(learning)
     learnt = time.perf_counter()
     tables = (real_train, train), (real_test, test), (synthetic, drawn)
     analysed = _Analysis(domain, settings, tables, steps).report(EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from synthdp.evaluate.learners import Learner
 
 RESAMPLES = 200
+SIDES = ("real", "synthetic")
 LEVEL = 0.95
 
 Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], scores.Weights], scores.FloatArray]
@@ -107,14 +108,18 @@ def utility(
     """TSTR beside TRTR for every target and learner; ranged targets get regressors instead of `classifiers`.
 
     Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give notes, not errors.
-    `begin` hears of each training by name.
+    `begin` hears of each training by name, also of those that these tables leave out: that they do says something of the rows.
     """
+    for why, missing in (
+        ("no real rows were held out for testing", real_test),
+        ("a table to learn from has no rows", real_train),
+        ("a table to learn from has no rows", synthetic),
+    ):
+        if targets and not len(missing):
+            _left_out(trainings(domain, targets, classifiers), begin)
+            return UtilityReport((), (f"not available: {why}",))
     if not targets:
         return UtilityReport((), ("not available: the spec names no evaluation targets",))
-    if not len(real_test):
-        return UtilityReport((), ("not available: no real rows were held out for testing",))
-    if not len(real_train) or not len(synthetic):
-        return UtilityReport((), ("not available: a table to learn from has no rows",))
     frames = _Frames(*(_choose(frame, max_rows, rng) for frame in (real_train, real_test, synthetic)))
     columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items().items()}
     rows: list[UtilityRow] = []
@@ -126,11 +131,16 @@ def utility(
     return UtilityReport(tuple(rows), tuple(notes))
 
 
-def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]) -> int:
-    """How many models `utility` trains where no table is degenerate."""
+def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]) -> list[str]:
+    """The models that `utility` trains where no table is degenerate, in order, by name."""
     from synthdp.evaluate.learners import REGRESSORS
 
-    return sum(2 * len(REGRESSORS if domain[t].ranged else classifiers) for t in targets)
+    return [f"{t} by {name} on {side} rows" for t in targets for name in (REGRESSORS if domain[t].ranged else classifiers) for side in SIDES]
+
+
+def _left_out(names: Sequence[str], begin: Callable[[str], None]) -> None:
+    for name in names:
+        begin(name)
 
 
 @dataclass(frozen=True)
@@ -170,11 +180,13 @@ def _one_target(
 ) -> tuple[list[UtilityRow], list[str]]:
     names = [n for n in domain.names if n != target]
     if not names:
+        _left_out(trainings(domain, [target], classifiers), begin)
         return [], [f"{target}: not available: there is no other column to predict it from"]
     features = {side: join([own[n] for n in names]) for side, own in columns.items()}
     make = _regression if domain[target].ranged else _classification
     task = make(domain, target, names, frames, features, classifiers)
     if task is None:
+        _left_out(trainings(domain, [target], classifiers), begin)
         return [], [f"{target}: not available: too few rows in which it is present"]
     weights = scores.resample_weights(len(task.values), RESAMPLES, rng=rng)
     rows: list[UtilityRow] = []
@@ -182,7 +194,7 @@ def _one_target(
     for name, learner in task.learners.items():
         outputs = {}
         seed = int(rng.integers(2**31))  # one for both sides: they differ by their rows alone
-        for side in ("real", "synthetic"):
+        for side in SIDES:
             begin(f"{target} by {name} on {side} rows")
             outputs[side], said = task.run(learner, side, seed)
             notes += [f"{target}, {name} on {side} rows: {text}" for text in said]
