@@ -34,7 +34,7 @@ check: install  ## format, lint, types, import contracts, quick tests
 
 slow: install  ## the statistical and long suites, then the dashboard of their figures (docs/dashboard.md)
 	mkdir -p build && rm -f $(FIGURES)
-	$(TEST_ENV) SYNTHDP_DASHBOARD=$(FIGURES) $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or figure'; tests=$$?; \
+	$(TEST_ENV) SYNTHDP_DASHBOARD=$(FIGURES) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow or figure'; tests=$$?; \
 	$(BIN)/python tests/dashboard.py $(FIGURES) docs/dashboard.md && exit $$tests
 
 broken: install  ## break the kernel on purpose, and see the suites fail in the right places

