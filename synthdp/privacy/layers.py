@@ -38,6 +38,7 @@ class ClippedLayer(nn.Module):
 
     bias: nn.Parameter
     seen: tuple[Tensor, Tensor] | None = None
+    weighs_inputs = False  # whether `clipped_sum` gives the inputs their weights, or the gradients
 
     def take_seen(self, keep: Tensor | slice) -> tuple[Tensor, Tensor]:
         """What this step kept of the examples `keep` (a mask `[batch]`, or all as a slice).
@@ -59,7 +60,7 @@ class ClippedLayer(nn.Module):
         raise NotImplementedError
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Gradient of each parameter, or what `pulled_back` maps to it, summed over examples with weights `c` `[batch]`."""
+        """Gradient of each parameter, or what `pulled_back` maps to it, summed over examples with weights `c` `[batch]`, by `_weighted`."""
         raise NotImplementedError
 
     def pulled_back(self, sums: Sums) -> Sums:
@@ -160,7 +161,7 @@ class ParentLookup(ClippedLayer):
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Of the rows that are looked up: one-hot rows, transposed, times weighted output gradients, a sparse product."""
-        weighted = g * c.view(-1, 1, 1)
+        weighted = _weighted(g, c)
         rows, flat = a[:, self.own_columns] + self.own_offsets, weighted.flatten(0, 1)
         summed = _one_hot_sums if a.device.type == "cpu" else _one_hot_sums_anywhere
         return {self.weight: summed(rows, self.owner, flat, self.rows), self.bias: weighted.sum(0)}
@@ -185,6 +186,7 @@ class NodeLinear(ClippedLayer):
 
     basis: Tensor | None
     padding: Tensor
+    weighs_inputs = True
 
     def __init__(self, width: int, sizes: Sequence[int], features: Features | None = None) -> None:
         """`sizes[n]` the levels of node n, `features[n]` `[levels of node n, features]`. Levels that a node lacks have the logit -inf.
@@ -227,7 +229,7 @@ class NodeLinear(ClippedLayer):
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Per node, weighted inputs, transposed, times gradients."""
-        weighted = a * c[..., None, None]
+        weighted = _weighted(a, c)
         biases = {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
         return {self.weight: (g.movedim(-3, -1) @ weighted.transpose(-3, -2)).mT, **biases}
 
@@ -260,7 +262,7 @@ class MaskedLinear(ClippedLayer):
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Weighted output gradients, transposed, times inputs, where the mask allows."""
-        weighted = g * c.unsqueeze(-1)
+        weighted = _weighted(g, c)
         return {self.weight: (a.mT @ weighted).mT * self.mask, self.bias: weighted.sum(-2)}
 
 
@@ -333,12 +335,20 @@ def _copy(values: Tensor, precision: torch.dtype) -> Tensor:
     return values.to(precision, copy=True, memory_format=torch.contiguous_format)
 
 
+def _weighted(values: Tensor, c: Tensor) -> Tensor:
+    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the weights; in new memory, however `values` lie."""
+    weights = c.view(*c.shape, *[1] * (values.ndim - c.ndim))
+    if values.dtype == c.dtype:
+        return torch.mul(values, weights, out=torch.empty_like(values, memory_format=torch.contiguous_format))
+    return _copy(values, c.dtype).mul_(weights)  # half the time of a product of two precisions
+
+
 def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequence[int]) -> Sums:
     """`layer.clipped_sum` in 64 bits, of groups of examples that lie one after the other; `sizes` of them are in each.
 
     On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others in 64, `CHUNK` examples at a time, and the whole batch
-    as one group in a layer that stretches. A group's sum depends on the group alone: it is taken from copies, so that not even its
-    place in memory differs.
+    as one group in a layer that stretches. A group's sum depends on the group alone: it is taken from copies (what is
+    weighted is one), so that not even its place in memory differs.
 
     What one example more or less in one group does to the rounding [derived here]. A sum of n terms of norm at most w
     takes n - 1 additions, in whatever order; each is off, coordinate by coordinate, by at most u times the sizes of
@@ -362,8 +372,12 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequ
         precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" and not layer.stretches else torch.float64
         for first in range(begin, begin + size, CHUNK):
             rows = slice(first, min(first + CHUNK, begin + size))
-            inputs = _copy(a[rows], precision) if a.is_floating_point() else a[rows]
-            for p, part in layer.clipped_sum(inputs, _copy(g[rows], precision), c[rows].to(precision)).items():
+            inputs, gradients = a[rows], g[rows]
+            if layer.weighs_inputs:
+                gradients = _copy(gradients, precision)
+            elif a.is_floating_point():
+                inputs = _copy(inputs, precision)
+            for p, part in layer.clipped_sum(inputs, gradients, c[rows].to(precision)).items():
                 if p in totals:
                     totals[p] += part
                 else:
