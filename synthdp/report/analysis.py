@@ -63,18 +63,22 @@ def _two_sample(report: EvaluationReport) -> str:
     best = max(found, key=lambda r: r.auc)
     learner = best.classifier.replace("_", " ")
     told = f"A classifier tells synthetic from held-out real rows with AUC {best.auc:.2f} ({best.low:.2f} to {best.high:.2f}; {learner})"
-    return f"{told}: {'no better than guessing.' if best.low <= 0.5 else '0.5 would be guessing, so many single rows do not pass for real ones.'}"
+    if best.low <= 0.5:
+        return f"{told}: no better than guessing."
+    apart = 2 * best.auc - 1  # a concave ROC curve through (f, t) has at least the area (1 + t - f) / 2
+    most = f"at most about {apart:.0%} more of the synthetic rows than of the real ones"
+    return f"{told}. 0.5 would be guessing; wherever it draws the line, it picks out {most}."
 
 
 def _coverage(report: EvaluationReport) -> str:
     if not report.coverage:
         return ""
-    worst = min(report.coverage, key=lambda r: r.synthetic)
+    narrow = [r.kind for r in report.coverage if r.synthetic < NOMINAL - 0.05]
     each = ", ".join(f"{r.kind} {r.synthetic:.0%}" for r in report.coverage)
     head = f"Confidence intervals of 95% that take synthetic rows for real ones hold the real table's figure in: {each}."
-    if worst.synthetic >= NOMINAL - 0.05:
+    if not narrow:
         return f"{head} That is about what they say."
-    return f"{head} For {worst.kind} they are too narrow: an analyst must not take them at their word."
+    return f"{head} For {' and '.join(narrow)} they are too narrow: an analyst must not take them at their word."
 
 
 def _independences(report: EvaluationReport) -> str:

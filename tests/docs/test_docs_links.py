@@ -36,6 +36,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page) == []
 
 
+def test_every_result_is_linked_from_the_page_of_benchmarks() -> None:
+    told = set(links(ROOT / "docs" / "benchmarks.md"))
+    assert {f"../{path.relative_to(ROOT)}" for path in (ROOT / "benchmarks" / "results").iterdir()} <= told
+
+
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.docs.test_docs_links.ROOT", tmp_path)
     (tmp_path / "a.md").write_text("# One thing\n[a](b.md) [b](#one-thing) [c](#another) [`d`](../x.md) [e](https://x.example/) ![f](p.png)\n")
