@@ -8,6 +8,7 @@ that narrows the difference of their rates, so intervals that treat them as inde
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from scipy.stats import beta, binom, norm, rankdata
@@ -96,6 +97,11 @@ def advantage(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
     down = np.hypot(tpr.value - tpr.lower, fpr.upper - fpr.value)
     up = np.hypot(tpr.upper - tpr.value, fpr.value - fpr.lower)
     return Interval(value, float(max(-1.0, value - down)), float(min(1.0, value + up)))
+
+
+def models_to_tell(confidence: float = CONFIDENCE) -> int:
+    """Fewest models of each world from which an advantage can be told from 0 at all, by an attack that is always right."""
+    return next(models for models in count(1) if advantage(Counts(models, models, 0, models), confidence=confidence).lower > 0)
 
 
 def accuracy(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:

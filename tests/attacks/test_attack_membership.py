@@ -96,6 +96,15 @@ def test_a_played_control_is_at_chance_where_the_attack_wins(tmp_path: Path) -> 
     assert (tmp_path / "control-0").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("more", "told"), [({"pairs": 27}, False), ({"pairs": 28}, True), ({"control_pairs": 6}, False), ({"control_pairs": 7}, True)]
+)
+def test_a_control_of_too_few_models_is_no_verdict(tmp_path: Path, more: dict[str, int], told: bool) -> None:
+    """With three test models in each world not even an attack that is always right differs from chance."""
+    report = attacked(tmp_path, ignorant, **{"pairs": 8, **more})
+    assert (report.control is not None) == told and any("28 pairs, or 7 control pairs" in w for w in report.warnings) != told
+
+
 def test_several_targets_are_judged_together(tmp_path: Path) -> None:
     report = attacked(tmp_path, ignorant, targets=[0, 5], pairs=10, threat=ThreatModel(relation="replace_one", knowledge="reference", rows=50))
     assert report.main.models == 10 and len(report.per_target) == 2
