@@ -68,6 +68,13 @@ def ceiling_from_profile(profile: Profile) -> float:
     return min(ceiling_advantage(epsilon, delta) for epsilon, delta in profile)
 
 
+def proven_rates(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Lower limit of the TPR and upper limit of the FPR that hold together with `confidence` (union bound)."""
+    hits = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence).lower
+    alarms = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence).upper
+    return hits, alarms
+
+
 def epsilon_lower_bound(counts: Counts, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
     """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (as Jagielski, Ullman and Oprea,
     "Auditing Differentially Private Machine Learning", 2020).
@@ -78,7 +85,7 @@ def epsilon_lower_bound(counts: Counts, *, delta: float = 0.0, confidence: float
     The guess must have been fixed before these models were looked at. Both directions of the definition use
     the same two limits, each wrong with at most half of 1 - confidence, so looking at both costs nothing more.
     """
-    hits, alarms = _limits(counts, confidence)
+    hits, alarms = proven_rates(counts, confidence=confidence)
     return max(0.0, _ratio(hits - delta, alarms), _ratio(1 - alarms - delta, 1 - hits))
 
 
@@ -93,8 +100,14 @@ def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONF
     The greatest of TPR_lower - e^eps FPR_upper - delta and the same for the complement (Dong et al., 2022:
     the trade-off function of a profile is the envelope of these lines).
     """
-    hits, alarms = _limits(counts, confidence)
+    hits, alarms = proven_rates(counts, confidence=confidence)
     return max(max(hits - exp(eps) * alarms, (1 - alarms) - exp(eps) * (1 - hits)) - delta for eps, delta in profile)
+
+
+def allowed_true_positives(profile: Profile, false_positives: float) -> float:
+    """The curve of a whole profile: the greatest TPR that it allows at an FPR, by the module's two lines at each pair; both in 0 .. 1."""
+    lines = ((exp(eps) * false_positives + delta, 1 - exp(-eps) * (1 - false_positives - delta)) for eps, delta in profile)
+    return min(1.0, *(bound for pair in lines for bound in pair))
 
 
 def choose_threshold(scores: FloatArray, members: BoolArray, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
@@ -106,16 +119,20 @@ def choose_threshold(scores: FloatArray, members: BoolArray, *, delta: float = 0
     return float(middles[best[len(best) // 2]])
 
 
-def power_warnings(models: int, claim: Claim | None, gap: Interval) -> tuple[str, ...]:
-    """What this many test models per world cannot show, in words; empty when there is nothing to warn of."""
+def power_warnings(models: int, claim: Claim | None, gap: Interval, *, confidence: float = CONFIDENCE) -> tuple[str, ...]:
+    """What this many test models per world cannot show, in words; empty when there is nothing to warn of.
+
+    `confidence`: what one attack may claim by itself, of `gap` too: less error where several attacks share it.
+    """
     warnings = []
     if models < 50:
         warnings.append(f"{models} test models in each world are few: about 100 pairs (50 test models) are needed for a stable result")
     if claim is not None:
-        if provable_epsilon(models, delta=claim.delta) < claim.epsilon:
+        provable = provable_epsilon(models, delta=claim.delta, confidence=confidence)
+        if provable < claim.epsilon:
             warnings.append(
                 f"too few models to refute the claim: {models} test models in each world can prove at most "
-                f"epsilon {provable_epsilon(models, delta=claim.delta):.2f}, the claim is {claim.epsilon:g}"
+                f"epsilon {provable:.2f}, the claim is {claim.epsilon:g}"
             )
         if gap.upper > claim.ceiling_advantage() >= gap.lower:
             warnings.append(
@@ -123,13 +140,6 @@ def power_warnings(models: int, claim: Claim | None, gap: Interval) -> tuple[str
                 "this run neither confirms nor refutes it"
             )
     return tuple(warnings)
-
-
-def _limits(counts: Counts, confidence: float) -> tuple[float, float]:
-    """Lower limit of the TPR and upper limit of the FPR that hold together with `confidence` (union bound)."""
-    hits = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence).lower
-    alarms = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence).upper
-    return hits, alarms
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -13,19 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
-from attacks.epsilon import Claim, choose_threshold, epsilon_lower_bound, power_warnings, profile_excess, provable_epsilon
+from attacks.epsilon import Claim, choose_threshold, provable_epsilon
 from attacks.errors import AttackError
 from attacks.features import EXTRACTORS, feature_matrix
 from attacks.fleet import Fleet
 from attacks.game import Game, Outcome, play
 from attacks.likelihood import LIKELIHOODS
-from attacks.report import AttackRow, MembershipReport, Verdict, attack_row
+from attacks.report import MembershipReport, Verdict, attack_row, judged
 from attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
 from attacks.targets import declared_targets
 from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
 
 MAIN = ("targeted", "random_forest")
 BASELINE = ("histogram", "random_forest")
+ENOUGH_TO_SPLIT = 4  # models without the target: two pairs; whether those of all targets can tell anything, the verdict says
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def attack_membership(
         if control_pairs:
             folder = fleet.within(f"control-{number}")
             controls.append(_inside(play(rest, record, trainer, pairs=control_pairs, rng=rng, fleet=folder, threat=threat, control=True), public))
-        elif pairs >= 8:
+        elif (~game.shadow_members).sum() >= ENOUGH_TO_SPLIT:
             controls.append(game.control(rng))
     return judge(
         games,
@@ -141,24 +142,20 @@ def judge(
     verdict, outcomes = arena.verdict(main)
     pooled = Outcome.together(outcomes)
     return MembershipReport(
-        main=verdict.row,
+        verdict=verdict,
         per_target=tuple(_gap([outcome]) for outcome in outcomes),
         table=tuple(rows),
         baseline=_gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]]),
-        control=verdict.control,
-        epsilon_lower=verdict.epsilon_lower,
         epsilon_provable=provable_epsilon(verdict.row.models, delta=claim.delta if claim else 0.0, confidence=arena.confidence),
-        profile_excess=verdict.profile_excess,
-        claim=claim,
         roc=tuple((float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)),
-        warnings=_warnings(games, verdict.row, claim, verdict.control),
+        remarks=_remarks(games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
     )
 
 
 @dataclass(frozen=True)
 class _Arena:
-    """Games and what each attack on them is judged by. `confidence`: of the bounds on epsilon, each by itself."""
+    """Games and what each attack on them is judged by. `confidence`: what each may claim by itself."""
 
     games: Sequence[Game]
     controls: Sequence[Game]
@@ -175,15 +172,9 @@ class _Arena:
         outcomes = [own.outcome(classifier) for own in attacks]
         counts = _pooled([own.threshold(classifier, delta) for own in attacks], outcomes)
         others = self.seeds[len(self.games) :]
-        control = _gap(_outcomes(self.controls, others, self.public, extractor, classifier)[classifier]) if self.controls else None
-        verdict = Verdict(
-            row=attack_row(extractor, classifier, Outcome.together(outcomes)),
-            control=control,
-            epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=self.confidence),
-            profile_excess=profile_excess(counts, self.claim.pairs(), confidence=self.confidence) if self.claim else None,
-            claim=self.claim,
-        )
-        return verdict, outcomes
+        control = _counts(_outcomes(self.controls, others, self.public, extractor, classifier)[classifier]) if self.controls else None
+        pooled = Outcome.together(outcomes)
+        return judged(extractor, classifier, pooled, counts, control, claim=self.claim, confidence=self.confidence), outcomes
 
 
 def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
@@ -203,23 +194,21 @@ def _outcomes(games: Sequence[Game], seeds: Sequence[int], public: Public, extra
 
 def _pooled(thresholds: Sequence[float], outcomes: Sequence[Outcome]) -> Counts:
     """Counts of all games, each at its own threshold."""
-    shifted = [Outcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)]
-    pooled = Outcome.together(shifted)
+    return _counts([Outcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)])
+
+
+def _counts(outcomes: list[Outcome]) -> Counts:
+    pooled = Outcome.together(outcomes)
     return Counts.at(pooled.scores, pooled.members)
 
 
 def _gap(outcomes: list[Outcome]) -> Interval:
-    pooled = Outcome.together(outcomes)
-    return advantage(Counts.at(pooled.scores, pooled.members))
+    return advantage(_counts(outcomes))
 
 
-def _warnings(games: Sequence[Game], main: AttackRow, claim: Claim | None, control: Interval | None) -> tuple[str, ...]:
-    """Everything a reader must know before believing the numbers."""
-    found = list(power_warnings(main.models, claim, main.advantage))
-    if control is None:
-        found.append("too few pairs for a control (8 are needed)")
-    elif not control.contains(0):
-        found.append("the control is not at chance: chance does this in 1 of 20 runs; if it does it again, the measuring is broken")
+def _remarks(games: Sequence[Game]) -> tuple[str, ...]:
+    """What no attack's figures show."""
+    found = []
     if any(game.row_counts_differ() for game in games):
         found.append("the number of released rows differs between the worlds: release a fixed number")
     if lost := sum(game.lost for game in games):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attacks.epsilon import Claim
+from attacks.epsilon import Claim, allowed_true_positives, epsilon_lower_bound, power_warnings, profile_excess, proven_rates
 from attacks.game import Outcome
 from attacks.statistics import (
     Counts,
@@ -15,6 +16,7 @@ from attacks.statistics import (
     auc,
     best_advantage,
     models_needed,
+    models_to_tell,
     tpr_at_fpr,
     true_negative_rate,
     true_positive_rate,
@@ -76,10 +78,20 @@ def attack_row(extractor: str, classifier: str, outcome: Outcome) -> AttackRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """An attack that was declared beforehand, so that its figures are no choice of the luckiest; fields as in `MembershipReport`."""
+    """An attack that was declared beforehand, so that its figures are no choice of the luckiest.
+
+    All but `row` share the 5% of error with the other declared attacks, so that many say what is not so no more often than one does:
+    `confidence` is what this one may claim by itself. `advantage`: that of `row` with such an interval. `control`: advantage where
+    neither world had the target, which must be at chance; None where too few models could not differ from chance.
+    `proven`: what the TPR is at least and the FPR at most, at a threshold fixed beforehand. From them follow `epsilon_lower`, a lower
+    bound on epsilon at the claim's delta, and `profile_excess`, which above 0 refutes the claim's whole curve.
+    """
 
     row: AttackRow
+    confidence: float
+    advantage: Interval
     control: Interval | None
+    proven: tuple[float, float]
     epsilon_lower: float
     profile_excess: float | None
     claim: Claim | None
@@ -92,7 +104,20 @@ class Verdict:
     @property
     def refutes_claim(self) -> bool:
         """Whether this attack disproves the claim, by the bound on epsilon or by its profile."""
-        return self.claim is not None and (self.epsilon_lower > self.claim.epsilon or (self.profile_excess or 0.0) > 0)
+        return bool(self.refutation)
+
+    @property
+    def refutation(self) -> str:
+        """How this attack disproves the claim, in words; empty where it does not."""
+        if self.claim is not None and self.epsilon_lower > self.claim.epsilon:
+            return f"epsilon is at least {self.epsilon_lower:.2f} with 95% confidence"
+        if self.claim is not None and (self.profile_excess or 0.0) > 0:
+            hits, alarms = self.proven
+            return (
+                f"its whole curve of true against false positives is exceeded with 95% confidence: at most {alarms:.2%} false positives "
+                f"come with at least {hits:.2%} true ones, where it allows at most {allowed_true_positives(self.claim.pairs(), alarms):.2%}"
+            )
+        return ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, one level deep but for intervals."""
@@ -104,41 +129,74 @@ class Verdict:
             "advantage": row["advantage"],
             "auc": row["auc"],
             **rates,
+            "shared_confidence": self.confidence,
+            "shared_advantage": asdict(self.advantage),
             "control_advantage": asdict(self.control) if self.control else "too few models",
             "epsilon_lower": self.epsilon_lower,
             "refutes_claim": self.refutes_claim,
         }
 
 
+def judged(
+    extractor: str, classifier: str, outcome: Outcome, counts: Counts, control: Counts | None, *, claim: Claim | None, confidence: float
+) -> Verdict:
+    """The verdict on one declared attack: its guesses `score > 0`, those at a threshold fixed beforehand (`counts`), and those of the control."""
+    delta = claim.delta if claim else 0.0
+    enough = control is not None and min(control.positives, control.negatives) >= models_to_tell(confidence)
+    return Verdict(
+        row=attack_row(extractor, classifier, outcome),
+        confidence=confidence,
+        advantage=advantage(Counts.at(outcome.scores, outcome.members), confidence=confidence),
+        control=advantage(control, confidence=confidence) if control is not None and enough else None,
+        proven=proven_rates(counts, confidence=confidence),
+        epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=confidence),
+        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence) if claim else None,
+        claim=claim,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class MembershipReport:
-    """The verdict (`main`), what it must be read beside, the `others` that were declared beforehand, and the table of all other attacks.
+    """The verdict, what it must be read beside, the `others` that were declared beforehand, and the table of all other attacks.
 
-    `per_target`: advantage on each target. `baseline`: advantage of the same classifier on column histograms,
-    which never ask about the target. `control`: advantage where neither world had the target; must be at chance (None: too
-    few models). `epsilon_lower`: lower bound on epsilon at the claim's delta; `epsilon_provable`: the most
-    that so many models could have proven. `profile_excess`: above 0 refutes the claim. All three share the 5% of error with those of `others`,
-    so that many attacks refute a true claim no more often than one does. `roc`: points (FPR, TPR) of `main`.
+    `per_target`: advantage on each target. `baseline`: advantage of the same classifier on column histograms, which never ask about
+    the target. `epsilon_provable`: the most that so many models could have proven. `roc`: points (FPR, TPR) of the verdict's attack.
+    `remarks`: what else must be known before the numbers are believed.
     """
 
-    main: AttackRow
+    verdict: Verdict
     per_target: tuple[Interval, ...]
     table: tuple[AttackRow, ...]
     baseline: Interval
-    control: Interval | None
-    epsilon_lower: float
     epsilon_provable: float
-    profile_excess: float | None
-    claim: Claim | None
     roc: tuple[tuple[float, float], ...]
-    warnings: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
     others: tuple[Verdict, ...] = ()
 
     @property
     def declared(self) -> tuple[Verdict, ...]:
-        """All attacks that were declared beforehand, `main` first."""
-        main = Verdict(row=self.main, control=self.control, epsilon_lower=self.epsilon_lower, profile_excess=self.profile_excess, claim=self.claim)
-        return (main, *self.others)
+        """All attacks that were declared beforehand, that of the verdict first."""
+        return (self.verdict, *self.others)
+
+    @property
+    def main(self) -> AttackRow:
+        """All statistics of the verdict's attack."""
+        return self.verdict.row
+
+    @property
+    def control(self) -> Interval | None:
+        """The verdict's control."""
+        return self.verdict.control
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The verdict's lower bound on epsilon."""
+        return self.verdict.epsilon_lower
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the release claims."""
+        return self.verdict.claim
 
     @property
     def ceiling(self) -> float | None:
@@ -152,15 +210,15 @@ class MembershipReport:
 
     @property
     def conclusion(self) -> str:
-        """One plain sentence on `main`, or on an attack that says more, and the caveat."""
-        telling = [v for v in self.declared if v.refutes_claim] or [v for v in self.declared if v.row.advantage.lower > 0]
-        verdict = telling[0] if telling else self.declared[0]
-        gap, models = verdict.row.advantage, verdict.row.models
-        numbers = f"advantage {gap.value:.3f}, 95% interval {gap.lower:.3f} to {gap.upper:.3f}, on {models} test models in each world"
+        """One plain sentence on the verdict, or on an attack that says more, and the caveat; all attacks together are wrong with at most 5%."""
+        telling = [v for v in self.declared if v.refutes_claim] or [v for v in self.declared if v.advantage.lower > 0]
+        verdict = telling[0] if telling else self.verdict
+        gap, models, sure = verdict.advantage, verdict.row.models, f"{100 * verdict.confidence:.3g}%"
+        numbers = f"advantage {gap.value:.3f}, {sure} interval {gap.lower:.3f} to {gap.upper:.3f}, on {models} test models in each world"
         ceiling = f"; the claim allows at most {self.ceiling:.3f}" if self.ceiling is not None else ""
         who = f"The attack {verdict.name}" if self.others else "The attack"
         if verdict.refutes_claim:
-            finding = f"{who} refutes the claim: epsilon is at least {verdict.epsilon_lower:.2f} with 95% confidence"
+            finding = f"{who} refutes the claim: {verdict.refutation}"
         elif gap.lower > 0:
             finding = f"{who} tells releases made with the target record from releases made without it"
         elif self.others:
@@ -169,6 +227,26 @@ class MembershipReport:
         else:
             finding = "The attack did not tell releases made with the target record from releases made without it"
         return f"{finding} ({numbers}{ceiling}). {CAVEAT}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything a reader must know before believing the numbers."""
+        main = self.verdict
+        return (*power_warnings(main.row.models, self.claim, main.advantage, confidence=main.confidence), *self._controls(), *self.remarks)
+
+    def _controls(self) -> Iterator[str]:
+        for verdict in self.declared:
+            if verdict.control is None:
+                least = models_to_tell(verdict.confidence)
+                yield (
+                    f"too few models for a control of {verdict.name}: fewer than {least} test models in each world cannot differ from chance "
+                    f"(on one target {least} take {8 * least - 4} pairs, or {2 * least - 1} control pairs)"
+                )
+            elif not verdict.control.contains(0):
+                yield (
+                    f"the control of {verdict.name} is not at chance: chance does this to one of all declared attacks in 1 of 20 runs; "
+                    "if it does it again, the measuring is broken"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without infinities, for a report or a run's record."""
@@ -182,7 +260,7 @@ class MembershipReport:
             "epsilon_lower": self.epsilon_lower,
             "epsilon_provable": self.epsilon_provable,
             "claim": {"epsilon": self.claim.epsilon, "delta": self.claim.delta, "ceiling_advantage": self.ceiling} if self.claim else None,
-            "profile_excess": self.profile_excess,
+            "profile_excess": self.verdict.profile_excess,
             "refutes_claim": self.refutes_claim,
             "declared": [verdict.to_json() for verdict in self.declared],
             "roc": [list(point) for point in self.roc],

@@ -8,9 +8,10 @@ that narrows the difference of their rates, so intervals that treat them as inde
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
-from scipy.stats import beta, norm, rankdata
+from scipy.stats import beta, binom, norm, rankdata
 
 from attacks.errors import AttackError
 from attacks.threat import BoolArray, FloatArray
@@ -98,6 +99,11 @@ def advantage(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
     return Interval(value, float(max(-1.0, value - down)), float(min(1.0, value + up)))
 
 
+def models_to_tell(confidence: float = CONFIDENCE) -> int:
+    """Fewest models of each world from which an advantage can be told from 0 at all, by an attack that is always right."""
+    return next(models for models in count(1) if advantage(Counts(models, models, 0, models), confidence=confidence).lower > 0)
+
+
 def accuracy(counts: Counts, *, confidence: float = CONFIDENCE) -> Interval:
     """Accuracy when both worlds are equally likely: (1 + advantage) / 2, with its interval; in 0 .. 1."""
     gap = advantage(counts, confidence=confidence)
@@ -148,13 +154,35 @@ def models_needed(false_positive_rate: float) -> int:
     return int(np.ceil(1 / false_positive_rate - 1e-9))
 
 
-def tpr_at_fpr(scores: FloatArray, members: BoolArray, *, false_positive_rate: float) -> Interval | None:
-    """Greatest TPR with an empirical FPR of at most `false_positive_rate`; None when there are too few models for it.
+def tpr_at_fpr(scores: FloatArray, members: BoolArray, *, false_positive_rate: float, confidence: float = CONFIDENCE) -> Interval | None:
+    """Greatest TPR with an FPR of at most `false_positive_rate`, a; None where so few models cannot show that rate.
 
-    The threshold is read off these same scores, as is usual, so the interval covers the TPR at that threshold only.
+    The value takes the threshold from these same scores. The interval covers the true TPR, threshold and all, ties or not.
+    [Derived here: let t be the least threshold with P(score > t | out) <= a, a fixed number, and s the error of one side.
+
+    - Upper limit. The models without the target above t are Bin(n, p) with p <= a. So, but for an error d = P(Bin(n, a) >= k), fewer
+      than k are: the k-th highest score without the target, X_k, is at most t, and the hits above X_k are no fewer than those
+      above t. The latter are Bin(m, TPR), and limits of Clopper and Pearson grow with the hits: their upper limit at error s - d of
+      the hits above X_k holds but for s.
+    - Lower limit, likewise: those *at or above* t are Bin(n, p) with p >= a; but for d = P(Bin(n, a) < k) at least k are, so
+      that X_k >= t, and the hits above X_k are no more than those above t.
+
+    The errors of a side are added, so that scores of the two worlds may depend on each other.] That X_k are nonparametric limits of a
+    quantile: David and Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1. Below some 430 models for a = 1% (no k >= 1 has
+    d <= s / 2) the lower limit is 0 whatever the scores are: so few cannot show that any threshold has so few false alarms.
     """
-    outside = np.sort(scores[~members])[::-1]
-    if len(outside) < models_needed(false_positive_rate):
+    inside, outside = scores[members], np.sort(scores[~members])[::-1]
+    side, models = (1 - confidence) / 2, len(outside)
+    highest = int(binom.ppf(side / 2, models, false_positive_rate))  # greatest k with P(Bin < k) <= s / 2, as below
+    lowest = int(binom.isf(side / 2, models, false_positive_rate)) + 1  # least k with P(Bin >= k) <= s / 2
+    if models < models_needed(false_positive_rate) or (highest < 1 and lowest > models):
         return None
-    threshold = outside[int(np.floor(false_positive_rate * len(outside) + 1e-9))]
-    return clopper_pearson(int((scores[members] > threshold).sum()), int(members.sum()))
+    value = float((inside > outside[int(np.floor(false_positive_rate * models + 1e-9))]).mean())
+    lower, upper = 0.0, 1.0
+    if highest >= 1:
+        left = side - binom.cdf(highest - 1, models, false_positive_rate)
+        lower = clopper_pearson(int((inside > outside[highest - 1]).sum()), len(inside), confidence=1 - 2 * left).lower
+    if lowest <= models:
+        left = side - binom.sf(lowest - 1, models, false_positive_rate)
+        upper = clopper_pearson(int((inside > outside[lowest - 1]).sum()), len(inside), confidence=1 - 2 * left).upper
+    return Interval(value, lower, upper)

@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from attacks.epsilon import Claim, epsilon_lower_bound, profile_excess
+from attacks.epsilon import Claim
 from attacks.errors import AttackError
 from attacks.game import Outcome
 from attacks.noisy_tables import NoisyTable
-from attacks.report import Verdict, attack_row
-from attacks.statistics import CONFIDENCE, Counts, advantage
+from attacks.report import Verdict, judged
+from attacks.statistics import CONFIDENCE, Counts
 from attacks.threat import Codes, FloatArray
 
 NAME = ("tables", "exact_ratio")
@@ -39,8 +39,8 @@ def attack_tables(
     """Ask of `releases` noisy releases of each world which world it came from.
 
     `measurer` counts rows `[rows, columns]` and adds fresh noise; `outside` and `inside` are the rows without and with the target.
-    `confidence`: of the bound on epsilon and of the profile's test; lower its error where other attacks share it. The control tells
-    half of the releases without the target from the other half.
+    `confidence`: what the verdict may claim by itself; lower its error where other attacks share it. The control tells half of the
+    releases without the target from the other half.
 
     Raises:
         AttackError: too few releases, or no noisy tables.
@@ -51,14 +51,8 @@ def attack_tables(
     scores = np.array([[ratio(measurer(rows)) for rows in (outside, inside)] for _ in range(releases)])
     outcome = Outcome(np.concatenate([scores[:, 0], scores[:, 1]]), np.repeat([False, True], releases))
     counts = Counts.at(outcome.scores, outcome.members)
-    delta = claim.delta if claim else 0.0
-    return Verdict(
-        row=attack_row(*NAME, outcome),
-        control=advantage(Counts.at(scores[:, 0], np.arange(releases) % 2 == 0)),
-        epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=confidence),
-        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence) if claim else None,
-        claim=claim,
-    )
+    control = Counts.at(scores[:, 0], np.arange(releases) % 2 == 0)
+    return judged(*NAME, outcome, counts, control, claim=claim, confidence=confidence)
 
 
 def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyTable]], float]:

@@ -83,6 +83,25 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         *(f"neighbours of small tables within {statistic}'s bounds" for statistic in ("kendall", "spearman")),
         *(f"{statistic}: largest part of the score's bound that a search reached" for statistic in ("kendall", "spearman")),
     ),
+    "Membership attacks": (
+        "a full bootstrap: least advantage of three games",
+        *(f"CART with leaves of {leaf}: least AUC of three games" for leaf in (1, 5)),
+        "white box of a VAE without privacy: AUC of the ELBO",
+        "white and black boxes of a release at epsilon 1: intervals that contain 0",
+        "noisy tables of a release at epsilon 1: upper limit of the advantage, of its ceiling",
+        "black box: intervals that contain 0 where rows are ignored",
+        "black box: true claims not refuted",
+        "black box: controls at chance",
+        "black box: intervals above 0 on a full bootstrap",
+        "black box: false claims of a full bootstrap refuted",
+        "exact ratio of noisy tables: true claims not refuted",
+        "exact ratio of noisy tables: three tenths of the noise, refuted",
+        *(
+            f"{ratio}: {world}"
+            for ratio in ("lira_online", "lira_offline")
+            for world in ("without the target, intervals that contain 0", "power against mu = 1, intervals that exclude 0")
+        ),
+    ),
     "Published bounds that do not hold": (
         "conditional Kendall, n times the largest move found (published bound 4.5)",
         "move of a published p-value over its claimed sensitivity, one row of 50,000",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import exp
 from pathlib import Path
 
@@ -96,6 +97,15 @@ def test_a_played_control_is_at_chance_where_the_attack_wins(tmp_path: Path) -> 
     assert (tmp_path / "control-0").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("more", "told"), [({"pairs": 27}, False), ({"pairs": 28}, True), ({"control_pairs": 6}, False), ({"control_pairs": 7}, True)]
+)
+def test_a_control_of_too_few_models_is_no_verdict(tmp_path: Path, more: dict[str, int], told: bool) -> None:
+    """With three test models in each world not even an attack that is always right differs from chance."""
+    report = attacked(tmp_path, ignorant, **{"pairs": 8, **more})
+    assert (report.control is not None) == told and any("28 pairs, or 7 control pairs" in w for w in report.warnings) != told
+
+
 def test_several_targets_are_judged_together(tmp_path: Path) -> None:
     report = attacked(tmp_path, ignorant, targets=[0, 5], pairs=10, threat=ThreatModel(relation="replace_one", knowledge="reference", rows=50))
     assert report.main.models == 10 and len(report.per_target) == 2
@@ -170,24 +180,36 @@ def test_splitting_the_sets_of_one_model_inflates_accuracy(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_control_500_rows_200_pairs(tmp_path: Path) -> None:
+def test_control_500_rows_200_pairs(tmp_path: Path, figure: Callable[..., None]) -> None:
     """The published control: a full bootstrap of 500 rows, 200 pairs, isolated target."""
     advantages = []
     for seed in range(3):
         report = attacked(tmp_path / str(seed), Bootstrap(500), rows=500, pairs=200, seed=seed)
         advantages.append(report.main.advantage.value)
         assert report.main.advantage.contains(BOOTSTRAP_LIMIT) and report.main.auc.value > 0.75
+    figure("a full bootstrap: least advantage of three games", round(min(advantages), 3), round(BOOTSTRAP_LIMIT, 3))
     assert min(advantages) >= 0.55, advantages
 
 
 @pytest.mark.slow
-def test_false_alarms_stay_at_one_in_twenty(tmp_path: Path) -> None:
-    reports = [attacked(tmp_path / str(seed), ignorant, rows=40, pairs=40, seed=seed, claim=Claim(0.1, 0.0)) for seed in range(60)]
+def test_false_alarms_stay_at_one_in_twenty_and_a_bootstrap_is_told(tmp_path: Path, figure: Callable[..., None]) -> None:
+    """60 games on a trainer that ignores its rows and 30 on a bootstrap, 20 test models in each world."""
+    games, claim = 60, Claim(0.1, 0.0)
+    reports = [attacked(tmp_path / str(seed), ignorant, rows=40, pairs=40, seed=seed, claim=claim) for seed in range(games)]
     alarms = sum(not r.main.advantage.contains(0) for r in reports)
     refuted = sum(r.refutes_claim for r in reports)
     controls = sum(r.control is not None and not r.control.contains(0) for r in reports)
-    limit = int(binom.ppf(0.999, 60, 0.05))
+    figure("black box: intervals that contain 0 where rows are ignored", games - alarms, games)
+    figure("black box: true claims not refuted", games - refuted, games)
+    figure("black box: controls at chance", games - controls, games)
+    limit = int(binom.ppf(0.999, games, 0.05))
     assert max(alarms, refuted, controls) <= limit, (alarms, refuted, controls)
+
+    leaky = [attacked(tmp_path / f"leaky-{seed}", Bootstrap(40), rows=40, pairs=40, seed=seed, claim=claim) for seed in range(games // 2)]
+    told, disproved = sum(r.main.advantage.lower > 0 for r in leaky), sum(r.refutes_claim for r in leaky)
+    figure("black box: intervals above 0 on a full bootstrap", told, len(leaky))
+    figure("black box: false claims of a full bootstrap refuted", disproved, len(leaky))
+    assert told >= 0.9 * len(leaky) and disproved >= 0.75 * len(leaky), (told, disproved)
 
 
 @pytest.mark.slow

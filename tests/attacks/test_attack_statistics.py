@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
 from attacks.errors import AttackError
@@ -123,7 +123,8 @@ def test_low_rates_need_enough_models() -> None:
     scores, members = np.concatenate([np.full(100, 2.0), np.arange(100) / 100]), np.arange(200) < 100
     assert tpr_at_fpr(scores[:-1], members[:-1], false_positive_rate=0.01) is None
     got = tpr_at_fpr(scores, members, false_positive_rate=0.01)
-    assert got is not None and got.value == 1 and got.lower == pytest.approx(0.025 ** (1 / 100))
+    assert got is not None and got.value == 1 and (got.lower, got.upper) == (0, 1)  # no threshold is known to have one false alarm in 100
+    assert tpr_at_fpr(np.array([2.0, 2.0, 1.0, 0.0]), np.arange(4) < 2, false_positive_rate=0.5) is None  # two models say nothing of any threshold
 
 
 def test_tpr_at_fpr_spends_no_more_alarms_than_allowed() -> None:
@@ -133,3 +134,48 @@ def test_tpr_at_fpr_spends_no_more_alarms_than_allowed() -> None:
         best = max((p[1] for p in roc(scores, members) if p[0] <= rate), default=0.0)
         got = tpr_at_fpr(scores, members, false_positive_rate=rate)
         assert got is not None and got.value == pytest.approx(best)
+
+
+EDGE = norm.isf(0.01)
+SHAPES = {  # how scores with the target come from Gaussian ones, and the true TPR at 1% false positives
+    "chance": (lambda z: z, 0.01),
+    "shifted": (lambda z: z + 1, norm.sf(EDGE - 1)),
+    "shifted far": (lambda z: z + 2, norm.sf(EDGE - 2)),
+    "wider": (lambda z: 2 * z, norm.sf(EDGE / 2)),
+    "at the threshold": (lambda z: np.full_like(z, EDGE), 0.0),  # the threshold's error is all there is
+    "just above it": (lambda z: np.full_like(z, EDGE + 1e-9), 1.0),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("models", [100, 250, 1000])
+def test_the_interval_at_a_low_rate_covers_the_truth_on_both_sides(models: int, shape: str) -> None:
+    """The threshold is read off the same scores; an interval of the TPR there alone covers in half of all games."""
+    rng, games, (scored, truth) = np.random.default_rng(models), 400, SHAPES[shape]
+    members, above, below = np.arange(2 * models) < models, 0, 0
+    for _ in range(games):
+        without = rng.normal(size=models)
+        got = tpr_at_fpr(np.concatenate([scored(rng.normal(size=models)), without]), members, false_positive_rate=0.01)
+        assert got is not None and got.contains(got.value)
+        above, below = above + (truth > got.upper), below + (truth < got.lower)
+    assert max(above, below) <= binom.ppf(0.999, games, 0.025)
+
+
+def test_the_interval_at_a_low_rate_covers_ties_and_worlds_that_depend_on_each_other() -> None:
+    rng, games, models, above, below = np.random.default_rng(5), 400, 500, 0, 0
+    members, truth = np.arange(2 * models) < models, norm.sf(2.35 - 1)  # rounded to tenths, P(score > 2.3 | out) = P(z > 2.35) = .0094
+    for _ in range(games):
+        shared = rng.normal(size=models)  # of a pair: both of its models lie alike
+        got = tpr_at_fpr(np.concatenate([shared + 1, shared]).round(1), members, false_positive_rate=0.01)
+        assert got is not None
+        above, below = above + (truth > got.upper), below + (truth < got.lower)
+    assert max(above, below) <= binom.ppf(0.999, games, 0.025)
+
+
+def test_the_interval_at_a_low_rate_says_something_where_models_are_many() -> None:
+    z, members = norm.ppf((np.arange(1000) + 0.5) / 1000), np.arange(2000) < 1000
+    chance, far = (tpr_at_fpr(np.concatenate([z + shift, z]), members, false_positive_rate=0.01) for shift in (0, 2))
+    assert chance is not None and far is not None
+    assert chance.upper < 0.04 and far.lower > 0.2 and far.upper < 0.55  # the truth: .010 and .372
+    sure = tpr_at_fpr(members + 0.0, members, false_positive_rate=0.01)
+    assert sure is not None and sure.lower > 0.99

@@ -70,6 +70,11 @@ def test_a_tenth_of_the_noise_is_refuted_and_worlds_that_are_alike_are_not_told_
     assert same.row.advantage.value == 0 and same.row.auc.value == 0.5 and not same.refutes_claim
 
 
+def test_a_control_of_three_releases_a_side_says_nothing() -> None:
+    few, enough = (attack_tables(measurer(1.0), OUTSIDE, INSIDE, releases=releases) for releases in (7, 8))
+    assert few.control is None and enough.control is not None
+
+
 def test_what_cannot_be_attacked_is_refused() -> None:
     with pytest.raises(AttackError, match=r"releases=3; at least 4"):
         attack_tables(measurer(1.0), OUTSIDE, INSIDE, releases=3)

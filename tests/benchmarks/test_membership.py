@@ -78,6 +78,7 @@ def test_the_page_says_what_the_figures_say() -> None:
     assert told[0].startswith("At epsilon 1, 0 of 2 intervals of advantage exclude 0")
     assert told[1].startswith("Without privacy, 2 of 2 intervals") and "0.90 (0.70 to 1.10), elbo with lira_online, non-causal" in told[1]
     assert "accuracy up to 98%" in told[2] and "can exceed 55.0%; 1 of 1 intervals lie wholly above" in told[2]
+    assert "too narrow: they take the 20 sets of one model for 20 independent trials" in told[2]
     honest = STUDY[STUDY["split"] == membership.HONEST]
     lira = ("elbo", "lira_online")
     half = math.hypot(0.2, 0.2)
@@ -86,6 +87,7 @@ def test_the_page_says_what_the_figures_say() -> None:
     assert "**more**" in effect(honest, lira, ("none", 1.0), ("none", math.inf))
     assert "not told apart" in effect(honest, lira, ("none", 1.0), ("complete", 1.0))
     assert not effect(honest, lira, ("none", 1.0), ("wrong", 1.0)) and "wrong" not in effects(STUDY)
+    assert "In bold are 3 of 4 differences, whose interval excludes 0 (chance alone: about 0.2, and since" in effects(STUDY)
     text = page(STUDY)
     assert "| elbo | lira online | 50.0 | 50.0 | 25.0 | 95.0 | 50.0 | 25.0 |  |  |" in text
     assert "**Not run** are 22 of 26 cells: synthetic-partial-dp, " in text and "synthetic-none-plain" not in text

@@ -220,4 +220,16 @@ def test_our_release_at_epsilon_one_shows_nobody(tmp_path: Path, figure: Callabl
     assert report.ceiling is not None and report.ceiling < 0.2
     inside = sum(v.row.advantage.contains(0) for v in report.declared)
     figure("white and black boxes of a release at epsilon 1: intervals that contain 0", inside, len(report.declared))
-    assert inside >= 2
+    assert inside >= 2 and all(v.row.advantage.lower <= report.ceiling for v in report.declared)
+
+
+@pytest.mark.slow
+def test_the_noisy_tables_of_our_release_stay_under_its_ceiling(figure: Callable[..., None]) -> None:
+    """Here the whole interval can: 50 models leave it wider than the ceiling of .093, 4000 releases narrower. The best attack has .023."""
+    verdict = tables_attacked(factor=1.0, releases=4000)
+    assert verdict.claim is not None and not verdict.refutes_claim
+    ceiling = verdict.claim.ceiling_advantage()
+    figure(
+        "noisy tables of a release at epsilon 1: upper limit of the advantage, of its ceiling", round(verdict.advantage.upper, 4), round(ceiling, 4)
+    )
+    assert verdict.advantage.upper < ceiling < 0.1
