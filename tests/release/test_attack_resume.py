@@ -146,18 +146,19 @@ def test_a_game_that_cannot_go_on_starts_anew(tiny: Any, trained: Trained, attac
     assert_one_game(trained)
 
 
-def test_another_game_does_not_go_on(trained: Trained, attack: Callable[..., Any], tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other rows, another graph, another spec, another version: each trains all of its models."""
-    true = attack.__kwdefaults__
-    shadows = tiny.folder / "shadows"
-    spec = true["spec"].model_copy(update={"privacy": true["spec"].privacy.model_copy(update={"epsilon": 2.0})})
-    for change in ({"codes": true["codes"][::-1]}, {"graph": CausalGraph(true["graph"].nodes)}, {"spec": spec}):
-        del trained.seeds[:]
-        interrupt(trained, 1, partial(attack, **change))
-        assert len(trained.seeds) == finished(shadows) == 1, change
-    monkeypatch.setattr(attack_folder, "__version__", "0")
-    interrupt(trained, 1, partial(attack, **change))
-    assert finished(shadows) == 1
+@pytest.mark.parametrize("change", ["rows", "graph", "spec", "version"])
+def test_another_game_does_not_go_on(tiny: Any, trained: Trained, attack: Callable[..., Any], change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = attack.__kwdefaults__
+    privacy = played["spec"].privacy.model_copy(update={"epsilon": 2.0})
+    changes = {
+        "rows": {"codes": played["codes"][::-1]},
+        "graph": {"graph": CausalGraph(played["graph"].nodes)},
+        "spec": {"spec": played["spec"].model_copy(update={"privacy": privacy})},
+    }
+    if change == "version":
+        monkeypatch.setattr(attack_folder, "__version__", "0")
+    interrupt(trained, 1, partial(attack, **changes.get(change, {})))
+    assert finished(tiny.folder / "shadows") == 1
 
 
 def test_where_shadows_run_may_change_in_between(trained: Trained, attack: Callable[..., Any]) -> None:
@@ -254,7 +255,7 @@ def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
 @pytest.fixture
 def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
     """A release whose workers train more models than it will be given time for."""
-    membership = {"enabled": True, "rows": 40, "pairs": 200, "steps": 2}
+    membership = {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}
     tiny.write(attacks={"membership": membership}, evaluation={"enabled": False})
     program = "import synthdp.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli import main; main()"
     started = subprocess.Popen(
@@ -291,5 +292,5 @@ def test_a_process_that_is_stopped_in_the_attack_is_resumed(
 
     monkeypatch.setattr(RunFolder, "remove", look_and_remove)
     resume(tiny.out)
-    assert len(before) < 400 == len(seen) and before.items() <= seen.items()
+    assert len(before) < 80 == len(seen) and before.items() <= seen.items()
     assert verify_bundle(tiny.bundle).ok and not (tiny.out / ".run").exists()
