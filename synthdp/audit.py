@@ -12,7 +12,6 @@ real rows it is confidential and goes to the steward's report. Nothing here spen
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 
 from synthdp import __version__
+from synthdp.attack_folder import AttackFolder, audit_folder
 from synthdp.bundle.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
@@ -42,7 +42,7 @@ from synthdp.privacy.audit.registry import replay_plan
 from synthdp.privacy.audit.worst_case import audit_plan, unaudited
 from synthdp.privacy.dpsgd import PerExampleLoss
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.noise import Streams, fresh_generator
+from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
@@ -91,6 +91,9 @@ def audit(
 ) -> tuple[AuditRecord, Path]:
     """Audit the plan of the spec at `spec_path`; returns what was found and the file that holds it.
 
+    An audit that was interrupted while shadow models were trained keeps these, and the same call goes on with them. All else is done
+    again: it takes less time, and is evidence of the program that runs now.
+
     Args:
         rows: `none` replays only; `simulated` and `real` also run the statistical audits and the attack.
         out: as for a release; the record is left there for the release to find.
@@ -106,16 +109,23 @@ def audit(
         release = load_spec(spec_path)
         domain = Domain.from_spec(release.columns)
         job = AuditJob(release, domain, plan_for(release, domain), out or Path("releases") / release.dataset.id, reporter)
-    record = without_rows(job, rows, runs=runs, pairs=pairs)
-    if rows == "simulated":
-        record = with_rows(job, record, simulated_twin(release, domain, bundle=released_model(job.out), rng=fresh_generator()))
-    if rows == "real":
-        private = read_private(release.dataset, domain, folder=spec_path.parent, holdout=0.0, streams=Streams.fresh())
-        record = inspect(private, lambda table: with_rows(job, record, table.fit_codes), reason="audit on real rows").for_steward()
-    path = job.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
+    with audit_folder(job.out, rows) as folder:
+        record = without_rows(job, rows, runs=runs, pairs=pairs)
+        if rows == "simulated":
+            twin = simulated_twin(release, domain, bundle=released_model(job.out), rng=folder.coins("twin"))
+            record = with_rows(job, record, twin, folder)
+        if rows == "real":
+            streams = replace(Streams.fresh(), holdout=folder.coins("rows of a unit"))
+            private = read_private(release.dataset, domain, folder=spec_path.parent, holdout=0.0, streams=streams)
+            record = inspect(private, lambda table: with_rows(job, record, table.fit_codes, folder), reason="audit on real rows").for_steward()
+        return record, write_record(record, job.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE))
+
+
+def write_record(record: AuditRecord, path: Path) -> Path:
+    """Write `record` to `path`, which is returned."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return record, path
+    return path
 
 
 def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRecord:
@@ -142,7 +152,7 @@ def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRe
     )
 
 
-def with_rows(job: AuditJob, record: AuditRecord, codes: Codes) -> AuditRecord:
+def with_rows(job: AuditJob, record: AuditRecord, codes: Codes, folder: AttackFolder) -> AuditRecord:
     """`record` and what needs rows: canaries in one training run, and the membership attack if the spec has it on."""
     planned = job.plan.find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
@@ -155,8 +165,8 @@ def with_rows(job: AuditJob, record: AuditRecord, codes: Codes) -> AuditRecord:
         audits = (*record.audits, *confirmed(lambda: canaries(progress)))
     attack = None
     if job.release.attacks.membership.enabled:
-        with job.reporter.stage("membership attack") as progress, tempfile.TemporaryDirectory() as shadows:
-            report = attack_rows(codes, job.release, job.domain, job.graph, folder=Path(shadows), progress=progress)
+        with job.reporter.stage("membership attack") as progress:
+            report = attack_rows(codes, job.release, job.domain, job.graph, folder=folder.path, progress=progress)
             attack = attack_facts(report, pairs=job.release.attacks.membership.pairs)
     return record.model_copy(update={"audits": audits, "membership": attack})
 

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from synthdp.audit import PAIRS, RUNS, AuditJob, with_rows, without_rows
+from synthdp.attack_folder import AttackFolder, audit_folder
+from synthdp.audit import PAIRS, RUNS, AuditJob, with_rows, without_rows, write_record
 from synthdp.bundle.audit_record import PUBLIC_FILE, AuditRecord, TableNoise
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.model.pipeline import plan_for
 from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.privacy.noise import fresh_generator
 from synthdp.reporter import Reporter
 from synthdp.spec.load import load_spec
 from synthdp.twin import simulated_twin
@@ -59,6 +59,13 @@ def audit_bundle(
         release = load_spec(folder / "spec.yaml")
         domain = Domain.from_spec(release.columns)
         job = AuditJob(release, domain, plan_for(release, domain), out or Path("audits") / release.dataset.id, reporter)
+    with audit_folder(job.out, "bundle") as kept:
+        record = _without_source(folder, job, kept, replay_only=replay_only, runs=runs, pairs=pairs)
+        return record, write_record(record, job.out / PUBLIC_FILE)
+
+
+def _without_source(folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, runs: int, pairs: int) -> AuditRecord:
+    """All that needs no row of the source."""
     record = without_rows(job, "none" if replay_only else "simulated", runs=runs, pairs=pairs)
     charges = [e["body"] for e in parse_json(read_text(folder / "privacy" / "ledger.json"))["entries"] if e["kind"] == "charge"]
     if not record.covers((charge["purpose"], charge["event"]) for charge in charges):
@@ -66,11 +73,8 @@ def audit_bundle(
         raise OutputError(f"the spec in {folder} plans other spends here than its ledger charged", hint=hint)
     record = record.model_copy(update={"tables": noise_of(published_tables(folder))})
     if not replay_only:
-        record = with_rows(job, record, simulated_twin(release, domain, bundle=folder, rng=fresh_generator()))
-    path = job.out / PUBLIC_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return record, path
+        record = with_rows(job, record, simulated_twin(job.release, job.domain, bundle=folder, rng=kept.coins("twin")), kept)
+    return record
 
 
 def published_tables(folder: Path) -> tuple[NoisyTable, ...]:

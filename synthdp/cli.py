@@ -273,7 +273,7 @@ def main() -> None:
     except Exception as error:
         _unexpected(error)
     if stopped:
-        typer.echo("synthdp: interrupted; if a release was running, continue it with `synthdp resume OUT`", err=True)
+        typer.echo("synthdp: interrupted; a release goes on with `synthdp resume OUT`, an audit when it is started again", err=True)
         sys.exit(INTERRUPTED)
 
 

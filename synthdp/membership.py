@@ -11,6 +11,7 @@ the best attack is known, and since it needs no training it is made on many more
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -44,6 +45,7 @@ from attacks.fleet import RUNNERS, Progress
 from attacks.report import LOW_RATES
 from attacks.threat import Codes as AnyCodes
 from attacks.threat import Relation, Score
+from synthdp.attack_folder import AttackFolder
 from synthdp.bundle.audit_record import DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
@@ -52,7 +54,6 @@ from synthdp.graph.stage import GraphResult
 from synthdp.model.pipeline import Fitted, measure, sample, train
 from synthdp.model.shadows import fitted_shadows
 from synthdp.privacy.mechanisms import NoisyTable as ReleasedTable
-from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Rehearsal, Session
@@ -145,19 +146,22 @@ def attack_release(
 def attack_rows(
     codes: AnyCodes, release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph, *, folder: Path, progress: Callable[[int, int], None]
 ) -> MembershipReport:
-    """Membership inference against the pipeline of `release` on a sub-sample of `codes`; shadow results lie in `folder` while it runs.
+    """Membership inference against the pipeline of `release` on a sub-sample of `codes`.
 
-    The black box, the model's ELBO and the noisy tables are declared beforehand; they share the 5% of error.
+    The black box, the model's ELBO and the noisy tables are declared beforehand; they share the 5% of error. Coins and shadow results lie
+    in `folder` (see `attack_folder`): an attack that was interrupted there goes on with the models that it has.
 
     Raises:
         attacks.AttackError: the sub-sample is too small for the game.
-        OutputError: the workers or the cluster of `compute` cannot go on.
+        OutputError: the workers or the cluster of `compute` cannot go on, or `folder` cannot be written.
     """
     shadow = shadow_spec(release)
     plan = make_plan(shadow, domain)
-    rng = fresh_generator()
+    kept = AttackFolder.open(folder)
+    rng = kept.coins("game")
     rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
     targets, claim = isolated_targets(rows, TARGETS, rng), Claim(plan.epsilon, plan.delta, plan.profile)
+    models = kept.models_of(_game(shadow, plan, graph), rows, np.asarray(targets))
     logging.getLogger("joblib").setLevel(logging.ERROR)
     try:
         report = attack_membership(
@@ -167,7 +171,7 @@ def attack_rows(
             targets=targets,
             pairs=release.attacks.membership.pairs,
             rng=rng,
-            fleet=Fleet(folder=folder, runner=_runner(release), progress=_progress(progress)),
+            fleet=Fleet(folder=models, runner=_runner(release), progress=_progress(progress)),
             threat=ThreatModel(relation=release.privacy.adjacency),
             claim=claim,
             extractors=(),
@@ -180,6 +184,11 @@ def attack_rows(
     measurer, worlds = TableMeasurer(domain, plan), two_worlds(rows, int(targets[0]), release.privacy.adjacency)
     releases = table_releases(release.attacks.membership.pairs, tables=len(measurer(worlds[0])))
     return replace(report, others=(*report.others, attack_tables(measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3))))
+
+
+def _game(shadow: spec.ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
+    """All that shadow models are trained by; not where they run, which may change between an interruption and going on."""
+    return "\n".join([shadow.model_dump_json(exclude={"compute", "tracking"}), json.dumps(plan.to_json(), sort_keys=True), repr(graph)])
 
 
 def table_releases(pairs: int, *, tables: int) -> int:

@@ -58,7 +58,7 @@ class RunFolder:
 
     @property
     def shadows(self) -> Path:
-        """Results of shadow models while an attack runs."""
+        """Coins and shadow models of the attack while it runs (see `attack_folder`)."""
         return self.path / "shadows"
 
     def remove(self) -> None:

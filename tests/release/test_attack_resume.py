@@ -1,0 +1,296 @@
+"""An attack that is interrupted goes on with the models that it has trained: in a release, whose budget is spent by then, and in an audit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attacks import Serial
+from synthdp import attack_folder, audit, audit_bundle, membership
+from synthdp.attack_folder import AUDITS, AttackFolder, audit_folder
+from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
+from synthdp.data.domain import Domain
+from synthdp.errors import OutputError
+from synthdp.graph.causal import CausalGraph
+from synthdp.membership import ShadowTrainer, attack_rows
+from synthdp.release import resume
+from synthdp.run_folder import RunFolder
+from synthdp.spec.load import load_spec
+from synthdp.verify import verify_bundle
+
+PAIRS = 4
+MODELS = 2 * PAIRS
+ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": PAIRS, "steps": 2}}
+
+
+class Trained:
+    """Shadow models that were trained; Ctrl-C comes as model `stop` is started."""
+
+    def __init__(self) -> None:
+        self.seeds: list[tuple[int, ...]] = []
+        self.stop: int | None = None
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """One after the other, in this process."""
+    found, true = Trained(), ShadowTrainer.__call__
+
+    def call(self: Any, rows: Any, *, seed_sequence: np.random.SeedSequence) -> Any:
+        if len(found.seeds) == found.stop:
+            raise KeyboardInterrupt
+        released = true(self, rows, seed_sequence=seed_sequence)
+        found.seeds.append((*seed_sequence.entropy, *seed_sequence.spawn_key))  # type: ignore[misc]
+        return released
+
+    monkeypatch.setattr(membership, "_runner", lambda release: Serial())
+    monkeypatch.setattr(membership, "SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(membership, "TABLE_RELEASES", 1)
+    monkeypatch.setattr(ShadowTrainer, "__call__", call)
+    return found
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits of the attack alone: the other stages have tests of their own."""
+
+    def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
+        return AuditRecord(program="synthdp 0", day="2026-01-01", rows=rows, spends=spends_of(job.plan))
+
+    monkeypatch.setattr(audit, "without_rows", nothing)
+    monkeypatch.setattr(audit_bundle, "without_rows", nothing)
+    monkeypatch.setattr(audit, "audit_canaries", lambda *_, **__: None)
+    monkeypatch.setattr(audit, "confirmed", lambda run: ())
+
+
+def interrupt(trained: Trained, after: int, run: Callable[[], Any]) -> None:
+    trained.stop = len(trained.seeds) + after
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    trained.stop = None
+
+
+def assert_one_game(trained: Trained) -> None:
+    """Every model of one game was trained, once."""
+    assert len(trained.seeds) == len(set(trained.seeds)) == MODELS
+    assert len({seed[:4] for seed in trained.seeds}) == 1 and {seed[-1] for seed in trained.seeds} == set(range(MODELS))
+
+
+def finished(folder: Path) -> int:
+    """Models whose results lie in the folder."""
+    return len(list(folder.rglob("*.npz")))
+
+
+def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
+    tiny.write(attacks=ATTACK, evaluation={"enabled": False})
+    interrupt(trained, 5, tiny.release)
+    shadows = tiny.out / ".run" / "shadows"
+    assert finished(shadows) == 5 and stat.S_IMODE(shadows.stat().st_mode) == 0o700
+    interrupt(trained, 1, lambda: resume(tiny.out))
+    resume(tiny.out)
+    assert_one_game(trained)
+    attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
+    assert [a["models"] for a in attack["declared"]][:2] == [PAIRS // 2] * 2  # of each world; the attacker learns from the others
+    assert verify_bundle(tiny.bundle).ok and sorted(p.name for p in tiny.out.iterdir()) == ["bundle", "internal"]
+    assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
+
+
+# --- the folder of an attack -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def attack(tiny: Any, trained: Trained) -> Callable[..., Any]:
+    """The attack on made-up rows alone, in a folder `shadows`."""
+    loaded = load_spec(tiny.write(attacks=ATTACK).spec)
+    domain = Domain.from_spec(loaded.columns)
+    graph = CausalGraph.from_spec(loaded.graph, domain.names)
+    codes = np.random.default_rng(1).integers(0, domain.sizes, (90, len(domain)))
+
+    def play(*, codes: Any = codes, graph: CausalGraph = graph, spec: Any = loaded) -> Any:
+        return attack_rows(codes, spec, domain, graph, folder=tiny.folder / "shadows", progress=lambda done, total: None)
+
+    interrupt(trained, 5, play)
+    assert finished(tiny.folder / "shadows") == 5
+    return play
+
+
+def lose_the_key(shadows: Path) -> None:
+    (shadows / "key").unlink()
+
+
+def damage_the_key(shadows: Path) -> None:
+    (shadows / "key").write_bytes(b"\xff")
+
+
+def lose_the_name_of_the_game(shadows: Path) -> None:
+    (shadows / "game").unlink()
+
+
+@pytest.mark.parametrize("damage", [lose_the_key, damage_the_key, lose_the_name_of_the_game])
+def test_a_game_that_cannot_go_on_starts_anew(tiny: Any, trained: Trained, attack: Callable[..., Any], damage: Callable[[Path], None]) -> None:
+    damage(tiny.folder / "shadows")
+    del trained.seeds[:]
+    assert attack().main.models == PAIRS // 2
+    assert_one_game(trained)
+
+
+@pytest.mark.parametrize("change", ["rows", "graph", "spec", "version"])
+def test_another_game_does_not_go_on(tiny: Any, trained: Trained, attack: Callable[..., Any], change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = attack.__kwdefaults__
+    privacy = played["spec"].privacy.model_copy(update={"epsilon": 2.0})
+    changes = {
+        "rows": {"codes": played["codes"][::-1]},
+        "graph": {"graph": CausalGraph(played["graph"].nodes)},
+        "spec": {"spec": played["spec"].model_copy(update={"privacy": privacy})},
+    }
+    if change == "version":
+        monkeypatch.setattr(attack_folder, "__version__", "0")
+    interrupt(trained, 1, partial(attack, **changes.get(change, {})))
+    assert finished(tiny.folder / "shadows") == 1
+
+
+def test_where_shadows_run_may_change_in_between(trained: Trained, attack: Callable[..., Any]) -> None:
+    spec = attack.__kwdefaults__["spec"]
+    attack(spec=spec.model_copy(update={"compute": spec.compute.model_copy(update={"threads": 2})}))
+    assert_one_game(trained)
+
+
+def test_a_result_that_was_cut_short_is_made_again(tiny: Any, trained: Trained, attack: Callable[..., Any]) -> None:
+    file = next((tiny.folder / "shadows").rglob("*000003.npz"))
+    file.write_bytes(file.read_bytes()[:-30])
+    attack()
+    assert len(trained.seeds) == MODELS + 1 and [s[-1] for s in trained.seeds].count(3) == 2
+
+
+def test_the_same_models_give_the_same_answer(attack: Callable[..., Any]) -> None:
+    """The halves are dealt, and the classifiers seeded, by coins of the game too: an interruption is no second throw."""
+    first, again = attack(), attack()
+    assert (first.main, first.table, first.control) == (again.main, again.table, again.control)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "shadows").write_text("")
+    with pytest.raises(OutputError, match="cannot write to"):
+        AttackFolder.open(tmp_path / "shadows")
+
+
+def test_keys_are_fresh_and_not_shown(tmp_path: Path) -> None:
+    one, other = AttackFolder.open(tmp_path / "one"), AttackFolder.open(tmp_path / "other")
+    assert one.key != other.key and one.key not in repr(one)
+    assert len({folder.coins(purpose).random() for folder in (one, other, one) for purpose in ("game", "twin")}) == 4
+
+
+# --- audits ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("rows", ["simulated", "real"])
+def test_an_audit_that_is_given_again_goes_on(tiny: Any, trained: Trained, rows: Any) -> None:
+    tiny.write(attacks=ATTACK)
+    shadows = tiny.out / AUDITS / rows
+    interrupt(trained, 5, lambda: audit.audit(tiny.spec, rows=rows, out=tiny.out))
+    assert finished(shadows) == 5 and stat.S_IMODE(shadows.stat().st_mode) == 0o700
+    record, path = audit.audit(tiny.spec, rows=rows, out=tiny.out)
+    assert_one_game(trained)
+    assert path == tiny.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
+    assert record.membership is not None and record.membership.attacks[0].models == PAIRS // 2
+    assert not (tiny.out / AUDITS).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick")
+def test_rows_that_a_unit_may_keep_are_the_same_ones(tiny: Any, trained: Trained, make_table: Callable[..., Any]) -> None:
+    frame = make_table(400).assign(person=[f"p{i // 4}" for i in range(400)])
+    unit = {"kind": "id", "column": "person", "max_rows": 2, "meaning": "one person"}
+    tiny.write(frame, attacks=ATTACK, dataset={"privacy_unit": unit})
+    interrupt(trained, 5, lambda: audit.audit(tiny.spec, rows="real", out=tiny.out))
+    audit.audit(tiny.spec, rows="real", out=tiny.out)
+    assert_one_game(trained)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_audit_of_a_bundle_goes_on(released: Any, trained: Trained) -> None:
+    spec = released.bundle / "spec.yaml"
+    assert "enabled: false" in spec.read_text()
+    out = released.folder / "elsewhere"
+    with pytest.MonkeyPatch.context() as patch:
+        load = audit_bundle.load_spec
+        attacks = {"attacks": load(released.write(attacks=ATTACK).spec).attacks}
+        patch.setattr(audit_bundle, "load_spec", lambda path: load(path).model_copy(update=attacks))
+        interrupt(trained, 5, lambda: audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out))
+        record, _ = audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out)
+    assert_one_game(trained)
+    assert record.membership is not None and sorted(p.name for p in out.iterdir()) == ["audit.json"]
+
+
+def test_an_audit_without_models_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), audit_folder(tmp_path, "real"):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
+    other = f"from pathlib import Path\nfrom synthdp.attack_folder import audit_folder\nwith audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
+    with audit_folder(tmp_path, "real") as folder:
+        done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
+        assert "another process is auditing" in done.stderr and AttackFolder.open(folder.path).key == folder.key
+    subprocess.run([sys.executable, "-c", other], check=True)
+
+
+# --- real processes ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
+    """A release whose workers train more models than it will be given time for."""
+    membership = {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}
+    tiny.write(attacks={"membership": membership}, evaluation={"enabled": False})
+    program = "import synthdp.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli import main; main()"
+    started = subprocess.Popen(
+        [sys.executable, "-c", program, "release", str(tiny.spec), "--out", str(tiny.out)],
+        cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background of a script ignores it
+    )  # fmt: skip
+    yield started
+    if started.poll() is None:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_process_that_is_stopped_in_the_attack_is_resumed(
+    tiny: Any, process: subprocess.Popen[str], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline = time.monotonic() + 200
+    while finished(tiny.out / ".run") < 10:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, how)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if how is signal.SIGINT else -how)
+    before = {p.name: p.stat().st_mtime_ns for p in (tiny.out / ".run").rglob("*.npz")}
+    seen: dict[str, int] = {}
+    remove = RunFolder.remove
+
+    def look_and_remove(self: RunFolder) -> None:
+        seen.update({p.name: p.stat().st_mtime_ns for p in self.shadows.rglob("*.npz")})
+        remove(self)
+
+    monkeypatch.setattr(RunFolder, "remove", look_and_remove)
+    resume(tiny.out)
+    assert len(before) < 80 == len(seen) and before.items() <= seen.items()
+    assert verify_bundle(tiny.bundle).ok and not (tiny.out / ".run").exists()
