@@ -12,14 +12,16 @@ report = attack_anonymity(synthetic, members, non_members, public=Public(sizes),
 """
 
 from attacks.anonymity import AnonymityReport, attack_anonymity
+from attacks.codes import Bins, decode, encode, public_of
 from attacks.dask_runner import Dask
 from attacks.epsilon import Claim, ceiling_accuracy, ceiling_advantage, ceiling_from_profile, epsilon_lower_bound, provable_epsilon
 from attacks.errors import AttackError, FleetError
-from attacks.fleet import RUNNERS, Fleet, Progress
+from attacks.fleet import RUNNERS, Fleet
 from attacks.game import Game, Outcome, play
 from attacks.membership import MAIN, attack_membership, judge
 from attacks.noisy_tables import NoisyTable, best_table_advantage, table_ratio, table_score
 from attacks.one_release import ShadowFreeReport, attack_release
+from attacks.progress import Progress
 from attacks.report import AttackRow, MembershipReport, Verdict
 from attacks.risk import Risk
 from attacks.runners import Loky, Runner, Serial
@@ -35,6 +37,7 @@ __all__ = [
     "AnonymityReport",
     "AttackError",
     "AttackRow",
+    "Bins",
     "Claim",
     "Dask",
     "Fleet",
@@ -65,11 +68,14 @@ __all__ = [
     "ceiling_advantage",
     "ceiling_from_profile",
     "declared_targets",
+    "decode",
+    "encode",
     "epsilon_lower_bound",
     "isolated_targets",
     "judge",
     "play",
     "provable_epsilon",
+    "public_of",
     "random_targets",
     "shared_confidence",
     "table_ratio",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attacks.checks import columns_asked, parties_asked, whole
 from attacks.errors import AttackError
 from attacks.inference import GUESSERS, inference
 from attacks.linkability import linkability
@@ -80,6 +81,9 @@ def attack_anonymity(
     columns = len(public.sizes)
     if columns < 2:
         raise AttackError("a table of one column has nothing to link or infer from")
+    guesses, secrets = whole("guesses", guesses, least=1), columns_asked("secrets", secrets, columns) if len(secrets) else ()
+    if parties is not None:
+        parties = parties_asked(parties, columns)
     shuffled = [int(c) for c in rng.permutation(columns)]
     risks = [
         singling_out(*tables, public=public, rng=rng, width=1, guesses=guesses),

@@ -28,6 +28,7 @@ from attacks.errors import AttackError
 from attacks.statistics import CONFIDENCE, Counts, Interval, clopper_pearson
 from attacks.threat import BoolArray, FloatArray
 
+LARGEST_EPSILON = 700.0  # beyond it e^epsilon is no number of the machine; so much allows every attack already
 Profile = Sequence[tuple[float, float]]
 
 
@@ -39,6 +40,13 @@ class Claim:
     delta: float
     profile: tuple[tuple[float, float], ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse what is no claim before anything is trained against it."""
+        if not isinstance(self.profile, (list, tuple)) or any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in self.profile):
+            raise AttackError(f"profile={self.profile!r}; needs pairs ((epsilon, delta), ...), or leave it out")
+        for epsilon, delta in self.pairs():
+            _check_pair(epsilon, delta)
+
     def pairs(self) -> tuple[tuple[float, float], ...]:
         """Every pair the claim makes."""
         return ((self.epsilon, self.delta), *self.profile)
@@ -48,6 +56,12 @@ class Claim:
         return ceiling_from_profile(self.pairs())
 
 
+def _check_pair(epsilon: object, delta: object) -> None:
+    numbers = all(isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool) for v in (epsilon, delta))
+    if not numbers or not epsilon >= 0 or not 0 <= delta <= 1:  # type: ignore[operator]
+        raise AttackError(f"epsilon={epsilon!r}, delta={delta!r}; needs numbers with epsilon >= 0 and 0 <= delta <= 1: correct the claim")
+
+
 def ceiling_accuracy(epsilon: float, delta: float) -> float:
     """Greatest accuracy of any attack on an (epsilon, delta)-private release, worlds equally likely: (e^eps + delta) / (1 + e^eps)."""
     return (1 + ceiling_advantage(epsilon, delta)) / 2
@@ -55,8 +69,7 @@ def ceiling_accuracy(epsilon: float, delta: float) -> float:
 
 def ceiling_advantage(epsilon: float, delta: float) -> float:
     """Greatest TPR - FPR of any attack on an (epsilon, delta)-private release."""
-    if not epsilon >= 0 or not 0 <= delta <= 1:
-        raise AttackError(f"epsilon={epsilon}, delta={delta}; needs epsilon >= 0 and 0 <= delta <= 1")
+    _check_pair(epsilon, delta)
     odds = exp(-epsilon)  # divided through by e^eps, which may overflow
     return min(1.0, (1 - odds + 2 * delta * odds) / (1 + odds))
 
@@ -101,7 +114,8 @@ def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONF
     the trade-off function of a profile is the envelope of these lines).
     """
     hits, alarms = proven_rates(counts, confidence=confidence)
-    return max(max(hits - exp(eps) * alarms, (1 - alarms) - exp(eps) * (1 - hits)) - delta for eps, delta in profile)
+    odds = [(exp(min(eps, LARGEST_EPSILON)), delta) for eps, delta in profile]
+    return max(max(hits - e * alarms, (1 - alarms) - e * (1 - hits)) - delta for e, delta in odds)
 
 
 def allowed_true_positives(profile: Profile, false_positives: float) -> float:

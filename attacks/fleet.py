@@ -14,9 +14,11 @@ import math
 import os
 import socket
 import time
+import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
@@ -26,6 +28,8 @@ import numpy.typing as npt
 
 from attacks.dask_runner import Dask
 from attacks.errors import FleetError
+from attacks.identity import checked_identity
+from attacks.progress import Progress, Teller
 from attacks.runners import Loky, Runner, Serial, WorkerDied
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -69,17 +73,6 @@ VISIBLE_WITHIN_S = 60.0  # a file of another machine may take that long to show 
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a fleet is. `remaining_s` is None until a task of this run has finished."""
-
-    finished: int
-    failed: int
-    total: int
-    elapsed_s: float
-    remaining_s: float | None
-
-
-@dataclass(frozen=True)
 class Harvest:
     """Results by task, and the tasks that always killed their worker."""
 
@@ -112,17 +105,22 @@ class _Job:
 class Fleet:
     """Where and how tasks run. `folder` holds what was derived from rows: keep it with the private data.
 
-    `attempts`: how often a task may kill its worker before it is given up and reported.
+    `attempts`: how often a task may kill its worker before it is given up and reported. `progress` is called as models finish, perhaps
+    from another thread, never twice at a time. `identity`: a name of the trainer and its settings, by which results are found again, in place
+    of the one that `attacks.identity` makes; whoever gives it sees to it that another trainer has another name.
     """
 
     folder: Path
     runner: Runner = field(default_factory=Serial)
     attempts: int = 3
     progress: Callable[[Progress], None] | None = None
+    identity: str | None = None
 
     def __post_init__(self) -> None:
         """Make the folder absolute: a worker that is kept from an earlier run may stand in another one."""
         object.__setattr__(self, "folder", Path(self.folder).absolute())
+        if self.identity is not None:
+            checked_identity(self.identity)
 
     def within(self, name: str) -> Fleet:
         """The same fleet on a sub-folder."""
@@ -132,7 +130,8 @@ class Fleet:
         """Run tasks `0 .. count-1`, of which those with a result file are not run again.
 
         `work(index)` returns named arrays (no object arrays); `GroupWork` is handed out in groups of at most its `group`.
-        `fingerprint` names the whole computation: results of another one are refused rather than mixed in.
+        `fingerprint` names the whole computation: results of another one are refused rather than mixed in. A result file that cannot be
+        read, after a full disk perhaps, is removed with a warning and its task run again.
 
         Raises:
             FleetError: the folder holds results of another computation or is not shared with the workers, or these die before any task starts.
@@ -140,28 +139,46 @@ class Fleet:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for leftover in (*self.folder.glob("*.tmp"), *self.folder.glob("*.started")):
             leftover.unlink(missing_ok=True)
-        for index in _done(self.folder, count):
-            _read(self.folder, index, fingerprint)
+        self._remove_unreadable(count, fingerprint)
         failed = self._drain(_Job(self.folder, fingerprint, work), count)
         return Harvest({i: _read(self.folder, i, fingerprint) for i in _done(self.folder, count)}, tuple(sorted(failed)))
 
+    def _remove_unreadable(self, count: int, fingerprint: str) -> None:
+        """See that all results are of this run, and take away those that are none."""
+        broken = []
+        for index in _done(self.folder, count):
+            try:
+                _read(self.folder, index, fingerprint)
+            except _Unreadable:
+                broken.append(index)
+        for index in broken:  # only now: the folder is not another run's
+            _result(self.folder, index).unlink(missing_ok=True)
+        if broken:
+            warnings.warn(f"{len(broken)} result files in {self.folder} could not be read; their models are trained again", stacklevel=3)
+
     def _drain(self, job: _Job, count: int) -> set[int]:
         """Submit what is missing until nothing is, or only tasks that kill; the tasks given up."""
+        teller = Teller(self.progress, lambda: len(_done(self.folder, count)), count)
+        teller.tell()
+        with teller.watching():
+            return self._finish(job, count, teller)
+
+    def _finish(self, job: _Job, count: int, teller: Teller) -> set[int]:
         failed: set[int] = set()
-        barren, report = 0, self._reporter(count)
-        report(failed)
+        barren = 0
         while missing := sorted(set(range(count)) - set(_done(self.folder, count)) - failed):
-            groups, tell = self._groups(job.work, missing), partial(report, failed)
+            groups = self._groups(job.work, missing)
             try:
-                self._submit(job, groups, tell=tell)
+                self._submit(job, groups, tell=teller.tell)
             except WorkerDied:
                 suspects = [left for group in groups if (left := self._unfinished(i for i in group if _mark(self.folder, i).exists()))]
                 barren = 0 if suspects or len(self._unfinished(missing)) < len(missing) else barren + 1
                 if barren >= self.attempts:
                     raise FleetError(f"workers died {barren} times before any task started: run with the serial runner to see why") from None
                 for group in suspects:
-                    failed |= self._alone(job, group, tell=tell)
-                report(failed)
+                    failed |= self._alone(job, group, tell=teller.tell)
+                    teller.failed = len(failed)
+                teller.tell()
         return failed
 
     def _groups(self, work: Work, missing: Sequence[int]) -> list[Group]:
@@ -209,19 +226,6 @@ class Fleet:
         half = len(left) // 2
         return {i for part in (left[:half], left[half:]) if part for i in self._alone(job, part, tell=tell)}
 
-    def _reporter(self, count: int) -> Callable[[set[int]], None]:
-        """A function that tells the progress callback how far the folder is."""
-        begin, before = time.monotonic(), len(_done(self.folder, count))
-
-        def report(failed: set[int]) -> None:
-            if self.progress is not None:
-                finished, elapsed = len(_done(self.folder, count)), time.monotonic() - begin
-                rate = (finished - before) / elapsed if elapsed > 0 else 0.0
-                remaining = (count - finished - len(failed)) / rate if rate > 0 else None
-                self.progress(Progress(finished, len(failed), count, elapsed, remaining))
-
-        return report
-
 
 def _result(folder: Path, index: int) -> Path:
     return folder / f"model-{index:06d}.npz"
@@ -257,10 +261,27 @@ def _write(folder: Path, index: int, arrays: Arrays) -> None:
     _mark(folder, index).unlink(missing_ok=True)
 
 
+class _Unreadable(FleetError):
+    """A result file that no fleet could have finished writing."""
+
+
 def _read(folder: Path, index: int, fingerprint: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of one finished task."""
-    with np.load(_result(folder, index), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    """The arrays of one finished task; objects are never unpickled.
+
+    Raises:
+        FleetError: the file cannot be read, or is another run's.
+    """
+    try:
+        # What is no archive would be taken for a pickle, and the error would advise to load it "unsafely".
+        if not zipfile.is_zipfile(_result(folder, index)):
+            raise zipfile.BadZipFile
+        with np.load(_result(folder, index), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
+        raise _Unreadable(f"the result file {_result(folder, index)} cannot be read: run again, and its model is trained anew") from None
     if str(arrays.pop("fingerprint", "")) != fingerprint:
-        raise FleetError(f"{folder} holds results of another run (other rows, target, threat model or seed): choose an empty folder")
+        raise FleetError(
+            f"{folder} holds results of another run (other rows, target, threat model, seed or trainer - its code or settings): choose an empty "
+            "folder; a trainer that only looks different can be named, see `identity` of `Fleet`"
+        )
     return arrays

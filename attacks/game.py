@@ -16,7 +16,8 @@ import numpy as np
 
 from attacks.errors import AttackError
 from attacks.fleet import Fleet
-from attacks.threat import BoolArray, Codes, FloatArray, GroupTrainer, ThreatModel, Trainer, WhiteBox
+from attacks.identity import identity_of
+from attacks.threat import BoolArray, Codes, FloatArray, GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
 
 MINIMUM_PAIRS = 4
 _SCORE = "score "  # before a white-box score's name in a result file
@@ -95,6 +96,9 @@ class _Work:
     entropy: tuple[int, ...]
     first_has_target: BoolArray
     control: bool
+    identity: str
+    public: Public | None
+    score_names: tuple[str, ...]
 
     @property
     def group(self) -> int:
@@ -102,13 +106,24 @@ class _Work:
         return self.trainer.group if isinstance(self.trainer, GroupTrainer) else 1
 
     def __call__(self, index: int) -> dict[str, Codes | FloatArray]:
-        return _seen(self.trainer(self._rows(index), seed_sequence=self._seed(2, index)), self.target)
+        return self._checked(self.trainer(self._rows(index), seed_sequence=self._seed(2, index)))
 
     def many(self, indices: Sequence[int]) -> Iterator[dict[str, Codes | FloatArray]]:
         assert isinstance(self.trainer, GroupTrainer)
         rows, seeds = [self._rows(index) for index in indices], [self._seed(2, index) for index in indices]
         for released in self.trainer.many(rows, seed_sequences=seeds):
-            yield _seen(released, self.target)
+            yield self._checked(released)
+
+    def _checked(self, released: Codes | WhiteBox) -> dict[str, Codes | FloatArray]:
+        """What is seen of one model; what is wrong with it is told at the first model, not after the last."""
+        seen = _seen(released, self.target)
+        if self.public is not None:
+            self.public.checked(seen["synthetic"].astype(np.int64), "a synthetic set")
+        scores = sorted(name.removeprefix(_SCORE) for name in seen if name != "synthetic")
+        if missing := sorted(set(self.score_names) - set(scores)):
+            told = f"the trainer returned {', '.join(scores) or 'none: let it return a WhiteBox'}"
+            raise AttackError(f"unknown extractor or white-box score {missing[0]}; of white-box scores {told}")
+        return seen
 
     def _rows(self, index: int) -> Codes:
         """What model `index` is trained on, in an order that says nothing."""
@@ -135,7 +150,8 @@ class _Work:
 
     def fingerprint(self) -> str:
         """A name of the whole game, so that results of another are not continued. As confidential as they are."""
-        digest = hashlib.blake2b(repr((self.entropy, self.threat, self.rows.shape, self.control)).encode(), digest_size=16)
+        parts = (self.entropy, self.threat, self.rows.shape, self.control, self.identity)
+        digest = hashlib.blake2b(repr(parts).encode(), digest_size=16)
         for array in (self.rows, self.target):
             digest.update(np.ascontiguousarray(array, dtype=np.int64).tobytes())
         return digest.hexdigest()
@@ -151,11 +167,14 @@ def play(
     fleet: Fleet,
     threat: ThreatModel | None = None,
     control: bool = False,
+    public: Public | None = None,
+    score_names: Sequence[str] = (),
 ) -> Game:
     """Train `pairs` models with `target` `[columns]` and `pairs` without; one synthetic set each.
 
     `rows` `[rows, columns]` are the *other* rows. A game of the same arguments and the same state of `rng`
-    continues what it finds in the fleet's folder. With `control`, neither world ever has the target.
+    continues what it finds in the fleet's folder. With `control`, neither world ever has the target. Every model is held to what the attacks
+    will need as soon as it is there: codes inside `public`, and white-box scores of `score_names`.
 
     Raises:
         AttackError: too few pairs or rows, or a trainer that does not return codes.
@@ -170,7 +189,9 @@ def play(
     threat.size(len(rows))
     entropy = tuple(int(word) for word in rng.integers(2**32, size=4))
     first_has_target = rng.integers(2, size=pairs).astype(bool)
-    work = _Work(rows, target, trainer, threat, entropy, first_has_target, control)
+    work = _Work(
+        rows, target, trainer, threat, entropy, first_has_target, control, fleet.identity or identity_of(trainer), public, tuple(score_names)
+    )
     harvest = fleet.run(work, 2 * pairs, fingerprint=work.fingerprint())
     kept = [p for p in range(pairs) if not {2 * p, 2 * p + 1} & set(harvest.failed)]
     if len(kept) < MINIMUM_PAIRS:
@@ -189,6 +210,8 @@ def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatA
     synthetic = np.asarray(white.synthetic)
     if synthetic.ndim != 2 or synthetic.shape[1] != len(target) or not np.issubdtype(synthetic.dtype, np.integer):
         raise AttackError(f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {len(target)}]")
+    if not len(synthetic):
+        raise AttackError("the trainer returned a synthetic set without rows: release at least one, better as many as it was trained on")
     scores = {name: np.asarray(score(target), dtype=np.float64) for name, score in white.scores.items()}
     if bad := [name for name, value in scores.items() if value.ndim or not np.isfinite(value)]:
         raise AttackError(f"white-box score {bad[0]} of the target is not one finite number: clip it in the trainer")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from attacks.checks import columns_asked, whole
 from attacks.errors import AttackError
 from attacks.hamming import hamming
 from attacks.risk import Risk, Trials, risk_of
@@ -52,11 +53,11 @@ def inference(
     The naive guess is the release's most frequent level, which needs no knowledge of the record.
     """
     columns = range(len(public.sizes))
-    held = [c for c in columns if c != secret] if known is None else list(known)
-    if secret not in columns or secret in held or not held or not set(held) <= set(columns):
-        raise AttackError(
-            f"column {secret} cannot be guessed from columns {held}: both must be in 0 .. {len(columns) - 1}, and the secret is not known"
-        )
+    (secret,) = columns_asked("secret", [secret], len(columns))
+    held = list(columns_asked("known", [c for c in columns if c != secret] if known is None else known, len(columns)))
+    if secret in held:
+        raise AttackError(f"secret={secret} is one of the columns known={held}: leave it out there, or guess another")
+    guesses = whole("guesses", guesses, least=1)
     if guesser not in GUESSERS:
         raise AttackError(f"unknown guesser {guesser}; known: {', '.join(GUESSERS)}")
     seed = int(rng.integers(2**31))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attacks.checks import parties_asked, whole
 from attacks.errors import AttackError
 from attacks.hamming import hamming
 from attacks.risk import Risk, Trials, risk_of
@@ -31,9 +32,8 @@ def linkability(
 
     `parties`: the columns that each holds. The naive guess draws its synthetic rows at random.
     """
-    first, second = (list(party) for party in parties)
-    if not first or not second or set(first) & set(second):
-        raise AttackError(f"parties hold {len(first)} and {len(second)} columns; each needs at least one, and none in common")
+    first, second = (list(party) for party in parties_asked(parties, synthetic.shape[1]))
+    guesses = whole("guesses", guesses, least=1)
     if not 1 <= neighbours <= len(synthetic):
         raise AttackError(f"neighbours={neighbours}; allowed are 1 to the number of synthetic rows, {len(synthetic)}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from attacks.epsilon import Claim, choose_threshold, provable_epsilon
 from attacks.errors import AttackError
 from attacks.features import EXTRACTORS, feature_matrix
 from attacks.fleet import Fleet
-from attacks.game import Game, Outcome, play
+from attacks.game import MINIMUM_PAIRS, Game, Outcome, play
 from attacks.likelihood import LIKELIHOODS
 from attacks.report import MembershipReport, Verdict, attack_row, judged
 from attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
@@ -92,15 +93,20 @@ def attack_membership(
     _known(classifiers, CLASSIFIERS, "classifier")
     for extractor, judged_by in (main, *also):
         _known([judged_by], CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS, f"judge of {extractor}")
+    if control_pairs and control_pairs < MINIMUM_PAIRS:
+        raise AttackError(f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or at least {MINIMUM_PAIRS}")
     table, targets = public.checked(table, "the table"), declared_targets(table, targets)
+    # What the attacks will need of every model is told to the game, which looks at once.
+    playing = partial(play, rng=rng, threat=threat, public=public, score_names=[name for name, _ in (main, *also) if name not in EXTRACTORS])
     games, controls = [], []
     for number, position in enumerate(targets):
         rest, record = np.delete(table, position, axis=0), table[position]
-        game = play(rest, record, trainer, pairs=pairs, rng=rng, fleet=fleet.within(f"target-{number}"), threat=threat)
+        game = playing(rest, record, trainer, pairs=pairs, fleet=fleet.within(f"target-{number}"))
         games.append(_inside(game, public))
         if control_pairs:
             folder = fleet.within(f"control-{number}")
-            controls.append(_inside(play(rest, record, trainer, pairs=control_pairs, rng=rng, fleet=folder, threat=threat, control=True), public))
+            played = playing(rest, record, trainer, pairs=control_pairs, fleet=folder, control=True)
+            controls.append(_inside(played, public))
         elif (~game.shadow_members).sum() >= ENOUGH_TO_SPLIT:
             controls.append(game.control(rng))
     return judge(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from attacks.checks import whole
 from attacks.errors import AttackError
 from attacks.risk import Risk, Trials, risk_of
 from attacks.threat import BoolArray, Codes, Public
@@ -32,6 +33,7 @@ def singling_out(
         raise AttackError(f"width={width}; a predicate has 1 to {columns} columns")
     if columns < 2 and width is None:
         raise AttackError("one column has no multivariate predicates: ask with width=1")
+    guesses = whole("guesses", guesses, least=1)
     size = min(len(members), len(control))
     own, other = (table[rng.permutation(len(table))[:size]] for table in (members, control))
     found = _levels_of_one(synthetic, guesses, rng) if width == 1 else _combinations_of_one(synthetic, width, guesses, rng)

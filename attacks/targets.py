@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from attacks.checks import whole
 from attacks.errors import AttackError
 from attacks.hamming import hamming
 from attacks.threat import Codes, FloatArray
@@ -36,9 +37,12 @@ def declared_targets(rows: Codes, positions: Sequence[int]) -> tuple[int, ...]:
     Raises:
         AttackError: none, one twice, or one outside the table.
     """
-    if not positions or len(set(positions)) != len(positions) or min(positions) < 0 or max(positions) >= len(rows):
-        raise AttackError(f"{len(positions)} target positions; needs at least one, all different, within the table")
-    return tuple(int(p) for p in positions)
+    asked = np.asarray(positions)
+    if asked.ndim != 1 or not len(asked) or not np.issubdtype(asked.dtype, np.integer):
+        raise AttackError(f"targets={positions!r}; needs a list of row positions, at least one, each a whole number: see isolated_targets")
+    if len(set(asked.tolist())) < len(asked) or asked.min() < 0 or asked.max() >= len(rows):
+        raise AttackError(f"targets={asked.tolist()}; needs different positions within the table, counted from 0 and never from the end")
+    return tuple(int(p) for p in asked)
 
 
 SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]]] = {
@@ -70,5 +74,5 @@ def rarity(rows: Codes) -> FloatArray:
 
 
 def _check(rows: Codes, count: int) -> None:
-    if not 1 <= count <= len(rows):
+    if whole("count", count, least=1) > len(rows):
         raise AttackError(f"asked for {count} targets; the table allows between 1 and its number of rows")

@@ -75,6 +75,11 @@ class Public:
 
     sizes: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse what are no numbers of levels."""
+        if not self.sizes or any(isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1 for size in self.sizes):
+            raise AttackError(f"sizes={self.sizes!r}; needs the number of levels of each column, whole numbers of at least 1")
+
     def checked(self, codes: Codes, what: str) -> Codes:
         """`codes` as an array of shape `[rows, columns]` inside the domain.
 
@@ -87,8 +92,10 @@ class Public:
                 f"{what}: got {table.dtype} of {table.ndim} dimensions {table.shape[1:]}; "
                 f"needs whole-number codes [rows, {len(self.sizes)}]: encode the table first"
             )
-        if table.size and (table.min() < 0 or (table.max(axis=0) >= np.asarray(self.sizes)).any()):
-            raise AttackError(f"{what}: a code lies outside its column; allowed are 0 .. size-1 with sizes {self.sizes}: declare every level")
+        outside = np.flatnonzero(((table < 0) | (table >= np.asarray(self.sizes))).any(axis=0))
+        if len(outside):
+            allowed = f"allowed are 0 .. {self.sizes[outside[0]] - 1} in column {outside[0]}"
+            raise AttackError(f"{what}: a code lies outside its column; {allowed}: declare every level, or encode as the others")
         return table
 
 

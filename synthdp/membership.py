@@ -30,6 +30,7 @@ from attacks import (
     FleetError,
     MembershipReport,
     NoisyTable,
+    Progress,
     Public,
     Runner,
     ThreatModel,
@@ -41,7 +42,7 @@ from attacks import (
     shared_confidence,
     table_score,
 )
-from attacks.fleet import RUNNERS, Progress
+from attacks.fleet import RUNNERS
 from attacks.report import LOW_RATES
 from attacks.threat import Codes as AnyCodes
 from attacks.threat import Relation, Score

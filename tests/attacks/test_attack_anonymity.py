@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -176,6 +177,16 @@ def test_codes_of_any_kind_give_the_same_report(form: Callable[[Codes], Codes]) 
     assert plain == other
 
 
+PARTIES: list[tuple[Any, str]] = [
+    (([0], []), r"^parties\[1\]=\[\]; needs a list of column positions, at least one"),
+    (([0, 1], [1, 2]), "both parties hold column 1"),
+    (([0], [9]), r"^parties\[1\] names column 9; the table has columns 0 to 8"),
+    (([0], [-3]), r"^parties\[1\] names column -3; .* never from the end"),
+    (([0, 0], [3]), r"^parties\[0\]=\[0, 0\]; a column stands there twice"),
+    (([0],), "needs two lists"),
+]
+
+
 def test_what_cannot_be_asked_is_refused() -> None:
     rows = population(40, rng())
     tables: tuple[Codes, Codes, Codes] = (rows, rows, rows)
@@ -183,13 +194,34 @@ def test_what_cannot_be_asked_is_refused() -> None:
         singling_out(*tables, public=PUBLIC, rng=rng(), width=10)
     with pytest.raises(AttackError, match="no multivariate"):
         singling_out(rows[:, :1], rows[:, :1], rows[:, :1], public=Public((4,)), rng=rng())
-    for parties in (([0], []), ([0, 1], [1, 2])):
-        with pytest.raises(AttackError, match="none in common"):
-            linkability(*tables, parties=parties, rng=rng())
+    for parties, told in PARTIES:
+        for asked in (
+            lambda p: linkability(*tables, parties=p, rng=rng()),
+            lambda p: attack_anonymity(*tables, public=PUBLIC, secrets=[], parties=p, rng=rng()),
+        ):
+            with pytest.raises(AttackError, match=told):
+                asked(parties)
+    for guesses in (0, -1, 2.5, True):
+        for attack in (
+            lambda n: linkability(*tables, parties=([0], [1]), rng=rng(), guesses=n),
+            lambda n: inference(*tables, public=PUBLIC, secret=2, rng=rng(), guesses=n),
+            lambda n: singling_out(*tables, public=PUBLIC, rng=rng(), guesses=n),
+            lambda n: attack_anonymity(*tables, public=PUBLIC, secrets=[], rng=rng(), guesses=n),
+        ):
+            with pytest.raises(AttackError, match=f"guesses={guesses}; needs a whole number of at least 1"):
+                attack(guesses)
+    with pytest.raises(AttackError, match="secrets names column 9; the table has columns 0 to 8"):
+        attack_anonymity(*tables, public=PUBLIC, secrets=[0, 9], rng=rng())
     with pytest.raises(AttackError, match="number of synthetic rows, 40"):
         linkability(*tables, parties=([0], [1]), rng=rng(), neighbours=41)
-    for secret, known in ((9, None), (2, [2, 3]), (2, []), (2, [11])):
-        with pytest.raises(AttackError, match="cannot be guessed"):
+    for secret, known, told in (
+        (9, None, "secret names column 9"),
+        (2, [2, 3], "leave it out there"),
+        (2, [], "at least one"),
+        (2, [11], "known names column 11"),
+        (2, [1, 1], "stands there twice"),
+    ):
+        with pytest.raises(AttackError, match=told):
             inference(*tables, public=PUBLIC, secret=secret, known=known, rng=rng())
     with pytest.raises(AttackError, match="unknown guesser mlp; known: closest, forest"):
         inference(*tables, public=PUBLIC, secret=2, guesser="mlp", rng=rng())

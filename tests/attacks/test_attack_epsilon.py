@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,3 +125,37 @@ def test_warnings_say_what_cannot_be_shown() -> None:
     assert power_warnings(1000, Claim(1.0, 1e-5, PROFILE), none) == ()
     assert any("neither confirms nor refutes" in w for w in power_warnings(1000, Claim(1.0, 1e-5, PROFILE), Interval(0.09, 0.02, 0.15)))
     assert power_warnings(1000, None, none) == ()
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        (-1, 0),
+        (float("nan"), 0),
+        (1, -0.1),
+        (1, 1.1),
+        (1, float("nan")),
+        ("1", 0),
+        (1, None),
+        (True, 0),
+        (1, 0, ((0.5, 2),)),
+        (1, 0, (0.5, 0.1)),
+        (1, 0, ((1,),)),
+    ],
+)
+def test_what_is_no_claim_is_refused_when_it_is_made(claim: tuple[Any, ...]) -> None:
+    with pytest.raises(AttackError, match=r"needs (numbers with epsilon >= 0 and 0 <= delta <= 1: correct the claim|pairs)"):
+        Claim(*claim)
+
+
+@pytest.mark.parametrize("epsilon", [709.0, 1000.0, 1e300, float("inf")])
+def test_a_claim_too_large_for_an_exponential_is_kept_by_everyone(epsilon: float) -> None:
+    claim = Claim(epsilon, 0.0)
+    assert claim.ceiling_advantage() == 1 and profile_excess(Counts(50, 50, 0, 50), claim.pairs()) <= 0
+    assert power_warnings(50, claim, Interval(1.0, 0.9, 1.0))
+
+
+def test_a_large_claim_is_judged_as_a_smaller_one_that_allows_as_much() -> None:
+    counts = Counts(50, 50, 0, 50)
+    assert profile_excess(counts, ((700.0, 0.0),)) == profile_excess(counts, ((1000.0, 0.0),))
+    assert profile_excess(counts, ((1000.0, 0.0), (0.1, 0.0))) == profile_excess(counts, ((0.1, 0.0),)) > 0

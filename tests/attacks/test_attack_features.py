@@ -125,9 +125,13 @@ def test_isolated_targets_find_the_outlier_and_random_ones_do_not_only() -> None
 def test_declared_targets_are_checked() -> None:
     rows = np.zeros((3, 2), dtype=int)
     assert declared_targets(rows, [2, 0]) == (2, 0)
-    for bad in ([], [0, 0], [3], [-1]):
-        with pytest.raises(AttackError, match="target positions"):
+    assert declared_targets(rows, np.array([2, 0])) == (2, 0)  # type: ignore[arg-type]
+    for bad in ([0, 0], [3], [-1]):
+        with pytest.raises(AttackError, match="needs different positions within the table"):
             declared_targets(rows, bad)
+    for none in ([], 1, [0.5], [[0, 1]], ["a"]):
+        with pytest.raises(AttackError, match=r"^targets=.* needs a list of row positions"):
+            declared_targets(rows, none)  # type: ignore[arg-type]
 
 
 def test_all_pairs_of_columns_are_correlated() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from attacks.dask_runner import Dask
 from attacks.errors import FleetError
-from attacks.fleet import RUNNERS, Fleet, Progress, Work
+from attacks.fleet import RUNNERS, Fleet, Work
+from attacks.progress import Progress
 from attacks.runners import Loky, Serial, WorkerDied
 
 
@@ -97,11 +98,44 @@ def test_results_of_another_run_are_refused(tmp_path: Path, runs: Path) -> None:
         Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="b")
 
 
-def test_pickled_arrays_are_not_loaded(tmp_path: Path, runs: Path) -> None:
-    (tmp_path / "f").mkdir()
-    np.savez(tmp_path / "f" / "model-000000.npz", square=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
-        Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="a")
+class Planted:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return Path.touch, (self.mark,)
+
+
+def spoil(path: Path, how: str, mark: Path) -> None:
+    whole = path.read_bytes()
+    if how == "pickled":
+        np.savez(path, square=np.array([Planted(mark)], dtype=object), fingerprint=np.array("a"))
+    elif how == "bare pickle":
+        path.write_bytes(np.array([Planted(mark)], dtype=object).dumps())
+    else:
+        changed = bytes(b ^ 255 for b in whole[60:90])
+        path.write_bytes({"empty": b"", "text": b"no archive", "half": whole[: len(whole) // 2], "flipped": whole[:60] + changed + whole[90:]}[how])
+
+
+@pytest.mark.parametrize("how", ["empty", "text", "half", "flipped", "pickled", "bare pickle"])
+def test_a_result_file_that_cannot_be_read_is_made_again(tmp_path: Path, runs: Path, how: str) -> None:
+    fleet = Fleet(folder=tmp_path / "f")
+    fleet.run(squares(runs), 4, fingerprint="a")
+    spoil(tmp_path / "f" / "model-000002.npz", how, tmp_path / "mark")
+    with pytest.warns(UserWarning, match=r"1 result files in .*/f could not be read; their models are trained again"):
+        assert values(fleet.run(squares(runs), 4, fingerprint="a")) == {i: i * i for i in range(4)}
+    assert runs_of(runs) == {0: 1, 1: 1, 2: 2, 3: 1}
+    assert not (tmp_path / "mark").exists()  # no object was unpickled
+
+
+def test_nothing_is_removed_from_the_folder_of_another_run(tmp_path: Path, runs: Path) -> None:
+    Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="a")
+    (tmp_path / "f" / "model-000000.npz").write_bytes(b"no archive")
+    with pytest.raises(FleetError, match="another run"):
+        Fleet(folder=tmp_path / "f").run(squares(runs), 2, fingerprint="b")
+    assert (tmp_path / "f" / "model-000000.npz").exists()
 
 
 def test_object_arrays_are_not_written(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from attacks.dask_runner import Dask, _Sealed
 from attacks.errors import FleetError
-from attacks.fleet import Fleet, Progress, Work
+from attacks.fleet import Fleet, Work
 from attacks.game import Game, play
+from attacks.progress import Progress
 from attacks.runners import Serial
 from attacks.threat import Codes
 

@@ -143,7 +143,38 @@ def test_what_is_unknown_is_refused(tmp_path: Path) -> None:
         attacked(tmp_path, ignorant, classifiers=("mlp",))
     with pytest.raises(AttackError, match="the table: a code lies outside"):
         attacked(tmp_path, ignorant, public=Public((3,) * 9))
+    with pytest.raises(AttackError, match=r"control_pairs=3; needs 0 .* or at least 4"):
+        attacked(tmp_path, ignorant, control_pairs=3)
+    with pytest.raises(AttackError, match=r"targets=.* needs different positions"):
+        attacked(tmp_path, ignorant, targets=np.array([1, 1]))
+    assert not list(tmp_path.iterdir())  # all of it before anything was trained
     assert set(EXTRACTORS) == PAPER_TABLE
+
+
+@pytest.mark.parametrize(
+    ("released", "told"),
+    [
+        (np.full((5, 9), 4), "a synthetic set: a code lies outside its column; allowed are 0 .. 3 in column 0"),
+        (np.full((5, 9), -1), "a synthetic set: a code lies outside"),
+        (np.zeros((0, 9), dtype=int), "a synthetic set without rows: release at least one"),
+    ],
+)
+def test_what_no_attack_can_use_is_told_at_the_first_model(tmp_path: Path, released: Codes, told: str) -> None:
+    trained = []
+
+    def trainer(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
+        trained.append(len(rows))
+        return released
+
+    with pytest.raises(AttackError, match=told):
+        attacked(tmp_path, trainer)
+    assert len(trained) == 1
+
+
+def test_a_declared_score_that_no_model_has_is_told_at_the_first_model(tmp_path: Path) -> None:
+    with pytest.raises(AttackError, match=r"unknown extractor or white-box score elbow; .* returned none: let it return a WhiteBox"):
+        attacked(tmp_path, ignorant, main=("elbow", "lira_online"))
+    assert not list(tmp_path.rglob("*.npz"))
 
 
 SETS, SET_ROWS = 10, 100

@@ -17,7 +17,9 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     for name, rows in (("private", 40), ("trained_on", 60), ("held_out", 60), ("reference", 60), ("synthetic", 60)):
-        pd.DataFrame({"a": rng.choice(["x", "y"], rows), "b": rng.choice(["u", "v", "w"], rows)}).to_csv(f"{name}.csv", index=False)
+        texts = {"sex": rng.choice(["f", "m"], rows), "region": rng.choice(["north", "south", ""], rows)}
+        numbers = {"age": rng.integers(0, 121, rows), "wage": np.where(rng.random(rows) < 0.2, np.nan, rng.uniform(0, 1000, rows).round(2))}
+        pd.DataFrame(texts | numbers).to_csv(f"{name}.csv", index=False)
     scope = {"my_synthesizer": lambda part, rows, seed: part.sample(rows, replace=True, random_state=seed), "__name__": "example"}
     printed = []
     for code in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL):
