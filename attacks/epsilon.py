@@ -120,7 +120,8 @@ def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONF
 
 def allowed_true_positives(profile: Profile, false_positives: float) -> float:
     """The curve of a whole profile: the greatest TPR that it allows at an FPR, by the module's two lines at each pair; both in 0 .. 1."""
-    lines = ((exp(eps) * false_positives + delta, 1 - exp(-eps) * (1 - false_positives - delta)) for eps, delta in profile)
+    kept = ((min(eps, LARGEST_EPSILON), delta) for eps, delta in profile)
+    lines = ((exp(eps) * false_positives + delta, 1 - exp(-eps) * (1 - false_positives - delta)) for eps, delta in kept)
     return min(1.0, *(bound for pair in lines for bound in pair))
 
 

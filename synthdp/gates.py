@@ -14,7 +14,7 @@ from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack
 from synthdp.errors import GateError, OutputError
 from synthdp.spec import models as spec
 
-ATTACK_FIELDS = {"advantage_upper": "upper", "auc": "auc", "tpr_upper": "tpr_upper", "epsilon_lower": "epsilon_lower"}
+ATTACK_FIELDS = {"advantage_upper": "upper", "auc_upper": "auc_upper", "tpr_upper": "tpr_upper", "epsilon_lower": "epsilon_lower"}
 
 
 @dataclass(frozen=True)

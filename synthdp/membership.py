@@ -15,6 +15,7 @@ import json
 import logging
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from attacks import (
     Dask,
     Fleet,
     FleetError,
+    Interval,
     MembershipReport,
     NoisyTable,
     Progress,
@@ -39,6 +41,7 @@ from attacks import (
     attack_membership,
     attack_tables,
     isolated_targets,
+    provable_epsilon,
     shared_confidence,
     table_score,
 )
@@ -47,7 +50,7 @@ from attacks.report import LOW_RATES
 from attacks.threat import Codes as AnyCodes
 from attacks.threat import Relation, Score
 from synthdp.attack_folder import AttackFolder
-from synthdp.bundle.audit_record import DeclaredAttack, Membership
+from synthdp.bundle.audit_record import Advantage, DeclaredAttack, Membership
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
@@ -65,6 +68,7 @@ TARGETS = 1  # the most isolated row: the choice of the target matters more than
 ELBO = ("elbo", "lira_online")
 WHITE_BOX = (ELBO, ("tables", "lira_online"))  # declared beforehand, beside the black box, where the tables' attacker has shadow models alone
 TABLE_RELEASES, MOST_TABLES = 25, 50_000  # releases of each world for a pair of models, and noisy tables in all: some ten CPU seconds
+DROPPED = re.compile(r"(\d+) model pairs were dropped")  # as attacks.membership warns
 ELBO_DRAWS = 256  # of z, the attacker's own: as many as leave the bound's own noise far below that of training
 
 
@@ -220,26 +224,39 @@ class TableMeasurer:
 
 
 def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
-    """A report as the plain facts of an audit record, as confidential as the rows were."""
-    gap = report.main.advantage
+    """A report on so many `pairs` as were asked for, as the plain facts of an audit record: as confidential as the rows were."""
+    gap, dropped = report.main.advantage, _dropped(report)
     return Membership(
-        pairs=pairs,
+        pairs=pairs - dropped,
+        pairs_dropped=dropped,
         advantage=gap.value,
         lower=gap.lower,
         upper=gap.upper,
+        baseline=_advantage(report.baseline),
         ceiling=1.0 if report.ceiling is None else report.ceiling,
         epsilon_provable=report.epsilon_provable,
         refuted=report.refutes_claim,
         attacks=declared_facts(report),
+        warnings=report.warnings,
     )
+
+
+def _dropped(report: MembershipReport) -> int:
+    """Pairs whose training always killed its worker, which a report tells in its warnings alone."""
+    return sum(int(found[1]) for warning in report.warnings if (found := DROPPED.match(warning)))
+
+
+def _advantage(gap: Interval) -> Advantage:
+    return Advantage(value=gap.value, lower=gap.lower, upper=gap.upper)
 
 
 def declared_facts(report: MembershipReport) -> tuple[DeclaredAttack, ...]:
     """Each declared attack of a report, the black box first."""
-    return tuple(map(_declared, report.declared))
+    return tuple(_declared(verdict, confidence=shared_confidence(len(report.declared))) for verdict in report.declared)
 
 
-def _declared(verdict: Verdict) -> DeclaredAttack:
+def _declared(verdict: Verdict, *, confidence: float) -> DeclaredAttack:
+    """`confidence`: of this attack's bound on epsilon, by itself."""
     gap, tpr = verdict.row.advantage, dict(verdict.row.tpr_at)[LOW_RATES[0]]
     return DeclaredAttack(
         attack=verdict.name,
@@ -248,8 +265,11 @@ def _declared(verdict: Verdict) -> DeclaredAttack:
         lower=gap.lower,
         upper=gap.upper,
         auc=verdict.row.auc.value,
+        auc_upper=verdict.row.auc.upper,
         tpr_upper=tpr.upper if tpr else None,
         epsilon_lower=verdict.epsilon_lower,
+        epsilon_provable=provable_epsilon(verdict.row.models, delta=verdict.claim.delta if verdict.claim else 0.0, confidence=confidence),
+        control=_advantage(verdict.control) if verdict.control else None,
         refuted=verdict.refutes_claim,
     )
 

@@ -59,10 +59,20 @@ class Audit(Model):
     refuted: bool
 
 
+class Advantage(Model):
+    """An advantage over guessing with its 95% interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+
 class DeclaredAttack(Model):
     """One attack of a membership game, on `models` test models in each world; intervals of 95%, bounds on epsilon of 95% for all together.
 
     `tpr_upper`: upper limit of the true-positive rate at 1% false positives; None where so few models cannot show that rate.
+    `epsilon_provable`: the largest bound on epsilon that so many models could have shown. `control`: where neither world has the target, so
+    that it must be at chance; None where the models are too few for one. What a record of an earlier version lacks is None, too.
     """
 
     attack: str
@@ -71,8 +81,11 @@ class DeclaredAttack(Model):
     lower: float
     upper: float
     auc: float
+    auc_upper: float | None = None
     tpr_upper: float | None = None
     epsilon_lower: float = Field(ge=0)
+    epsilon_provable: float | None = Field(default=None, ge=0)
+    control: Advantage | None = None
     refuted: bool
 
 
@@ -80,16 +93,22 @@ class Membership(Model):
     """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling.
 
     The figures are those of the black box; `attacks` has all that were declared, white boxes of the released model and tables among them.
+    `pairs` were used; `pairs_dropped` were asked for too, but a training always killed its worker. `baseline`: the black box's classifier on
+    histograms of columns, which never ask about the target; None in a record of an earlier version. `warnings`: what a reader must know
+    before believing the black box and the shadow models, in the attack's words.
     """
 
     pairs: int = Field(ge=1)
+    pairs_dropped: int = Field(default=0, ge=0)
     advantage: float
     lower: float
     upper: float
+    baseline: Advantage | None = None
     ceiling: float
     epsilon_provable: float | None = Field(default=None, ge=0)
     refuted: bool
     attacks: tuple[DeclaredAttack, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class TableNoise(Model):

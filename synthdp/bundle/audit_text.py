@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synthdp.bundle.audit_record import SANITY, Audit, AuditRecord, Membership, Replay, TableNoise
+from synthdp.bundle.audit_record import SANITY, Advantage, Audit, AuditRecord, DeclaredAttack, Membership, Replay, TableNoise
 from synthdp.bundle.wording import plain, up
 
 ROWS = {
@@ -66,27 +66,42 @@ def _statistical(audits: tuple[Audit, ...]) -> str:
 
 
 def _membership(attack: Membership) -> str:
+    dropped = f" ({attack.pairs_dropped} more were dropped, since a training always killed its worker)" if attack.pairs_dropped else ""
     told = (
-        f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models: advantage over guessing {attack.advantage:.3f} "
+        f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models{dropped}: advantage over guessing {attack.advantage:.3f} "
         f"(95% interval {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
     )
-    if not attack.attacks:
-        return told
-    rows = [
-        f"| {plain(a.attack)} | {a.models} | {a.advantage:.3f} ({a.lower:.3f} to {a.upper:.3f}) | {a.auc:.3f} "
-        f"| {a.epsilon_lower:.3g} | {'**refuted**' if a.refuted else 'not refuted'} |"
-        for a in attack.attacks
-    ]
-    could = "" if attack.epsilon_provable is None else f"; so many could have shown {attack.epsilon_provable:.3g}"
-    return "\n".join(
-        [
-            told + " The first attack sees the synthetic rows alone; the others see the released model's likelihood of the target and "
-            f"the noisy tables. Bounds on epsilon hold with 95% confidence for all attacks together{could}.\n",
-            "| attack | test models in each world | advantage | AUC | epsilon: at least | claim |",
-            "|---|---|---|---|---|---|",
-            *rows,
-        ]
+    if attack.baseline:
+        told += f" Of histograms of columns, which never ask about the target, the same classifier had {_interval(attack.baseline)}."
+    if attack.attacks:
+        told += (
+            " The first attack sees the synthetic rows alone; the others see the released model's likelihood of the target and "
+            "the noisy tables. Bounds on epsilon hold with 95% confidence for all attacks together; beside each stands the most that "
+            "so many models could have shown, and as a control the advantage where neither world has the target, which must be at chance.\n\n"
+            "| attack | test models in each world | advantage | control | AUC | epsilon: at least | could show | claim |\n"
+            "|---|---|---|---|---|---|---|---|\n"
+        ) + "\n".join(map(_attack, attack.attacks))
+    if attack.warnings:
+        told += "\n\nBefore you believe the first attack and the shadow models:\n\n" + "\n".join(f"- {plain(w)}" for w in attack.warnings)
+    return told
+
+
+def _attack(a: DeclaredAttack) -> str:
+    cells = (
+        plain(a.attack),
+        str(a.models),
+        f"{a.advantage:.3f} ({a.lower:.3f} to {a.upper:.3f})",
+        "none" if a.control is None else _interval(a.control),
+        f"{a.auc:.3f}" if a.auc_upper is None else f"{a.auc:.3f} (up to {a.auc_upper:.3f})",
+        f"{a.epsilon_lower:.3g}",
+        "not recorded" if a.epsilon_provable is None else f"{a.epsilon_provable:.3g}",
+        "**refuted**" if a.refuted else "not refuted",
     )
+    return f"| {' | '.join(cells)} |"
+
+
+def _interval(gap: Advantage) -> str:
+    return f"{gap.value:.3f} ({gap.lower:.3f} to {gap.upper:.3f})"
 
 
 def _conclusion(record: AuditRecord) -> str:

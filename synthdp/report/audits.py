@@ -21,7 +21,20 @@ HEADINGS = (
     "would notice",
     "claim",
 )
-ATTACK_HEADINGS = ("attack", "test models in each world", "advantage", "lower", "upper", "AUC", "epsilon: at least", "claim")
+ATTACK_HEADINGS = (
+    "attack",
+    "test models in each world",
+    "advantage",
+    "lower",
+    "upper",
+    "control",
+    "AUC",
+    "AUC at most",
+    "TPR at 1% FPR at most",
+    "epsilon: at least",
+    "could show at most",
+    "claim",
+)
 
 
 def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
@@ -53,15 +66,24 @@ def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
     if record["audits"]:
         yield Table(f"Statistical audits {where}", HEADINGS, tuple(_row(a) for a in record["audits"]))
     if attack:
-        values = {k: number(attack[k]) for k in ("advantage", "lower", "upper", "ceiling")}
-        yield Table(f"Membership attack {where}", ("pairs of models", *values), ((str(attack["pairs"]), *values.values()),))
+        counts = {"pairs of models": str(attack["pairs"]), "dropped": str(attack["pairs_dropped"])}
+        values = {k: number(attack[k]) for k in ("advantage", "lower", "upper", "ceiling")} | {"baseline": _interval(attack["baseline"])}
+        yield Table(f"Membership attack {where}", (*counts, *values), ((*counts.values(), *values.values()),))
         if attack["attacks"]:
             yield Table(f"Attacks {where}", ATTACK_HEADINGS, tuple(_attack_row(a) for a in attack["attacks"]))
+        if attack["warnings"]:
+            yield Table(f"Warnings of the attack {where}", ("before you believe it",), tuple((w,) for w in attack["warnings"]))
 
 
 def _attack_row(a: Mapping[str, Any]) -> tuple[str, ...]:
-    figures = (number(a[key]) for key in ("advantage", "lower", "upper", "auc", "epsilon_lower"))
-    return a["attack"], str(a["models"]), *figures, "refuted" if a["refuted"] else "not refuted"
+    gap = (number(a[key]) for key in ("advantage", "lower", "upper"))
+    figures = (number(a[key]) for key in ("auc", "auc_upper", "tpr_upper", "epsilon_lower", "epsilon_provable"))
+    return a["attack"], str(a["models"]), *gap, _interval(a["control"]), *figures, "refuted" if a["refuted"] else "not refuted"
+
+
+def _interval(gap: Mapping[str, float] | None) -> str:
+    """An advantage with its 95% interval."""
+    return "none" if gap is None else f"{number(gap['value'])} ({number(gap['lower'])} to {number(gap['upper'])})"
 
 
 def _row(a: Mapping[str, Any]) -> tuple[str, ...]:

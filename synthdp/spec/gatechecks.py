@@ -1,4 +1,4 @@
-"""Checks of gates: that their figure is computed at all, and that so few models could both pass and fail them.
+"""Checks of gates: that their figure is computed, that something can fail them, and that it is not chance alone.
 
 A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole budget: both are mistakes in a spec.
 """
@@ -6,15 +6,12 @@ A gate that nothing could fail protects nobody, and one that chance alone fails 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import inf, log, sqrt
 
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.models import Boolean, Categorical, Gate, Ordinal, ReleaseSpec
+from synthdp.spec.models import Boolean, Categorical, Ordinal, ReleaseSpec
 
 JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
 CLASSIFIED = ("tstr_auc", "tstr_ratio")
-TPR_MODELS = 100  # without the target, that it takes to see a false-positive rate of 1%
-TAIL, DECLARED = 0.025, 3  # of one side of a 95% interval; attacks that share the 5% of error of bounds on epsilon
 
 
 def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -51,51 +48,54 @@ def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on an attack that so few models cannot decide."""
+    """Gates on an attack that nothing could fail, or that chance decides with so few models."""
     pairs = spec.attacks.membership.pairs
     for i, gate in enumerate(spec.gates):
-        if not gate.attacked or not spec.attacks.membership.enabled:
+        if not gate.attacked or gate.at_most is None or not spec.attacks.membership.enabled:
             continue
-        problem = _undecidable(gate, pairs - pairs // 2, spec)
+        decide = _bound_on_epsilon if gate.attacked == "epsilon_lower" else _upper_limit
+        problem = decide(gate.attacked, gate.at_most, pairs - pairs // 2, spec)
         if problem:
             yield CrossProblem(("gates", i, "at_most"), *problem)
 
 
-def _undecidable(gate: Gate, models: int, spec: ReleaseSpec) -> tuple[str, str] | None:
-    """What is wrong with a gate on an attack with `models` test models in each world, and what to do."""
-    bound, told = gate.at_most or 0.0, f"{models} test models in each world (half of attacks.membership.pairs)"
-    if gate.attacked == "epsilon_lower":
-        claim, most = spec.privacy.epsilon, provable(models, spec.privacy.delta)
-        if bound > claim:
-            return f"got {bound:g}, above the claim of epsilon {claim:g}", f"a lower bound above the claim refutes it: at most {claim:g}"
-        if most <= bound:
-            need = _least_pairs(lambda n: provable(n, spec.privacy.delta) > bound)
-            return f"nothing can fail it: {told} prove at most epsilon {most:.2f}", _raise(need)
-    if gate.attacked == "advantage_upper" and bound < (least := chance_upper(models)):
-        need = _least_pairs(lambda n: chance_upper(n) <= bound)
-        return f"chance fails it: of no leak at all {told} say up to {least:.2f}", f"allow more; {_raise(need)}"
-    if gate.attacked == "tpr_upper":
-        if models < TPR_MODELS:
-            message = f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each world, there are {models}"
-            return message, f"set attacks.membership.pairs: {2 * TPR_MODELS}"
-        if bound < (least := 1 - TAIL ** (1 / models)):
-            return f"nothing can pass it: of no hit at all {told} say up to {least:.3f}", "allow more, or set more attacks.membership.pairs"
+def _bound_on_epsilon(_: str, bound: float, models: int, spec: ReleaseSpec) -> tuple[str, str] | None:
+    """What is wrong with a limit on what is proved of epsilon, and what to do. Of no leak anything is proved in at most 5% of releases."""
+    from synthdp.spec.chance import provable  # the attacks' statistics take a second to import, which other specs need not wait for
+
+    claim, delta = spec.privacy.epsilon, spec.privacy.delta
+    if bound < 0:
+        return f"got {bound:g}, and nothing can pass it: what is proved of epsilon is never below 0", f"give 0 to {claim:g}"
+    if bound > claim:
+        return f"got {bound:g}, above the claim of epsilon {claim:g}", f"a lower bound above the claim refutes it: at most {claim:g}"
+    if (most := provable(models, delta)) <= bound:
+        need = _least_pairs(lambda n: provable(n, delta) > bound)
+        more = "no number of pairs is enough" if need is None else f"set attacks.membership.pairs to at least {need}"
+        return f"nothing can fail it: {_told(models)} prove at most epsilon {most:.2f}", more
     return None
 
 
-def provable(models: int, delta: float) -> float:
-    """The largest lower bound on epsilon from so many models, by attacks that are always right (limits of Clopper and Pearson)."""
-    rate = (TAIL / DECLARED) ** (1 / models)
-    return log((rate - delta) / (1 - rate)) if rate > delta else -inf
+def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tuple[str, str] | None:
+    """What is wrong with a limit on the upper end of an attack's interval, and what to do."""
+    from synthdp.spec.chance import TPR_MODELS, lowest_limit
+
+    if bound >= 1:
+        return f"got {bound:g}, and nothing can fail it: no advantage, AUC or rate is above 1", "give less than 1"
+    if figure == "tpr_upper" and models < TPR_MODELS:
+        message = f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each world, there are {models}"
+        return message, f"set attacks.membership.pairs: {2 * TPR_MODELS}"
+    if bound >= (least := lowest_limit(figure, models)):
+        return None
+    need = _least_pairs(lambda n: lowest_limit(figure, n) <= bound)
+    more = f"no number of pairs is enough for {bound:g}" if need is None else f"or set attacks.membership.pairs: {need}"
+    if least >= 1:
+        return f"got {bound:g}, and chance fails it: with {_told(models)} that is so of every limit below 1", more.removeprefix("or ")
+    message = f"got {bound:g}, and chance fails it: of no leak at all {_told(models)} may find more in over 5% of releases"
+    return message, f"give at least {least:g}, the lowest limit that makes sense with so many; {more}"
 
 
-def chance_upper(models: int) -> float:
-    """Upper limit of the advantage of an attack that guesses and was neither lucky nor unlucky: two shares of a half, normal approximation."""
-    return sqrt(2) * 1.96 * sqrt(0.25 / models)
-
-
-def _raise(pairs: int | None) -> str:
-    return "no number of pairs is enough" if pairs is None else f"set attacks.membership.pairs to at least {pairs}"
+def _told(models: int) -> str:
+    return f"{models} test models in each world (half of attacks.membership.pairs)"
 
 
 def _least_pairs(enough: Callable[[int], bool]) -> int | None:

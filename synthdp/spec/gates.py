@@ -8,14 +8,14 @@ from pydantic import Field, model_validator
 
 from synthdp.spec.fields import Flag, Model, Real, wrong
 
-ATTACK_FIGURES = ("advantage_upper", "auc", "tpr_upper", "epsilon_lower")
-"""Of the declared attack that does best: upper limits of the advantage and of the true-positive rate at 1% false positives, the AUC, and
+ATTACK_FIGURES = ("advantage_upper", "auc_upper", "tpr_upper", "epsilon_lower")
+"""Of the declared attack that does best: upper limits of the advantage, of the AUC and of the true-positive rate at 1% false positives, and
 what was proved of epsilon. As `attack_...` on real rows, as `simulated_...` in the public audit on the simulated twin."""
 
 CHARGED_METRICS = ("tv1_charged", "tv2_charged", "tstr_accuracy_charged")
 """Published scores of `evaluation.disclosure: charged`; the last is the mean over the targets that are no numbers."""
-PUBLIC_METRICS = ("tv1_noisy", *CHARGED_METRICS, "simulated_advantage_upper", "simulated_auc", "simulated_tpr_upper", "simulated_epsilon_lower")
-ATTACK_METRICS = ("attack_advantage_upper", "attack_auc", "attack_tpr_upper", "attack_epsilon_lower")
+PUBLIC_METRICS = ("tv1_noisy", *CHARGED_METRICS, "simulated_advantage_upper", "simulated_auc_upper", "simulated_tpr_upper", "simulated_epsilon_lower")
+ATTACK_METRICS = ("attack_advantage_upper", "attack_auc_upper", "attack_tpr_upper", "attack_epsilon_lower")
 CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
 
 
@@ -25,6 +25,9 @@ class Gate(Model):
     A gate on a figure computed on real rows makes publishing itself depend on rows: it must be opted into
     with `outside_guarantee: true`, and the certificate then says so. Gates on `simulated_...` figures are held against the
     audit of the same plan on its simulated twin (`synthdp audit SPEC --simulated`), before anything is spent.
+
+    Gates on attacks take the largest figure of the three declared attacks. `..._upper` are upper ends of 95% intervals, which luck moves: a limit
+    that a release without any leak would exceed in more than 5% of runs is refused, and what is told is the lowest that so many models allow.
     """
 
     metric: Literal[
@@ -33,7 +36,7 @@ class Gate(Model):
         "tv2_charged",
         "tstr_accuracy_charged",
         "simulated_advantage_upper",
-        "simulated_auc",
+        "simulated_auc_upper",
         "simulated_tpr_upper",
         "simulated_epsilon_lower",
         "tv1",
@@ -42,7 +45,7 @@ class Gate(Model):
         "tstr_auc",
         "tstr_ratio",
         "attack_advantage_upper",
-        "attack_auc",
+        "attack_auc_upper",
         "attack_tpr_upper",
         "attack_epsilon_lower",
     ] = Field(

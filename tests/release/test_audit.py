@@ -116,13 +116,21 @@ def test_every_figure_of_an_audit_has_its_heading() -> None:
 
 def test_every_declared_attack_is_told() -> None:
     black = DeclaredAttack(
-        attack="targeted with random_forest", models=50, advantage=0.1, lower=-0.1, upper=0.3, auc=0.6, epsilon_lower=0, refuted=False
+        attack="targeted with random_forest",
+        models=50,
+        advantage=0.1,
+        lower=-0.1,
+        upper=0.3,
+        auc=0.6,
+        epsilon_lower=0,
+        epsilon_provable=2.7,
+        refuted=False,
     )
     white = black.model_copy(update={"attack": "elbo with lira_online", "advantage": 0.9, "epsilon_lower": 2.5, "refuted": True})
     attack = Membership(pairs=100, advantage=0.1, lower=-0.1, upper=0.3, ceiling=0.11, epsilon_provable=2.7, refuted=True, attacks=(black, white))
     record = AuditRecord(program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=attack)
     text = audit_markdown(record)
-    assert r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | 0.600 | 2.5 | **refuted** |" in text and "could have shown 2.7" in text
+    assert r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | none | 0.600 | 2.5 | 2.7 | **refuted** |" in text
     assert "The claim is refuted" in text and record.refuted
     tables = {t.caption.split(" on ")[0]: t for t in audit_tables([record.model_dump() | {"refuted": record.refuted}])}
     told = [dict(zip(tables["Attacks"].headings, row, strict=True)) for row in tables["Attacks"].rows]
