@@ -27,6 +27,10 @@ class Categorical(ColumnBase):
     categories: Categories = Field(description="every text that is allowed; codes such as 0 and 1 are read as texts", examples=[["Female", "Male"]])
 
 
+class Unread(Categorical):
+    """Stands for a column whose entry is wrong: its name may be used, and of its values nothing is known. In no finished spec."""
+
+
 class Ordinal(ColumnBase):
     """One of a list of texts, in order."""
 
