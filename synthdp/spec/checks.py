@@ -18,6 +18,7 @@ from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import parse
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
 from synthdp.spec.namechecks import MOST_TOLD, name_problems, written
+from synthdp.spec.possible import impossible
 from synthdp.spec.syntax import Loc
 
 MAX_LEVELS = 65_536  # over all columns together: the width of the one-hot row that the model reads
@@ -230,6 +231,7 @@ CHECKS = (
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),
     _Check(("columns",), _levels),
+    _Check(("columns", "constraints"), impossible),
     _Check(("columns",), _whole_bounds),
     _Check(("dataset.source", "columns"), _missing_texts),
     _Check(("dataset.source",), _source),

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real, Whole, unique, wrong
 
+RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+
 
 class ColumnBase(Model):
     """What every column has."""
