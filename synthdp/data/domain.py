@@ -17,7 +17,7 @@ from synthdp.spec import models as spec
 
 FloatArray = npt.NDArray[np.float64]
 
-RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+RESOLUTION_SECONDS = spec.RESOLUTION_SECONDS
 MISSING_LABEL = "missing"
 
 

@@ -17,13 +17,12 @@ import pandas as pd
 
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode, decode_column, encode_column, to_numbers
-from synthdp.errors import GateError, SpecError, SpecProblem
+from synthdp.errors import GateError
 from synthdp.spec.expressions import Expression, parse
 from synthdp.spec.models import ReleaseSpec
 
 LEAST_SHARE = 0.01  # drawing again is given up where fewer rows hold
 FIRST_DRAW = 20_000  # no share is judged on fewer rows
-EVEN_ROWS = 50_000
 MOST_REDRAWS = 1 << 20  # rows that are drawn again at once
 
 Mask = npt.NDArray[np.bool_]
@@ -143,23 +142,3 @@ def numbers(column: ColumnDomain, codes: npt.NDArray[np.integer], values: pd.Ser
     assert values is not None
     steps = to_numbers(column, values)
     return steps * RESOLUTION_SECONDS[column.resolution] / 86_400 if column.type == "datetime" else steps
-
-
-def check_possible(release: ReleaseSpec, domain: Domain) -> None:
-    """Whether some rows of the declared domain fulfil each constraint, before anything is spent. No row of the data is read.
-
-    Raises:
-        SpecError: none of many rows, drawn evenly from the domain's levels, fulfils one.
-    """
-    if not release.constraints:
-        return
-    every = Constraints.from_spec(release, domain)
-    read = Constraints(Domain(every.columns), every.expressions)
-    rng = np.random.default_rng(0)
-    codes = np.column_stack([rng.integers(0, size, EVEN_ROWS) for size in read.domain.sizes]).astype(np.uint16)
-    never = read.violated_by(codes, read.decode_ranged(codes, rng)).all(1)
-    message = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
-    hint = "rows that violate a constraint are drawn again, so it must hold by chance: an equation between numbers does not"
-    problems = [SpecProblem("spec", 1, 1, f"constraints #{i + 1}", f"{release.constraints[i]!r}: {message}", hint) for i in np.flatnonzero(never)]
-    if problems:
-        raise SpecError(problems)

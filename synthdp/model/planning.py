@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
-from synthdp.model.constraints import check_possible
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
 from synthdp.spec import models as spec
@@ -12,7 +11,6 @@ from synthdp.spec import models as spec
 
 def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
-    check_possible(release, domain)
     return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
 
 

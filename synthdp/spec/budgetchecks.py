@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.models import Boolean, Categorical, Column, Ordinal, ReleaseSpec, Synthesizer
-from synthdp.spec.wording import nearest
 
 MOST_PAIR_CELLS = 1 << 18  # of a measured table
 
@@ -56,12 +55,11 @@ def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         )
     if share > 0 and not pairs:
         yield CrossProblem(("privacy", "shares", "pairs"), f"got {share:g}, and privacy.pairs names no pair", "name pairs, or set it to 0")
+
+
+def pairs_twice(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     seen: set[frozenset[str]] = set()
-    for i, pair in enumerate(pairs):
-        for j, name in enumerate(pair):
-            if name not in spec.columns:
-                hint = nearest(name, spec.columns) or "name a column listed under columns"
-                yield CrossProblem(("privacy", "pairs", i, j), f"unknown column {name!r}", hint)
+    for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
             yield CrossProblem(("privacy", "pairs", i), f"{pair[0]} and {pair[1]} are named twice", "a pair is measured once, in either order")
         seen.add(frozenset(pair))
@@ -85,7 +83,7 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    share, names, where = spec.privacy.shares.targets, spec.synthesizer.targets, ("synthesizer", "targets")
+    share, names = spec.privacy.shares.targets, spec.synthesizer.targets
     if names and share == 0:
         yield CrossProblem(
             ("privacy", "shares", "targets"), "got 0; the targets' stage needs a share", "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}"
@@ -94,13 +92,15 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(
             ("privacy", "shares", "targets"), f"got {share:g}, and synthesizer.targets names no column", "name columns there, or set it to 0"
         )
-    for i, name in enumerate(names):
-        if name not in spec.columns:
-            yield CrossProblem((*where, i), f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
-        elif level_count(spec.columns[name]) > spec.synthesizer.hidden:
+
+
+def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    for i, name in enumerate(spec.synthesizer.targets):
+        levels = level_count(spec.columns[name]) if name in spec.columns else 0
+        if levels > spec.synthesizer.hidden:
             hint = "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it with the others"
-            levels = level_count(spec.columns[name])
-            yield CrossProblem((*where, i), f"column {name!r} has {levels} levels; a target has at most as many as synthesizer.hidden", hint)
+            message = f"column {name!r} has {levels} levels; a target has at most as many as synthesizer.hidden"
+            yield CrossProblem(("synthesizer", "targets", i), message, hint)
 
 
 def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -114,6 +114,7 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def level_count(column: Column) -> int:
+    """States of a column; none where its entry is wrong, so that nothing is said to be too many."""
     if isinstance(column, Boolean):
         return 2 + column.missing
     if isinstance(column, Categorical | Ordinal):

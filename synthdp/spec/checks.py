@@ -1,7 +1,8 @@
 """Checks that need two parts of a spec. All of them run, so that every mistake is told at once.
 
 The loader runs them on incomplete specs too: then it names what is `lost` (a section, `section.field`, or
-`section.field[]` for a list that lacks entries), and a check that reads a lost part is left out.
+`section.field[]` for a list that lacks entries), and a check that reads a lost part is left out. A wrong column is none:
+it keeps its name, and as `Unread` it has no values that any check could object to. Names are looked up in `namechecks`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec import budgetchecks, evaluationchecks, gatechecks, graphchecks
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.expressions import constraint_problems, parse
+from synthdp.spec.expressions import parse
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
+from synthdp.spec.namechecks import MOST_TOLD, name_problems, written
+from synthdp.spec.possible import impossible
 from synthdp.spec.syntax import Loc
-from synthdp.spec.wording import nearest
 
 MAX_LEVELS = 65_536  # over all columns together: the width of the one-hot row that the model reads
 MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
@@ -35,13 +37,17 @@ def check(spec: ReleaseSpec) -> ReleaseSpec:
     return spec
 
 
-def cross_problems(spec: ReleaseSpec, *, lost: frozenset[str] = frozenset()) -> list[CrossProblem]:
-    """Every mistake between the parts of `spec`. Checks that read a part named in `lost` are left out."""
+def cross_problems(spec: ReleaseSpec) -> list[CrossProblem]:
+    """Every mistake between the parts of a whole spec."""
+    return [*name_problems(written(spec), spec.columns), *part_problems(spec)]
+
+
+def part_problems(spec: ReleaseSpec, *, lost: frozenset[str] = frozenset()) -> list[CrossProblem]:
+    """Every mistake between the parts of `spec` but unknown names. Checks that read a part named in `lost` are left out."""
     crowded = list(graphchecks.crowds(spec)) if "graph" not in lost else []
     lost = lost | {".".join(map(str, p.loc)) for p in crowded}
     able = [c for c in CHECKS if not any(_covers(gone, read) for gone in lost for read in c.reads)]
-    # Nobody reads more than a hundred mistakes of one sort, and suggesting names for them costs time.
-    return crowded + [p for c in able for p in itertools.islice(c.run(spec), 101)]
+    return crowded + [p for c in able for p in itertools.islice(c.run(spec), MOST_TOLD)]
 
 
 def _covers(gone: str, read: str) -> bool:
@@ -84,22 +90,16 @@ def _unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(("dataset", "privacy_unit", "column"), message, f"delete {unit.column!r} from columns")
 
 
-def _targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    for i, name in enumerate(spec.evaluation.targets):
-        if name not in spec.columns:
-            yield CrossProblem(
-                ("evaluation", "targets", i), f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns"
-            )
-
-
 def _even(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     read = {name for text in spec.constraints for e in [parse(text, spec.columns)[0]] if e for name in e.columns}
     for i, name in enumerate(spec.sampling.even):
-        where = ("sampling", "even", i)
-        if name not in spec.columns:
-            yield CrossProblem(where, f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
-        elif name in read:
-            yield CrossProblem(where, f"a constraint reads column {name!r}, and rows are held to it as a whole", f"leave {name!r} out")
+        if name in read:
+            yield CrossProblem(
+                ("sampling", "even", i), f"a constraint reads column {name!r}, and rows are held to it as a whole", f"leave {name!r} out"
+            )
+
+
+def _even_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if spec.sampling.even and not (spec.sampling.rake and spec.sampling.balance):
         off = "rake" if not spec.sampling.rake else "balance"
         yield CrossProblem(("sampling", "even"), f"columns are drawn again after rows were chosen, which {off}: false turns off", f"delete {off}")
@@ -204,51 +204,53 @@ def _addresses(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(where, "an address cannot be empty or hold control characters", "leave the key out for the default beside the spec")
 
 
-_NODES = ("columns", "graph.groups", "graph.groups[]")
 CHECKS = (
     _Check(("dataset.rows", "privacy.delta"), budgetchecks.delta),
     _Check(("privacy.epsilon", "privacy.cap"), budgetchecks.cap),
     _Check(("privacy.shares",), budgetchecks.shares),
     _Check(("privacy.shares", "graph.mode"), budgetchecks.graph_share),
-    _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]", "columns"), budgetchecks.pairs),
-    _Check(("privacy.pairs", "sampling"), budgetchecks.pairs_unused),
-    _Check(("privacy.pairs", "privacy.pairs[]", "columns", "columns[]"), budgetchecks.pair_cells),
-    _Check(("privacy.shares", "synthesizer.targets", "synthesizer.targets[]", "synthesizer.hidden", "columns", "columns[]"), budgetchecks.targets),
+    _Check(("privacy.shares", "privacy.pairs", "privacy.pairs[]"), budgetchecks.pairs),
+    _Check(("privacy.pairs",), budgetchecks.pairs_twice),
+    _Check(("privacy.pairs", "sampling.rake", "sampling.balance"), budgetchecks.pairs_unused),
+    _Check(("privacy.pairs", "columns"), budgetchecks.pair_cells),
+    _Check(("privacy.shares", "synthesizer.targets", "synthesizer.targets[]"), budgetchecks.targets),
+    _Check(("synthesizer.targets", "synthesizer.hidden", "columns"), budgetchecks.target_levels),
     _Check(("dataset.rows", "synthesizer.batch"), _batch),
     _Check(("dataset.rows", "attacks.membership"), _attack_rows),
     _Check(("dataset.privacy_unit", "privacy.adjacency"), _unit),
     _Check(("dataset.privacy_unit", "columns"), _unit_column),
-    _Check(("columns", "evaluation.targets"), _targets),
-    _Check(("columns", "columns[]", "constraints", "sampling"), _even),
+    _Check(("columns", "sampling.even"), _even),
+    _Check(("sampling.even", "sampling.rake", "sampling.balance"), _even_unused),
     _Check(("evaluation.targets", "evaluation.holdout", "evaluation.enabled"), _test_rows),
     _Check(("evaluation.targets", "evaluation.targets[]", "evaluation.holdout", "evaluation.enabled", "attacks.membership"), gatechecks.computed),
-    _Check(("columns", "columns[]", "evaluation", "evaluation.targets[]"), gatechecks.charged),
+    _Check(("columns", "evaluation.enabled", "evaluation.disclosure", "evaluation.targets", "evaluation.targets[]"), gatechecks.charged),
     _Check(("gates", "gates[]", "attacks.membership", "privacy.epsilon", "privacy.delta"), gatechecks.decidable),
     _Check(("evaluation.enabled", "evaluation.disclosure", "evaluation.disclosure_share"), evaluationchecks.disclosure),
-    _Check(("columns", "columns[]", "evaluation.subgroups"), evaluationchecks.subgroups),
-    _Check(("columns", "columns[]", "evaluation.effects", "evaluation.effects[]"), evaluationchecks.effects),
+    _Check(("columns", "evaluation.subgroups"), evaluationchecks.subgroups),
+    _Check(("columns", "evaluation.effects"), evaluationchecks.effects),
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),
-    _Check(("columns", "columns[]"), _levels),
-    _Check(("columns", "columns[]", "constraints"), constraint_problems),
+    _Check(("columns",), _levels),
+    _Check(("columns", "constraints"), impossible),
     _Check(("columns",), _whole_bounds),
     _Check(("dataset.source", "columns"), _missing_texts),
     _Check(("dataset.source",), _source),
     _Check(("dataset.source", "dataset.privacy_unit", "evaluation.enabled", "graph.mode", "graph.algorithm"), _levels_only),
     _Check(("privacy.ledger", "tracking.uri"), _addresses),
     _Check(("columns", "graph.groups"), graphchecks.groups),
+    _Check(("graph.tiers", "graph.tiers[]"), graphchecks.tiers),
     _Check(("columns", "graph.mode", "graph.algorithm"), graphchecks.ordered_levels),
-    _Check((*_NODES, "graph.edges"), graphchecks.edge_names),
-    _Check((*_NODES, "graph.forbidden"), graphchecks.forbidden_names),
-    _Check((*_NODES, "graph.tiers"), graphchecks.tier_names),
-    _Check((*_NODES, "graph.latent"), graphchecks.latent_names),
     _Check(("graph.edges",), graphchecks.loops),
     _Check(("graph.edges",), graphchecks.cycles),
     _Check(("graph.edges",), graphchecks.repeats),
     _Check(("graph.edges", "graph.forbidden"), graphchecks.contradictions),
-    _Check(("graph.edges", "graph.tiers"), graphchecks.backward),
+    _Check(("graph.edges", "graph.tiers", "graph.tiers[]"), graphchecks.backward),
     _Check(("graph.mode", "graph.edges", "graph.edges[]"), graphchecks.needs_edges),
     _Check(("graph.mode", "graph.edges", "graph.forbidden", "graph.tiers", "graph.groups", "graph.latent"), graphchecks.mode_none),
     _Check(("graph.mode", "graph.edges", "graph.max_parents"), graphchecks.parents),
-    _Check(("columns", "graph.mode", "graph.edges", "graph.groups", "graph.latent", "synthesizer.targets"), graphchecks.targets),
+    _Check(("graph.mode", "graph.groups", "graph.latent", "synthesizer.targets"), graphchecks.targets),
+    _Check(
+        ("columns", "graph.mode", "graph.edges", "graph.edges[]", "graph.groups", "graph.groups[]", "synthesizer.targets"),
+        graphchecks.target_causes,
+    ),
 )

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real, Whole, unique, wrong
 
+RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+
 
 class ColumnBase(Model):
     """What every column has."""
@@ -25,6 +27,10 @@ class Categorical(ColumnBase):
 
     type: Literal["categorical"] = Field(description="texts without an order", examples=["categorical"])
     categories: Categories = Field(description="every text that is allowed; codes such as 0 and 1 are read as texts", examples=[["Female", "Male"]])
+
+
+class Unread(Categorical):
+    """Stands for a column whose entry is wrong: its name may be used, and of its values nothing is known. In no finished spec."""
 
 
 class Ordinal(ColumnBase):

@@ -1,4 +1,4 @@
-"""Checks of how a release is judged: names of columns, groups that are categories, expressions of effects."""
+"""Checks of how a release is judged: groups that are categories, effects of one column on others, scores that are paid for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.evaluation import DISCLOSURE_SHARE
 from synthdp.spec.expressions import parse
 from synthdp.spec.models import Boolean, Categorical, Effect, Ordinal, ReleaseSpec
-from synthdp.spec.wording import nearest
 
 MOST_GROUPS = 64
 
@@ -28,38 +27,33 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Groups are categories of known columns."""
+    """Groups are categories."""
     for i, name in enumerate(spec.evaluation.subgroups):
         column, where = spec.columns.get(name), ("evaluation", "subgroups", i)
         if column is None:
-            yield CrossProblem(where, f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
-        elif not isinstance(column, Categorical | Ordinal | Boolean):
+            continue
+        if not isinstance(column, Categorical | Ordinal | Boolean):
             yield CrossProblem(where, f"{name!r} holds numbers or dates; groups are categories", "name a categorical, ordinal or boolean column")
         elif not isinstance(column, Boolean) and len(column.categories) > MOST_GROUPS:
             yield CrossProblem(where, f"{name!r} has {len(column.categories)} categories; at most {MOST_GROUPS} can be judged", "name another column")
 
 
 def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Treatments are readable expressions over one column; outcomes and adjusted columns are others."""
+    """Treatments are expressions over one column; outcomes and adjusted columns are others."""
     for i, effect in enumerate(spec.evaluation.effects):
         yield from _effect(spec, i, effect)
 
 
 def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]:
     read: set[str] = set()
-    for field, text in (("treated", effect.treated), ("control", effect.control)):
-        if text is not None:
-            parsed, mistakes = parse(text, spec.columns)
-            read |= set(parsed.columns) if parsed else set()
-            yield from (CrossProblem(("evaluation", "effects", i, field), f"character {m.at}: {m.message}", m.hint) for m in mistakes)
+    for text in (effect.treated, effect.control):
+        parsed = parse(text, spec.columns)[0] if text is not None else None
+        read |= set(parsed.columns) if parsed else set()
     if len(read) > 1:
         told = ", ".join(n for n in spec.columns if n in read)
         yield CrossProblem(("evaluation", "effects", i, "treated"), f"reads {told}; a treatment is one column", "compare values of one column")
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
-        if name not in spec.columns:
-            hint = nearest(name, spec.columns) or "name a column listed under columns"
-            yield CrossProblem(("evaluation", "effects", i, field), f"unknown column {name!r}", hint)
-        elif name in read or (field == "adjust" and name == effect.outcome):
+        if name in read or (field == "adjust" and name == effect.outcome):
             yield CrossProblem(("evaluation", "effects", i, field), f"{name!r} is already the treatment or the outcome", "name another column")
     outcome = spec.columns.get(effect.outcome)
     if isinstance(outcome, Categorical) and len(outcome.categories) > 2:

@@ -14,13 +14,12 @@ import ast
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar
 
-from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.models import Boolean, Column, Datetime, Integer, Number, Ordinal, ReleaseSpec
+from synthdp.spec.models import Boolean, Column, Datetime, Integer, Number, Ordinal, Unread
 from synthdp.spec.truth import Numbers, Truth, Values, arithmetic, comparison, every, is_missing, negation, negative, some
 from synthdp.spec.wording import got, nearest
 
@@ -85,18 +84,14 @@ def parse(text: str, columns: Mapping[str, Column]) -> tuple[Expression | None, 
     return Expression(text, tuple(n for n in columns if n in reader.used), truth), []
 
 
-def constraint_problems(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Mistakes in the spec's constraints."""
-    for i, text in enumerate(spec.constraints):
-        for m in parse(text, spec.columns)[1]:
-            yield CrossProblem(("constraints", i), f"character {m.at}: {m.message}", m.hint)
-
-
 @dataclass(frozen=True)
 class _Operand:
-    """One side of a comparison. `kind` text is a category, by its position in `categories`; a literal's `value` is its text."""
+    """One side of a comparison. `kind` text is a category, by its position in `categories`; a literal's `value` is its text.
 
-    kind: Literal["number", "date", "text", "literal"]
+    Of a column whose own entry is wrong the kind is unread: it goes with everything, for nothing can be said against it.
+    """
+
+    kind: Literal["number", "date", "text", "literal", "unread"]
     value: Numbers = lambda values: 0.0
     constant: bool = False
     categories: tuple[str, ...] = ()
@@ -171,7 +166,7 @@ class _Reader:
                 return negation(self._truth(inner))
             case ast.Compare():
                 return self._chain(node)
-            case ast.Name() if isinstance(self.columns.get(self.quoted.get(node.id, node.id)), Boolean):
+            case ast.Name() if isinstance(self.columns.get(self.quoted.get(node.id, node.id)), Boolean | Unread):
                 return comparison(operator.eq, self._operand(node).value, lambda values: 1.0)
         self._operand(node)
         self._wrong(node, "is a value where something true or false is needed", "compare it with something, e.g. age >= 18")
@@ -208,6 +203,8 @@ class _Reader:
     def _compared(self, left: _Operand, holds: Callable[[Any, Any], Any], right: _Operand, *, where: ast.expr) -> Truth:
         if left.constant and right.constant:
             self._wrong(where, "compares two constants")
+        if "unread" in (left.kind, right.kind):
+            return comparison(holds, left.value, right.value)
         left, right = self._resolved(where, left, right), self._resolved(where, right, left)
         if left.kind != right.kind:
             self._wrong(where, f"cannot compare {_said(left)} with {_said(right)}", "text stands in quotes, numbers without")
@@ -251,9 +248,9 @@ class _Reader:
                 return _Operand("number", lambda values: real, True)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=inner):
                 operand = self._operand(inner)
-                if operand.kind != "number":
+                if operand.kind not in ("number", "unread"):
                     self._wrong(node, f"a sign cannot stand before {_said(operand)}")
-                return operand if isinstance(op, ast.UAdd) else _Operand("number", negative(operand.value), operand.constant)
+                return operand if isinstance(op, ast.UAdd) else _Operand(operand.kind, negative(operand.value), operand.constant)
             case ast.BinOp() if type(node.op) in _ARITHMETIC:
                 return self._calculated(node)
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
@@ -264,6 +261,8 @@ class _Reader:
     def _calculated(self, node: ast.BinOp) -> _Operand:
         left, right = self._each(self._operand, [node.left, node.right])
         value = arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value)
+        if "unread" in (left.kind, right.kind):
+            return _Operand("unread", value)
         match left.kind, node.op, right.kind:
             case ("number", _, "number"):
                 if left.constant and right.constant:
@@ -291,6 +290,8 @@ class _Reader:
             return _Operand("number", value, name=name)
         if isinstance(column, Datetime):
             return _Operand("date", value, name=name)
+        if isinstance(column, Unread):
+            return _Operand("unread", value, name=name)
         labels = (column.false, column.true) if isinstance(column, Boolean) else column.categories
         return _Operand("text", value, categories=labels, ordered=isinstance(column, Ordinal), name=name)
 

@@ -17,17 +17,18 @@ class Edge(Model):
     effects: Annotated[Names, Field(min_length=1)] = Field(description="columns or groups that they act on", examples=[["income"]])
 
 
-def _arrow(value: Any) -> Any:
+def sides(value: Any) -> Any:
+    """The two sides of an arrow that is written as a text; what is no text is left as it is."""
     if isinstance(value, dict | Edge):
         return value
-    sides = value.split("->") if isinstance(value, str) else []
-    if len(sides) != 2 or not all(s.strip() for s in sides):
+    parts = value.split("->") if isinstance(value, str) else []
+    if len(parts) != 2 or not all(p.strip() for p in parts):
         raise ValueError(f'expected "cause, cause -> effect", got {value!r}')
-    return {"causes": [n.strip() for n in sides[0].split(",")], "effects": [n.strip() for n in sides[1].split(",")]}
+    return {"causes": [n.strip() for n in parts[0].split(",")], "effects": [n.strip() for n in parts[1].split(",")]}
 
 
 Arrow = Annotated[str, Field(pattern=r"^.*\S.*->.*\S.*$", description="cause, cause -> effect, effect")]
-Edges = tuple[Annotated[Edge, BeforeValidator(_arrow, json_schema_input_type=Edge | Arrow)], ...]
+Edges = tuple[Annotated[Edge, BeforeValidator(sides, json_schema_input_type=Edge | Arrow)], ...]
 
 
 UNSOUND = {

@@ -1,21 +1,13 @@
-"""Checks of the graph section: names that exist, arrows that do not contradict each other, no cycles.
-
-The nodes of the graph are the groups, and the columns that are in no group. Everywhere in the section but in
-`groups` itself, a grouped column is named through its group: it has no arrows of its own.
-"""
+"""Checks of the graph section: arrows that do not contradict each other, no cycles; `namechecks` looks at the names."""
 
 from __future__ import annotations
 
 import graphlib
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.models import Categorical, Edge, ReleaseSpec
-from synthdp.spec.syntax import Loc
-from synthdp.spec.wording import nearest
 
 Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
@@ -34,49 +26,26 @@ def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Groups hold known columns, each in one group, and are not named like a column."""
+    """A column is in one group, and no group is named like a column."""
     seen: dict[str, str] = {}
     for group, members in spec.graph.groups.items():
         if group in spec.columns:
             yield CrossProblem(("graph", "groups", group), f"group {group!r} is named like a column", "give the group a name of its own")
         for i, name in enumerate(members):
             where = ("graph", "groups", group, i)
-            if name not in spec.columns:
-                yield CrossProblem(where, f"unknown column {name!r}", nearest(name, spec.columns) or "name a column listed under columns")
-            elif name in seen:
+            if name in seen:
                 yield CrossProblem(where, f"column {name!r} is already in group {seen[name]!r}", "a column is in one group at most")
             seen.setdefault(name, group)
 
 
-def edge_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Both ends of every given arrow are nodes."""
-    yield from _arrow_names(spec, "edges", spec.graph.edges)
-
-
-def forbidden_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Both ends of every forbidden arrow are nodes."""
-    yield from _arrow_names(spec, "forbidden", spec.graph.forbidden)
-
-
-def tier_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Tiers hold nodes, each in one tier."""
+def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """A name is in one tier."""
     seen: dict[str, int] = {}
-    nodes = _Nodes.of(spec)
     for t, tier in enumerate(spec.graph.tiers):
         for i, name in enumerate(tier):
-            where = ("graph", "tiers", t, i)
-            yield from nodes.wrong(where, name)
             if name in seen:
-                yield CrossProblem(where, f"{name!r} is already in tier {seen[name] + 1}", "a name is in one tier at most")
+                yield CrossProblem(("graph", "tiers", t, i), f"{name!r} is already in tier {seen[name] + 1}", "a name is in one tier at most")
             seen.setdefault(name, t)
-
-
-def latent_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Latent pairs hold nodes."""
-    nodes = _Nodes.of(spec)
-    for p, names in enumerate(spec.graph.latent):
-        for i, name in enumerate(names):
-            yield from nodes.wrong(("graph", "latent", p, i), name)
 
 
 def loops(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -158,19 +127,26 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """A target of the model depends on its causes in the graph, and on nothing else."""
-    graph, group_of = spec.graph, {name: group for group, members in spec.graph.groups.items() for name in members}
-    inner = {name for members in graph.groups.values() for name in members[1:]}  # a group's members lead to those after them
-    effects = {effect for _, effect in _arrows(graph.edges)}
+    """A target of the model needs a graph, and depends on its causes there and on nothing else."""
+    graph, group_of = spec.graph, _group_of(spec)
     for i, name in enumerate(spec.synthesizer.targets):
         where, node = ("synthesizer", "targets", i), group_of.get(name, name)
         if graph.mode == "none":
             yield CrossProblem(where, "has no effect: graph mode is none, and a target is learned from its causes", "delete it, or draw a graph")
-        elif graph.mode != "learn" and name in spec.columns and node not in effects and name not in inner:
-            yield CrossProblem(where, f"no arrow leads to {name!r}, and a target is learned from its causes", "draw one, or leave the target out")
         if any(node in names for names in graph.latent):
             hint = "leave it out of the targets, or out of graph.latent"
             yield CrossProblem(where, f"{node!r} shares an unseen cause with others (graph.latent); a target depends on its parents alone", hint)
+
+
+def target_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """An arrow leads to every target, unless arrows are still to be learned."""
+    graph, group_of = spec.graph, _group_of(spec)
+    inner = {name for members in graph.groups.values() for name in members[1:]}  # a group's members lead to those after them
+    effects = {effect for _, effect in _arrows(graph.edges)}
+    for i, name in enumerate(spec.synthesizer.targets) if graph.mode in ("given", "validate") else ():
+        if name in spec.columns and group_of.get(name, name) not in effects and name not in inner:
+            message = f"no arrow leads to {name!r}, and a target is learned from its causes"
+            yield CrossProblem(("synthesizer", "targets", i), message, "draw one, or leave the target out")
 
 
 def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -183,39 +159,8 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(("graph", "algorithm"), message, "declare it ordinal, with categories from lowest to highest, or use measured_pc")
 
 
-@dataclass(frozen=True)
-class _Nodes:
-    """What may be named in the graph section."""
-
-    names: tuple[str, ...]
-    group_of: dict[str, str]
-
-    @classmethod
-    def of(cls, spec: ReleaseSpec) -> _Nodes:
-        group_of = {name: group for group, members in spec.graph.groups.items() for name in members}
-        return cls((*(name for name in spec.columns if name not in group_of), *spec.graph.groups), group_of)
-
-    def wrong(self, where: Loc, name: str) -> Iterator[CrossProblem]:
-        """A mistake, unless `name` is a node."""
-        group = self.group_of.get(name)
-        if name in self._known:
-            return
-        if group is not None:
-            yield CrossProblem(where, f"column {name!r} is in group {group!r} and has no place of its own in the graph", f"write {group!r} instead")
-            return
-        yield CrossProblem(where, f"unknown column {name!r}", nearest(name, self.names) or "name a column listed under columns, or a group")
-
-    @cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(self.names)
-
-
-def _arrow_names(spec: ReleaseSpec, section: str, edges: tuple[Edge, ...]) -> Iterator[CrossProblem]:
-    nodes = _Nodes.of(spec)
-    for e, edge in enumerate(edges):
-        for side, names in (("causes", edge.causes), ("effects", edge.effects)):
-            for i, name in enumerate(names):
-                yield from nodes.wrong(("graph", section, e, side, i), name)
+def _group_of(spec: ReleaseSpec) -> dict[str, str]:
+    return {name: group for group, members in spec.graph.groups.items() for name in members}
 
 
 def _product(edge: Edge) -> Iterator[Arrow]:

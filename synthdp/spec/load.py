@@ -13,9 +13,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.checks import cross_problems
-from synthdp.spec.crossproblem import CrossProblem
+from synthdp.spec.checks import cross_problems, part_problems
 from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.namechecks import name_problems
 from synthdp.spec.partial import partial_spec
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import Finding, findings
@@ -99,12 +99,13 @@ def _field_problems(path: str, tree: Node, found: list[Finding]) -> Iterator[Spe
 
 def _cross_problems(path: str, tree: Node, spec: ReleaseSpec | None) -> Iterator[SpecProblem]:
     if spec is not None:
-        found: list[CrossProblem] = cross_problems(spec)
+        found = [(tree, p) for p in cross_problems(spec)]
     else:
-        tree, spec, lost = partial_spec(tree)
-        found = cross_problems(spec, lost=lost)
-    for p in found:
-        yield _problem(path, tree, p.loc, tree.place(p.loc), p.message, p.hint)
+        cut, spec, lost = partial_spec(tree)
+        names = name_problems(tree.value(), spec.columns) if "columns" not in lost else ()
+        found = [*((tree, p) for p in names), *((cut, p) for p in part_problems(spec, lost=lost))]
+    for source, p in found:
+        yield _problem(path, source, p.loc, source.place(p.loc), p.message, p.hint)
 
 
 def _problem(path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None) -> SpecProblem:

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from synthdp.spec.columns import Boolean, Categorical, Column, ColumnBase, Datetime, Integer, Number, Ordinal
+from synthdp.spec.columns import RESOLUTION_SECONDS, Boolean, Categorical, Column, ColumnBase, Datetime, Integer, Number, Ordinal, Unread
 from synthdp.spec.dataset import BuiltinSource, CsvSource, Dataset, IdUnit, ParquetSource, PrivacyUnit, Rows, RowUnit, Source, SqlSource
 from synthdp.spec.evaluation import Attacks, ClassifierName, Effect, Evaluation, MembershipAttack
 from synthdp.spec.fields import (
@@ -54,6 +54,7 @@ __all__ = [
     "CONTROL",
     "FORMULA_START",
     "PUBLIC_METRICS",
+    "RESOLUTION_SECONDS",
     "UNSOUND",
     "Attacks",
     "Boolean",
@@ -104,6 +105,7 @@ __all__ = [
     "SqlSource",
     "Synthesizer",
     "Tracking",
+    "Unread",
     "Whole",
     "starts_formula",
 ]

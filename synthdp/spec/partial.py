@@ -1,17 +1,19 @@
 """What can be saved of a spec with wrong fields, so that the checks between its sections still run.
 
-Wrong entries are cut out of a copy of the tree until what remains is valid, or a required field is gone. What
-was cut is named, so that no check is run on a default that the steward did not mean.
+Wrong entries are cut out of a copy of the tree until what remains is valid. What was cut is named, so that no check is run on
+a default that the steward did not mean. Names of columns are not looked up here: `namechecks` reads them from the whole tree.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from synthdp.spec.models import Categorical, Column, Constraint, Dataset, Gate, PrivacyUnit, ReleaseSpec, Rows, Source
+from synthdp.spec.models import Column, Constraint, Dataset, Gate, PrivacyUnit, ReleaseSpec, Rows, Source, Unread
+from synthdp.spec.wording import closest
 from synthdp.spec.yamltree import Node
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -24,7 +26,7 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
     Lost parts are named `section`, `section.field`, or `section.field[]` for a list that lacks entries. The
     spec may lack what is lost, and only that.
     """
-    tree, lost = copy.deepcopy(tree), set[str]()
+    tree, lost = copy.deepcopy(tree), set(_meant(tree, ReleaseSpec))
     parts: dict[str, Any] = {"synthdp": 1}
     for name, field in ReleaseSpec.model_fields.items():
         model = field.annotation
@@ -39,13 +41,14 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
 
 
 def _section(model: type[_M], node: Node | None, name: str, lost: set[str]) -> _M | None:
+    stand_ins: dict[str, Any] = {}
     while node is not None and node.kind == "map" and not node.spoiled:
         try:
-            return model.model_validate(node.value())
+            return model.model_validate({key: entry.value() for key, entry in node.entries.items()} | stand_ins)
         except ValidationError as error:
             # From the end of each list, so that positions before it stay true.
             wrong = sorted({detail["loc"][:2] for detail in error.errors(include_url=False)}, key=_from_the_end)
-            if not all([_cut(model, node, loc, name, lost) for loc in wrong]):
+            if not all([_cut(model, node, loc, name, lost, stand_ins) for loc in wrong]):
                 break
     lost.add(name)
     return None
@@ -56,15 +59,30 @@ def _from_the_end(loc: tuple[int | str, ...]) -> tuple[str, int]:
     return (str(loc[0]) if loc else "", -position if isinstance(position, int) else 0)
 
 
-def _cut(model: type[BaseModel], node: Node, loc: tuple[int | str, ...], name: str, lost: set[str]) -> bool:
-    """Cut what is wrong at `loc` out of a section; False where the section cannot do without it."""
+def _meant(node: Node, model: type[BaseModel]) -> Iterator[str]:
+    """Keys that are not there because they are misspelt: what stands under them was meant, and not their defaults."""
+    absent = [key for key in model.model_fields if key not in node.entries]
+    yield from (meant for key in node.entries if key not in model.model_fields and (meant := closest(key, absent)) is not None)
+
+
+def _cut(model: type[BaseModel], node: Node, loc: tuple[int | str, ...], name: str, lost: set[str], stand_ins: dict[str, Any]) -> bool:
+    """Cut what is wrong at `loc` out of a section; False where the section cannot do without it.
+
+    A required field is lost, and its example stands in for it: the model wants one, and no check reads it.
+    """
     key = str(loc[0]) if loc else ""
     field, entry = model.model_fields.get(key), node.entries.get(key)
     inside = loc[1] if len(loc) > 1 else None
-    if entry is None:
-        return field is not None and not field.is_required()  # cut already, for another mistake in it
     if field is not None and field.is_required():
-        return False
+        if key in stand_ins or not field.examples:
+            return False
+        stand_ins[key] = field.examples[0]
+        node.entries.pop(key, None)
+        lost.add(f"{name}.{key}")
+        return True
+    if entry is None:
+        return field is not None  # cut already, for another mistake in it
+    lost |= {f"{name}.{meant}" for meant in _meant(node, model)}
     if field is not None and isinstance(inside, int) and inside < len(entry.items):
         del entry.items[inside]
         lost.add(f"{name}.{key}[]")
@@ -91,11 +109,8 @@ def _columns(node: Node | None, lost: set[str]) -> dict[str, Any]:
         return {}
     kind: TypeAdapter[Any] = TypeAdapter(Column)
     columns = {name: _valid(kind, entry) for name, entry in node.entries.items()}
-    if None in columns.values():
-        lost.add("columns[]")
-    # A wrong column keeps its name, which arrows and targets may use; it has no categories to check.
-    unknown = Categorical.model_construct(type="categorical", categories=())
-    return {name: column if column is not None else unknown for name, column in columns.items()}
+    unread = Unread.model_construct(type="categorical", categories=())
+    return {name: column if column is not None else unread for name, column in columns.items()}
 
 
 def _entries(entry: Any, node: Node | None) -> tuple[Any, ...]:

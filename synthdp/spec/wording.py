@@ -48,11 +48,14 @@ def first_words(error: ValidationError) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """A "did you mean" for a misspelt name, if one of the known names is near."""
+    meant = closest(name, known)
+    return f"did you mean {meant!r}?" if meant is not None else None
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one is probably meant to be."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    if not near:
-        folded = {k.casefold(): k for k in known}
-        near = [folded[name.casefold()]] if name.casefold() in folded else []
-    return f"did you mean {near[0]!r}?" if near else None
+    return near[0] if near else {k.casefold(): k for k in known}.get(name.casefold())
 
 
 def got(value: object) -> str:

@@ -77,6 +77,11 @@ def spec_mistakes(tiny: Any, run: Callable[..., Any]) -> Any:
     return run("validate", tiny.spec)
 
 
+def spec_impossible(tiny: Any, run: Callable[..., Any]) -> Any:
+    tiny.write(constraints=["visits > 1e6"])
+    return run("plan", tiny.spec)
+
+
 def verify_no_bundle(tiny: Any, run: Callable[..., Any]) -> Any:
     return run("verify", tiny.folder / "nowhere")
 
@@ -91,6 +96,7 @@ CASES: dict[str, tuple[int, Case]] = {
     "output_exists": (2, output_exists),
     "resume_nothing": (2, resume_nothing),
     "spec_mistakes": (2, spec_mistakes),
+    "spec_impossible": (2, spec_impossible),
     "verify_no_bundle": (6, verify_no_bundle),
 }
 

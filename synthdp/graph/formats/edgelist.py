@@ -29,6 +29,7 @@ from synthdp.spec import models as spec
 from synthdp.spec.checks import CHECKS
 from synthdp.spec.graphchecks import needs_edges
 from synthdp.spec.load import parse_spec
+from synthdp.spec.namechecks import node_problems
 from synthdp.spec.wording import findings
 from synthdp.spec.yamltree import Node, read
 
@@ -72,7 +73,8 @@ def _graph(document: _Document, tree: Node, file: str) -> CausalGraph:
     whole = spec.ReleaseSpec.model_construct(**parts)
     # That mode given needs arrows is a spec's rule: a graph may have none.
     able = [c for c in CHECKS if all(r.split(".")[0] in ("graph", "columns") for r in c.reads) and c.run is not needs_edges]
-    problems = [_problem(file, tree, p.loc, p.message, p.hint) for c in able for p in c.run(whole) if p.loc[0] == "graph"]
+    found = [*node_problems({"graph": document.graph.model_dump()}, nodes), *(p for c in able for p in c.run(whole))]
+    problems = [_problem(file, tree, p.loc, p.message, p.hint) for p in found if p.loc[0] == "graph"]
     if problems:
         raise SpecError(problems)
     try:

@@ -1,0 +1,89 @@
+"""Constraints that no row, or no row together with others, can fulfil: what is refused, what is not, and that it costs little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.possible import impossible
+
+COLUMNS: dict[str, Any] = {
+    "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
+    "visits": {"type": "integer", "lower": 0, "upper": 1000, "edges": [0, 1, 5, 900], "spikes": [7]},
+    "civil-status": {"type": "categorical", "categories": ["single", "married"]},
+    "grade": {"type": "ordinal", "categories": ["low", "high"], "missing": True},
+    "smoker": {"type": "boolean"},
+    "low": {"type": "number", "lower": 0, "upper": 10, "decimals": 1},
+    "high": {"type": "number", "lower": 0, "upper": 10, "decimals": 1},
+    "admitted": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31"},
+    "left": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "missing": True, "resolution": "hour"},
+    **{f"n{i}": {"type": "number", "lower": 0, "upper": 1} for i in range(10)},
+}
+ORDER = [f"n{i} < n{i + 1}" for i in range(9)]
+
+
+def refused(*texts: str) -> list[tuple[int, str]]:
+    """Numbers of the constraints that are refused, counted from 1, and with which others."""
+    parts = {
+        "dataset": {
+            "id": "x",
+            "source": {"kind": "csv", "path": "x.csv"},
+            "privacy_unit": {"kind": "row", "meaning": "a person"},
+            "rows": {"kind": "public", "value": 1000},
+        },
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    }
+    spec = ReleaseSpec.model_validate({"synthdp": 1, "columns": COLUMNS, "constraints": texts, **parts})
+    return [(int(p.loc[1]) + 1, p.message.partition("together with ")[2]) for p in impossible(spec)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "low == high + 11", "age > 99", "age < 0", "visits == 0.5", "visits > 1000", "low > 10", "smoker and not smoker", "low * 100 == 0.5",
+        "grade is not missing and grade < 'low'", "admitted > '2020-12-31'", "left is not missing and left < '2020-01-01'", "age is missing",
+        "`civil-status` is missing", "left is not missing and left - admitted > 366",
+    ],
+)  # fmt: skip
+def test_what_no_row_fulfils_is_refused(text: str) -> None:
+    assert refused("age >= 0", text) == [(2, "")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "low == high", "age > 98", "age == 0", "visits == 7", "visits > 990", "low == 10", "low < 0.1", "smoker", "not smoker", "grade is missing",
+        "grade == 'high'", "`civil-status` == 'single'", "admitted == '2020-12-31'", "left is missing", "left > '2020-12-30T12:00:00'",
+        "left < '2020-01-01'",  # a missing value violates nothing
+    ],
+)  # fmt: skip
+def test_what_some_rows_fulfil_is_not(text: str) -> None:
+    assert refused("age >= 0", text) == []
+
+
+def test_contradictions_name_all_that_take_part_and_no_other() -> None:
+    pair = ("age >= 18", "smoker", "age < 10")
+    assert refused(*pair) == [(3, "#1 'age >= 18'")]
+    three = ("low < 9", "smoker or age < 50", "not smoker or age < 50", "visits > 3", "age > 60")
+    assert refused(*three) == [(5, "#2 'smoker or age < 50' and #3 'not smoker or age < 50'")]
+    assert [i for i, _ in refused(*pair, *three[1:], "high < 0")] == [8, 3, 7]
+
+
+def test_what_is_only_rare_together_is_not_refused() -> None:
+    """An order of ten numbers holds for one row in ten factorial, and the model may well have learnt it."""
+    assert refused(*ORDER) == []
+    assert refused("age >= 18", *ORDER, "age < 10") == [(11, "#1 'age >= 18'")]  # and hides no true contradiction
+
+
+def test_only_a_spec_with_constraints_imports_numpy() -> None:
+    specs = Path(__file__).parents[2] / "specs"
+    code = "import sys; from pathlib import Path; from synthdp.spec.load import load_spec; load_spec(Path(sys.argv[1]))\n"
+    code += "print([m for m in ('numpy', 'pandas', 'torch') if m in sys.modules])"
+    for name, expected in (("adult", "[]"), ("rand-hie", "['numpy']")):
+        command = [sys.executable, "-c", code, str(specs / f"{name}.yaml")]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == expected
