@@ -176,7 +176,8 @@ def attack_rows(
             targets=targets,
             pairs=release.attacks.membership.pairs,
             rng=rng,
-            fleet=Fleet(folder=models, runner=_runner(release), progress=_progress(progress)),
+            # The folder has the game's name, in which what may change in between has no part.
+            fleet=Fleet(folder=models, runner=_runner(release), progress=_progress(progress), identity="shadow releases"),
             threat=ThreatModel(relation=release.privacy.adjacency),
             claim=claim,
             extractors=(),
