@@ -155,6 +155,7 @@ def judge(
         epsilon_provable=provable_epsilon(verdict.row.models, delta=claim.delta if claim else 0.0, confidence=arena.confidence),
         roc=tuple((float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)),
         remarks=_remarks(games),
+        dropped=sum(game.lost for game in games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
     )
 

@@ -161,7 +161,7 @@ class MembershipReport:
 
     `per_target`: advantage on each target. `baseline`: advantage of the same classifier on column histograms, which never ask about
     the target. `epsilon_provable`: the most that so many models could have proven. `roc`: points (FPR, TPR) of the verdict's attack.
-    `remarks`: what else must be known before the numbers are believed.
+    `remarks`: what else must be known before the numbers are believed. `dropped`: pairs of models whose training always killed its worker.
     """
 
     verdict: Verdict
@@ -172,6 +172,7 @@ class MembershipReport:
     roc: tuple[tuple[float, float], ...]
     remarks: tuple[str, ...] = ()
     others: tuple[Verdict, ...] = ()
+    dropped: int = 0
 
     @property
     def declared(self) -> tuple[Verdict, ...]:

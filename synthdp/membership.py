@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +67,6 @@ TARGETS = 1  # the most isolated row: the choice of the target matters more than
 ELBO = ("elbo", "lira_online")
 WHITE_BOX = (ELBO, ("tables", "lira_online"))  # declared beforehand, beside the black box, where the tables' attacker has shadow models alone
 TABLE_RELEASES, MOST_TABLES = 25, 50_000  # releases of each world for a pair of models, and noisy tables in all: some ten CPU seconds
-DROPPED = re.compile(r"(\d+) model pairs were dropped")  # as attacks.membership warns
 ELBO_DRAWS = 256  # of z, the attacker's own: as many as leave the bound's own noise far below that of training
 
 
@@ -226,10 +224,10 @@ class TableMeasurer:
 
 def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
     """A report on so many `pairs` as were asked for, as the plain facts of an audit record: as confidential as the rows were."""
-    gap, dropped = report.main.advantage, _dropped(report)
+    gap = report.main.advantage
     return Membership(
-        pairs=pairs - dropped,
-        pairs_dropped=dropped,
+        pairs=pairs - report.dropped,
+        pairs_dropped=report.dropped,
         advantage=gap.value,
         lower=gap.lower,
         upper=gap.upper,
@@ -240,11 +238,6 @@ def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
         attacks=declared_facts(report),
         warnings=report.warnings,
     )
-
-
-def _dropped(report: MembershipReport) -> int:
-    """Pairs whose training always killed its worker, which a report tells in its warnings alone."""
-    return sum(int(found[1]) for warning in report.warnings if (found := DROPPED.match(warning)))
 
 
 def _advantage(gap: Interval) -> Advantage:

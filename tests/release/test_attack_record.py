@@ -67,7 +67,7 @@ def test_facts_are_of_the_pairs_that_were_used_and_of_each_attack(report: Member
         assert told.control.model_dump() == {"value": verdict.control.value, "lower": verdict.control.lower, "upper": verdict.control.upper}
         assert told.auc < told.auc_upper == verdict.row.auc.upper
     assert Membership.model_validate_json(facts.model_dump_json()) == facts
-    whole = attack_facts(replace(report, remarks=(), verdict=replace(report.verdict, control=None)), pairs=ASKED)
+    whole = attack_facts(replace(report, remarks=(), dropped=0, verdict=replace(report.verdict, control=None)), pairs=ASKED)
     assert (whole.pairs, whole.pairs_dropped) == (ASKED, 0) and whole.attacks[0].control is None
 
 
