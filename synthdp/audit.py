@@ -110,7 +110,7 @@ def audit(
     if rows == "simulated":
         record = with_rows(job, record, simulated_twin(release, domain, bundle=released_model(job.out), rng=fresh_generator()))
     if rows == "real":
-        private = read_private(release.dataset, domain, folder=spec_path.parent, holdout=0.0, streams=Streams.fresh())
+        private = read_private(release.dataset, domain, folder=spec_path.resolve().parent, holdout=0.0, streams=Streams.fresh())
         record = inspect(private, lambda table: with_rows(job, record, table.fit_codes), reason="audit on real rows").for_steward()
     path = job.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
     path.parent.mkdir(parents=True, exist_ok=True)
