@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from synthdp.addresses import from_folder, sqlite_address, sqlite_file
 from synthdp.bundle.svg import COOL, FAINT, HOT, INK, frame, label, shortened
 from synthdp.errors import BudgetError, VerifyError
 from synthdp.privacy.chain import Entry, entry_hash, missing
@@ -29,15 +30,17 @@ MOST_LISTED = 100
 
 
 def open_book(ledger: str) -> Ledger:
-    """The ledger at a path or SQLAlchemy URL, its chain verified.
+    """The ledger at a path or SQLAlchemy URL, relative ones from the working folder; its chain verified.
 
     Raises:
         BudgetError: there is no such ledger.
         VerifyError: it was tampered with; names the row.
     """
-    if "://" not in ledger and not Path(ledger).exists():
+    address = from_folder(ledger, Path.cwd()) if "://" in ledger else sqlite_address(Path(ledger).absolute())
+    file = sqlite_file(address)
+    if file is not None and not file.exists():
         raise BudgetError(f"no ledger at {ledger}", hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger")
-    book = Ledger(ledger if "://" in ledger else f"sqlite:///{ledger}")
+    book = Ledger(address)
     book.verify_chain()
     return book
 

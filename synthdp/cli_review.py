@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from synthdp.addresses import from_folder, home
 from synthdp.cli_options import Json, Out, show
 
 review_app = typer.Typer(rich_markup_mode=None)
@@ -111,7 +112,7 @@ def doctor(
     from synthdp.show import doctor_text
     from synthdp.spec.load import load_spec
 
-    found = examine(load_spec(spec) if spec else None, spec.absolute().parent if spec else Path.cwd())
+    found = examine(load_spec(spec) if spec else None, home(spec) if spec else Path.cwd())
     wrong = [f.what for f in found if f.state == "wrong"]
     show({"ok": not wrong, "findings": [asdict(f) for f in found]}, as_json=as_json, text=lambda: doctor_text(found))
     if wrong:
@@ -128,13 +129,13 @@ def ui(
 ) -> None:
     """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone, until Ctrl-C."""
     from synthdp.spec.load import load_spec
-    from synthdp.tracking.server import serving, store_of
+    from synthdp.tracking.server import existing, serving, store_of
 
     loaded = load_spec(spec) if spec else None
     if store is not None:
-        uri, experiment = store, loaded.tracking.experiment if loaded else "synthdp"
+        uri, experiment = existing(from_folder(store, Path.cwd())), loaded.tracking.experiment if loaded else "synthdp"
     else:
-        uri, experiment = store_of(loaded, spec.absolute().parent if spec else Path.cwd())
+        uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
     with serving(uri, port=port, experiment=experiment) as address:
         show({"url": address}, as_json=as_json, text=lambda: f"{address}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)")
         sys.stdout.flush()

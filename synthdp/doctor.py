@@ -15,6 +15,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from synthdp import __version__
+from synthdp.addresses import ledger_address, sqlite_file, store_address
 from synthdp.errors import SynthdpError
 from synthdp.spec.models import ReleaseSpec
 
@@ -34,7 +35,7 @@ class Finding:
 
 
 def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Finding, ...]:
-    """Everything, of a spec where one is given; `folder` is the spec's, or the working folder."""
+    """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the working folder."""
     found = [*_programs(), *_machine(folder), _telemetry(), _ledger(release, folder), _store(release, folder), _gpu(release)]
     return (*found, _signing(release))
 
@@ -97,13 +98,12 @@ def _ledger(release: ReleaseSpec | None, folder: Path) -> Finding:
     """The ledger opens, and its chain is whole. One that does not exist yet is not made."""
     from synthdp.privacy.ledger import Ledger
 
-    default = folder / ".synthdp" / "ledger.db"
-    url = release.privacy.ledger if release is not None and release.privacy.ledger else None
-    url = url or f"sqlite:///{default}"
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
-        return Finding("ledger", "ok", f"{url.removeprefix('sqlite:///')}: none yet; the first release makes it")
+    address = ledger_address(release.privacy.ledger if release is not None else None, folder)
+    file = sqlite_file(address)
+    if file is not None and not file.exists():
+        return Finding("ledger", "ok", f"{file}: none yet; the first release makes it")
     try:
-        book = Ledger(url)
+        book = Ledger(address)
         book.verify_chain()
         datasets = sorted({e.dataset for e in book.entries()})
     except SynthdpError as error:
@@ -115,14 +115,12 @@ def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
     """MLflow's store can be reached; one beside the spec is made by the first release."""
     if release is not None and not release.tracking.enabled:
         return Finding("mlflow", "ok", "tracking is off in this spec")
-    uri = release.tracking.uri if release is not None else None
-    if uri is None:
-        path = folder / "mlflow.db"
-        return _sqlite(path) if path.exists() else Finding("mlflow", "ok", f"{path}: none yet; the first release makes it")
+    uri = store_address(release.tracking.uri if release is not None else None, folder)
     if uri.startswith(("http://", "https://")):
         return _server(uri)
-    if uri.startswith("sqlite:///") and (path := Path(uri.removeprefix("sqlite:///"))).exists():
-        return _sqlite(path)
+    file = sqlite_file(uri)
+    if file is not None:
+        return _sqlite(file) if file.exists() else Finding("mlflow", "ok", f"{file}: none yet; the first release makes it")
     return Finding("mlflow", "note", "a database that is not looked into here", "a release tries it before anything is spent")
 
 

@@ -144,8 +144,8 @@ def run_orientation(
 
 def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, plan: Plan, out: Path, *, command: str, force: bool) -> Job:
     """A new run in `out`, or the interrupted one of the same spec and command."""
-    ledger = open_ledger(release, spec_path)
     held = _interrupted(out, text, command, force=force)
+    ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
     if held is None:
         ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
     return Job(release, domain, plan, ledger, held or _start(out, spec_path, text, command, force=force), out)

@@ -147,7 +147,7 @@ def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | No
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     domain = Domain.from_spec(loaded.columns)
     plan = plan_for(loaded, domain)
-    job = Job(loaded, domain, plan, open_ledger(loaded, folder.spec_path), folder, out, public_audit(out, plan), helpers)
+    job = Job(loaded, domain, plan, open_ledger(loaded, folder.spec_path, resumed=True), folder, out, public_audit(out, plan), helpers)
     return run(job, reporter or Reporter(), force=True)
 
 

@@ -73,7 +73,7 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
     Raises:
         OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
     """
-    path = out / FOLDER
+    path, spec_path = out / FOLDER, spec_path.resolve()  # data, ledger and store are those of a run that is resumed elsewhere too
     # The state is written last, and before anything is reserved: without it nothing was paid.
     if (path / STATE).exists() and not force:
         raise OutputError(
@@ -89,7 +89,7 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
         path.mkdir(mode=0o700)
         (path / "journal").mkdir()
         holdout = secrets.token_hex(16)
-        state = {"run": run, "spec_path": str(spec_path.resolve()), "spec_text": spec_text, "created": created, "holdout_key": holdout}
+        state = {"run": run, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
         partial = path / "state.partial"
         with partial.open("w", encoding="utf-8") as file:
             file.write(json.dumps(state))

@@ -17,12 +17,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
+from synthdp.addresses import sqlite_file
 from synthdp.errors import BudgetError
 from synthdp.privacy.chain import GENESIS, Entry, entry_hash, parse_row
 
@@ -68,10 +68,13 @@ def open_database(url: str) -> Engine:
 def _options(url: URL) -> dict[str, Any]:
     """Settings of the engine; ValueError where the database could not keep a ledger."""
     if url.get_backend_name() == "sqlite":
-        if not url.database or ":memory:" in url.database:
+        file = sqlite_file(url.render_as_string(hide_password=False))
+        if file is None:
             raise ValueError("a ledger in memory would forget what was spent")
-        if not url.database.startswith("file:"):  # an URI of SQLite's own: its folder must be there
-            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        if not file.is_absolute():
+            raise ValueError("a relative path would lead to another ledger in another working folder")
+        if url.database and not url.database.startswith("file:"):  # an URI of SQLite's own: its folder must be there
+            file.parent.mkdir(parents=True, exist_ok=True)
         return {"connect_args": {"timeout": LOCK_SECONDS}}
     if url.get_backend_name() == "postgresql":
         # A network that swallows packets must not hold a release forever.

@@ -64,5 +64,7 @@ class Privacy(Model):
         examples=[{"epsilon": 3.0, "delta": 1e-4}],
     )
     ledger: str | None = Field(
-        default=None, description="SQLAlchemy URL; default: .synthdp/ledger.db beside the spec", examples=["postgresql://ledger.example/synthdp"]
+        default=None,
+        description="SQLAlchemy URL; a relative SQLite file is in the spec's folder; default: .synthdp/ledger.db beside the spec",
+        examples=["postgresql://ledger.example/synthdp"],
     )

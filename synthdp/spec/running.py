@@ -15,7 +15,9 @@ class Tracking(Model):
 
     enabled: Flag = Field(default=True, description="whether to log to MLflow", examples=[False])
     uri: str | None = Field(
-        default=None, description="MLflow tracking URI; default: mlflow.db beside the spec", examples=["http://mlflow.example:5000"]
+        default=None,
+        description="MLflow tracking URI; a relative SQLite file is in the spec's folder; default: mlflow.db beside the spec",
+        examples=["http://mlflow.example:5000"],
     )
     experiment: Annotated[str, Field(min_length=1, max_length=200)] = Field(
         default="synthdp", description="name of the MLflow experiment", examples=["census"]

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from synthdp import __version__
+from synthdp.addresses import store_address
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.models import ReleaseSpec
 from synthdp.tracking.note import EXPERIMENT_NOTE, VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
@@ -80,7 +81,7 @@ def tracker(spec: ReleaseSpec, *, folder: Path, run: str) -> Tracker:
     """
     if not spec.tracking.enabled:
         return NullTracker()
-    uri = spec.tracking.uri or f"sqlite:///{folder.absolute() / 'mlflow.db'}"
+    uri = store_address(spec.tracking.uri, folder.absolute())
     check_uri(uri)
     return MlflowTracker(spec, uri=uri, folder=folder.absolute(), run=run)
 
@@ -94,7 +95,8 @@ def check_uri(uri: str) -> None:
     if uri.startswith("file:") or "://" not in uri:
         raise OutputError(
             f"tracking.uri {uri!r} is a file store, which MLflow no longer supports",
-            hint="leave tracking.uri out for a SQLite file beside the spec, or give sqlite:///path.db, postgresql://... or http://...",
+            hint="leave tracking.uri out for a SQLite file beside the spec, or give sqlite:///path.db (from the spec's folder), "
+            "postgresql://... or http://...",
         )
 
 

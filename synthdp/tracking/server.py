@@ -21,8 +21,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+from synthdp.addresses import sqlite_file, store_address
 from synthdp.errors import OutputError
 from synthdp.spec.models import ReleaseSpec, Tracking
+from synthdp.tracking.mlflow_run import check_uri
 from synthdp.tracking.note import view_path
 
 LOOPBACK = "127.0.0.1"
@@ -38,11 +40,20 @@ def store_of(release: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
     settings = release.tracking if release is not None else Tracking()
     if not settings.enabled:
         raise OutputError("tracking is off in this spec, so there is nothing to look at", hint="set tracking.enabled: true and release again")
-    path = folder.absolute() / "mlflow.db"
-    uri = settings.uri or f"sqlite:///{path}"
-    if settings.uri is None and not path.exists():
+    return existing(store_address(settings.uri, folder.absolute())), settings.experiment
+
+
+def existing(uri: str) -> str:
+    """`uri`, where it may be a store: MLflow would make a SQLite file that is not there.
+
+    Raises:
+        OutputError: there is none at `uri`, or it is a file store.
+    """
+    check_uri(uri)
+    path = sqlite_file(uri)
+    if path is not None and not path.exists():
         raise OutputError(f"no MLflow store at {path}", hint="give the spec of a release, or --store; the first release of a spec makes its store")
-    return uri, settings.experiment
+    return uri
 
 
 @contextmanager
