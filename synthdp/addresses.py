@@ -21,7 +21,12 @@ def home(spec_path: Path) -> Path:
 
 def ledger_address(named: str | None, folder: Path) -> str:
     """Where the ledger of a spec in `folder` is: as `privacy.ledger` names it, by default one file beside the spec."""
-    return from_folder(named, folder) if named else sqlite_address(folder / ".synthdp" / "ledger.db")
+    return from_folder(named, folder) if named else sqlite_address(default_ledger(folder))
+
+
+def default_ledger(folder: Path) -> Path:
+    """The file of the ledger of a spec in `folder` that names none."""
+    return folder / ".synthdp" / "ledger.db"
 
 
 def store_address(named: str | None, folder: Path) -> str:

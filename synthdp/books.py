@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from synthdp.addresses import from_folder, home, ledger_address, sqlite_file
+from synthdp.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
 from synthdp.errors import BudgetError
-from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.balance import Balance, check_first
 from synthdp.spec import models as spec
+
+if TYPE_CHECKING:  # its database's library takes long to import, and a plan where there is no ledger yet needs none
+    from synthdp.privacy.ledger import Ledger
 
 
 def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
@@ -16,14 +20,38 @@ def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = F
     Raises:
         BudgetError: it cannot be opened, or what was spent probably stands in another file.
     """
-    address = ledger_address(release.privacy.ledger, home(spec_path))
-    file = sqlite_file(address)
-    if file is not None and not file.exists():
+    from synthdp.privacy.ledger import Ledger
+
+    address, missing = _address(release, spec_path)
+    if missing is not None:
         if resumed:
             hint = "bring it back: in a new ledger, what this run and others have spent would be forgotten"
-            raise BudgetError(f"the ledger {file}, which held this run's reservation, is gone", hint=hint)
-        _check_not_left_behind(release, file)
+            raise BudgetError(f"the ledger {missing}, which held this run's reservation, is gone", hint=hint)
+        _check_not_left_behind(release, missing)
     return Ledger(address)
+
+
+def balance_of(release: spec.ReleaseSpec, spec_path: Path) -> Balance:
+    """What the spec's dataset has spent; where there is no ledger yet, nothing, and none is made.
+
+    Raises:
+        BudgetError: as `open_ledger`.
+    """
+    nothing = Balance(release.dataset.id, 0.0, 0.0, None, None)
+    if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
+        return nothing
+    _, missing = _address(release, spec_path)
+    if missing is None:
+        return open_ledger(release, spec_path).balance(release.dataset.id)
+    _check_not_left_behind(release, missing)
+    return nothing
+
+
+def _address(release: spec.ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
+    """The ledger's address, and its file where that is to be but is not yet."""
+    address = ledger_address(release.privacy.ledger, home(spec_path))
+    file = sqlite_file(address)
+    return address, file if file is not None and not file.exists() else None
 
 
 def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
@@ -36,13 +64,13 @@ def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
         )
 
 
-def check_affordable(release: spec.ReleaseSpec, ledger: Ledger) -> None:
+def check_affordable(release: spec.ReleaseSpec, balance: Balance) -> None:
     """Refuse early what the ledger would refuse later; the reservation itself decides.
 
     Raises:
         BudgetError: the cap does not allow the spec's budget.
     """
-    ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+    check_first(balance, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
 
 
 def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:

@@ -131,15 +131,15 @@ def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = 
 @app.command()
 def plan(spec: SpecArgument, as_json: Json = False) -> None:
     """Show every spend, the ledger before and after, and the expected cost; reads no rows."""
-    from synthdp.books import check_affordable, open_ledger
+    from synthdp.books import balance_of, check_affordable
     from synthdp.plan_facts import plan_facts
     from synthdp.spec.load import load_spec
 
     loaded = load_spec(spec)
-    ledger = open_ledger(loaded, spec)
-    facts = plan_facts(loaded, ledger)
+    balance = balance_of(loaded, spec)
+    facts = plan_facts(loaded, balance)
     show(facts, as_json=as_json, text=lambda: _plan_text(facts))
-    check_affordable(loaded, ledger)
+    check_affordable(loaded, balance)
 
 
 def _plan_text(facts: dict[str, Any]) -> str:

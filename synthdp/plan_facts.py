@@ -19,7 +19,7 @@ from typing import Any
 
 import synthdp
 from synthdp.books import cap_of
-from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.balance import Balance
 from synthdp.spec import models as spec
 from synthdp.untrusted import parse_json, read_text
 
@@ -29,14 +29,13 @@ KEYS = {"epsilon", "delta", "epsilon_spent", "adjacency", "rows_per_unit", "spen
 SPEND_KEYS = {"purpose", "mechanism", "epsilon_alone", "event", "serves"}
 
 
-def plan_facts(release: spec.ReleaseSpec, ledger: Ledger) -> dict[str, Any]:
-    """The plan, what the ledger has and will have, and about what a release costs.
+def plan_facts(release: spec.ReleaseSpec, balance: Balance) -> dict[str, Any]:
+    """The plan, what the ledger has (`balance`) and will have, and about what a release costs.
 
     Raises:
         BudgetError: the accountant cannot resolve the spec's budget.
         SpecError: no row of the domain fulfils a constraint.
     """
-    balance = ledger.balance(release.dataset.id)
     steps, batch = release.synthesizer.steps, release.synthesizer.batch
     rows = release.sampling.rows or release.dataset.rows.value
     cells = len(release.columns) * release.synthesizer.hidden

@@ -125,7 +125,7 @@ def release(
         check_simulated(loaded.gates, audit)
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)
-        check_affordable(loaded, ledger)
+        check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)
     try:
         return run(Job(loaded, domain, plan, ledger, folder, out, audit, helpers), reporter, force=force)

@@ -39,27 +39,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import ledger_database as database
+from synthdp.privacy.balance import TOLERANCE, Balance, check_first
 from synthdp.privacy.chain import GENESIS, Entry, entry_hash, verify_entries
 
 __all__ = ["GENESIS", "TOLERANCE", "Balance", "Entry", "Ledger", "entry_hash", "verify_entries"]
-
-TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
-
-
-@dataclass(frozen=True)
-class Balance:
-    """What a dataset has spent and may spend; `cap_*` are None where no cap was set."""
-
-    dataset: str
-    epsilon: float
-    delta: float
-    cap_epsilon: float | None
-    cap_delta: float | None
 
 
 class Ledger:
@@ -100,10 +87,7 @@ class Ledger:
         Raises:
             BudgetError: as `reserve`.
         """
-        balance = self.balance(dataset)
-        if balance.cap_epsilon is None and cap is not None:
-            balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
-        _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
+        check_first(self.balance(dataset), epsilon=epsilon, delta=delta, cap=cap)
 
     def verify_chain(self) -> None:
         """Recompute every hash.
@@ -145,8 +129,7 @@ class Ledger:
             balance = _balance(dataset, mine)
             if balance.cap_epsilon is None and cap is not None:
                 database.append(connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]})
-                balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
-            _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
+            check_first(balance, cap=cap, epsilon=epsilon, delta=delta)
             return database.append(connection, dataset, run, "reserve", wanted)
 
     def charge(self, dataset: str, run: str, *, purpose: str, mechanism: str, event: dict[str, Any]) -> Entry:
@@ -222,23 +205,4 @@ def _check_neighbours(entries: Sequence[Entry], wanted: dict[str, Any]) -> None:
             raise BudgetError(
                 f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and the spec says {asked}: such spends do not add up",
                 hint=f"say privacy.adjacency: {earlier}",
-            )
-
-
-def _check_cap(balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float) -> None:
-    """The filter of this module's proof, and the agreement of spec and ledger on the cap."""
-    if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
-        raise BudgetError(
-            f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g}; "
-            f"the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
-            hint="correct the spec, or change the ledger's cap with `synthdp budget --set-cap`",
-        )
-    for name, need, spent, limit in (
-        ("epsilon", epsilon, balance.epsilon, balance.cap_epsilon),
-        ("delta", delta, balance.delta, balance.cap_delta),
-    ):
-        if limit is not None and spent + need > limit * (1 + TOLERANCE):
-            raise BudgetError(
-                f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset {balance.dataset}; cap {limit:g}, spent {spent:g}",
-                hint="lower the spec's budget, or have the data's owner raise the cap with `synthdp budget --set-cap`",
             )

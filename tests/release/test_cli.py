@@ -313,6 +313,23 @@ def test_light_commands_import_nothing_heavy_and_start_at_once(command: str) -> 
     assert min(seconds) < 0.6
 
 
+def test_a_plan_that_is_remembered_is_told_at_once(tmp_path: Path) -> None:
+    """The first time a plan is composed, and the accountant's library alone takes longer to import."""
+    spec = tmp_path / "adult.yaml"  # without a ledger beside it, which a plan does not make either
+    spec.write_bytes((Path(__file__).parents[2] / "specs" / "adult.yaml").read_bytes())
+    probe = PROBE.format(arguments=["plan", str(spec), "--json"], heavy=HEAVY)
+    found = []
+    for _ in range(4):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, env=environment)
+        code, used, *imported = done.stderr.split()
+        found.append((float(used), imported, done.stdout))
+        assert code == "0"
+    assert "dp_accounting" in found[0][1] and all(imported == [] and told == found[0][2] for _, imported, told in found[1:])
+    assert min(used for used, _, _ in found) < 0.6
+    assert not (tmp_path / ".synthdp").exists()
+
+
 def test_the_default_output_folder_is_named_after_the_dataset(tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny.write().folder)
     assert synthdp("release", "spec.yaml").code == 0
