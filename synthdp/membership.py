@@ -83,6 +83,11 @@ class ShadowTrainer:
     graph: CausalGraph
     white_box: bool = False
 
+    @property
+    def identity(self) -> str:
+        """By all that the models are trained by, and not where."""
+        return f"shadow releases {self.white_box} {_game(self.release, self.plan, self.graph)}"
+
     def __call__(self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence) -> AnyCodes | WhiteBox:
         """Train on levels `[rows, columns]` and release one synthetic set of the shadow spec's size."""
         import torch
@@ -174,8 +179,7 @@ def attack_rows(
             targets=targets,
             pairs=release.attacks.membership.pairs,
             rng=rng,
-            # The folder has the game's name, in which what may change in between has no part.
-            fleet=Fleet(folder=models, runner=_runner(release), progress=_progress(progress), identity="shadow releases"),
+            fleet=Fleet(folder=models, runner=_runner(release), progress=_progress(progress)),
             threat=ThreatModel(relation=release.privacy.adjacency),
             claim=claim,
             extractors=(),
