@@ -52,8 +52,6 @@ def audit_bundle(
     """
     reporter = reporter or Reporter()
     with reporter.stage("verify"):
-        if (folder / "bundle").is_dir() and not (folder / "spec.yaml").exists():
-            raise OutputError(f"{folder} is the output folder of a release", hint=f"give its bundle: {folder / 'bundle'}")
         verify_bundle(folder)
     with reporter.stage("plan"):
         release = load_spec(folder / "spec.yaml")

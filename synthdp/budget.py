@@ -104,8 +104,9 @@ def check_published(book: Ledger, bundle: Path) -> int:
         lines.append(f"and {len(lost) - MOST_LISTED} more")
     if lines:
         raise VerifyError(
-            f"the ledger was tampered with: {bundle} published entries that it does not hold\n  " + "\n  ".join(lines),
+            f"the ledger was tampered with: {bundle} published entries that it does not hold",
             hint="restore the ledger from a backup: what it says is left is not what is left",
+            problems=lines,
         )
     return len(published)
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from synthdp.cli_graph import graph_app
-from synthdp.cli_options import Json, Out, show
+from synthdp.cli_options import Json, Out, begin, show, show_error, write_file
 from synthdp.cli_review import review_app
-from synthdp.errors import SynthdpError, printable
+from synthdp.errors import SynthdpError, printable, told
 
 app = typer.Typer(
     help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.",
@@ -72,7 +72,7 @@ def init(
     out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
     rows: Annotated[int | None, typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1)] = None,
     ask: Annotated[bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")] = True,
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them from rows, and shows the levels they make."""
@@ -86,10 +86,7 @@ def init(
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
         text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative)
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written: {error.strerror}", hint="choose another file with --out") from None
+    write_file(out, text, option="--out")
     _preview(out, text, as_json=as_json)
 
 
@@ -255,25 +252,29 @@ def budget(
         book.set_cap(dataset, epsilon=set_cap[0], delta=set_cap[1])
     facts = budget_facts(book, dataset)
     if svg is not None:
-        svg.write_text(budget_svg(facts), encoding="utf-8")
+        write_file(svg, budget_svg(facts), option="--svg")
     held = [f"{bundle}: all {count} entries that it published are in the ledger" for bundle, count in checked.items()]
     show({"datasets": facts, "checked": checked}, as_json=as_json, text=lambda: "\n".join([budget_text(facts), *held]))
 
 
 def main() -> None:
-    """Entry point: turns errors into exit codes."""
+    """Entry point: turns errors into exit codes, text on stderr and, with `--json`, one object on stdout."""
+    begin()
     try:
         # Typer turns a Ctrl-C inside a command into this code, and returns it instead of raising.
         stopped = app(standalone_mode=False) == INTERRUPTED
     except SynthdpError as error:
         typer.echo(printable(f"synthdp: {error}"), err=True)
+        show_error(error.to_json())
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         stopped = True
     except Exception as error:
         _unexpected(error)
     if stopped:
-        typer.echo("synthdp: interrupted; a release goes on with `synthdp resume OUT`, an audit when it is started again", err=True)
+        hint = "a release goes on with `synthdp resume OUT`, an audit when it is started again"
+        typer.echo(f"synthdp: interrupted; {hint}", err=True)
+        show_error(told("interrupted", hint=hint, exit_code=INTERRUPTED))
         sys.exit(INTERRUPTED)
 
 
@@ -282,12 +283,15 @@ def _unexpected(error: Exception) -> NoReturn:
     show = getattr(error, "show", None)  # Typer carries its own copy of click, so its errors have no public base
     if show is not None:
         show()
+        show_error(told(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
         sys.exit(2)
     import traceback
 
     frames = [f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
-    typer.echo(f"synthdp: internal error {type(error).__name__} (message withheld: it may quote data)", err=True)
+    what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
+    typer.echo(f"synthdp: {what}", err=True)
     typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)
+    show_error(told(what, exit_code=1))
     sys.exit(1)
 
 

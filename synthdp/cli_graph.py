@@ -5,14 +5,14 @@ Only `learn` and `validate` read rows; they reserve and charge the graph's share
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from synthdp.cli_options import Json
+from synthdp.cli_options import Json, write_file
+from synthdp.cli_options import show as tell
 
 graph_app = typer.Typer(help="Show, convert, compare, learn and validate causal graphs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -31,7 +31,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Show a graph, or convert it; free of charge, reads no rows."""
-    from synthdp.graph.formats import WRITERS, GraphFileError, read_graph
+    from synthdp.graph.formats import WRITERS, read_graph
     from synthdp.show_graph import graph_text
 
     form = form or ("json" if as_json else None)
@@ -46,10 +46,7 @@ def show(
     if out is None:
         _print(text) if sys.stdout.isatty() else typer.echo(text, nl=False)  # a program gets every character as it is
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise GraphFileError(f"cannot write {out}: {error.strerror}", hint="choose another file with --out") from None
+    write_file(out, text, option="--out")
     typer.echo(f"wrote {out}", err=True)
 
 
@@ -80,17 +77,14 @@ def diff(
 ) -> None:
     """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of arcs."""
     from synthdp.graph.diff import difference
-    from synthdp.graph.formats import GraphFileError, read_graph
+    from synthdp.graph.formats import read_graph
     from synthdp.graph.picture import DIFFERENCE, draw
     from synthdp.show_graph import difference_text
 
     found = difference(read_graph(before), read_graph(after))
     if svg is not None:
-        try:
-            svg.write_text(draw(found.picture(), title=f"{before.name} and {after.name}", styles=DIFFERENCE), encoding="utf-8")
-        except OSError as error:
-            raise GraphFileError(f"cannot write {svg}: {error.strerror}", hint="choose another file with --svg") from None
-    _print(json.dumps(found.to_json(), indent=1) if as_json else difference_text(found))
+        write_file(svg, draw(found.picture(), title=f"{before.name} and {after.name}", styles=DIFFERENCE), option="--svg")
+    tell(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
 
 
 @graph_app.command()
@@ -128,7 +122,7 @@ def orient(
     cost = {"epsilon_planned": job.plan.epsilon_spent, "epsilon_spent": job.spent.epsilon_spent, "delta": job.plan.delta, "run": job.folder.run}
     words = f"{found.cause} -> {found.effect}: the scores without noise say the same with probability {found.probability:.3f} ({found.score})"
     spent = f"epsilon {job.plan.epsilon_spent:.4f} at delta {job.plan.delta:g}, run {job.folder.run}"
-    _print(json.dumps(found.to_json() | cost, indent=1) if as_json else f"{words}\n{spent}")
+    tell(found.to_json() | cost, as_json=as_json, text=lambda: f"{words}\n{spent}")
 
 
 def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool) -> None:
@@ -140,7 +134,7 @@ def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, fo
 
     with ProgressDisplay() as display:
         outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))
-    _print(json.dumps(_facts(outcome), indent=1) if as_json else outcome_text(outcome))
+    tell(_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.refused:
         raise GateError(outcome.refused.message, hint=f"the budget is spent; see {outcome.job.out / 'graph.json'}")
 

@@ -8,8 +8,9 @@ anything that was derived from rows, except the one bit that a declared column d
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SynthdpError(Exception):
@@ -24,6 +25,17 @@ class SynthdpError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+    def to_json(self) -> dict[str, Any]:
+        """What the text says and nothing else, for programs; `problems` has one entry or more."""
+        return told(self.message, hint=self.hint, exit_code=self.exit_code)
+
+
+def told(error: str, *, hint: str | None = None, exit_code: int, problems: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The JSON of an error. A problem has a `message` and, where known, `file`, `line`, `column`, `where`, `hint`; an error alone is its own."""
+    listed = problems or ({"message": error, "hint": hint},)
+    known = [{key: value for key, value in problem.items() if value is not None} for problem in listed]
+    return {"error": error, "hint": hint, "exit_code": exit_code, "problems": known}
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,10 @@ class SpecProblem:
         where = f"{self.path}:{self.line}:{self.column}: {self.field}: {self.message}"
         return where if self.hint is None else f"{where}\n    hint: {self.hint}"
 
+    def to_json(self) -> dict[str, Any]:
+        """The same, for programs."""
+        return {"file": self.path, "line": self.line, "column": self.column, "where": self.field, "message": self.message, "hint": self.hint}
+
 
 class SpecError(SynthdpError):
     """The spec is invalid; `problems` lists every mistake at once."""
@@ -50,8 +66,12 @@ class SpecError(SynthdpError):
     def __init__(self, problems: list[SpecProblem]) -> None:
         self.problems = sorted(problems, key=lambda p: (p.path, p.line, p.column, p.field))
         count = len(self.problems)
-        head = f"{count} mistake{'s' if count != 1 else ''} in the spec"
-        super().__init__("\n".join([head, *(f"  {p}" for p in self.problems)]))
+        self.head = f"{count} mistake{'s' if count != 1 else ''} in the spec"
+        super().__init__("\n".join([self.head, *(f"  {p}" for p in self.problems)]))
+
+    def to_json(self) -> dict[str, Any]:
+        """As of any error; each problem has its file, line, column, field (`where`), message and hint."""
+        return told(self.head, exit_code=self.exit_code, problems=[p.to_json() for p in self.problems])
 
 
 class BudgetError(SynthdpError):
@@ -73,9 +93,17 @@ class DataError(SynthdpError):
 
 
 class VerifyError(SynthdpError):
-    """A bundle does not hold what it claims."""
+    """A bundle does not hold what it claims. `problems`, where there are several, are listed below the message."""
 
     exit_code = 6
+
+    def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()) -> None:
+        self.head, self.problems = message, tuple(problems)
+        super().__init__("\n".join([message, *(f"  {p}" for p in problems)]), hint=hint)
+
+    def to_json(self) -> dict[str, Any]:
+        """As of any error; each problem has a message, which begins with the file in the bundle."""
+        return told(self.head, hint=self.hint, exit_code=self.exit_code, problems=[{"message": p} for p in self.problems])
 
 
 class OutputError(SynthdpError):

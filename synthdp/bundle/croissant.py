@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.parquet_table import PARQUET_NAME
-from synthdp.bundle.wording import up
+from synthdp.bundle.wording import title_of, up
 from synthdp.spec import models
 
 CROISSANT = "croissant.json"
@@ -60,7 +60,7 @@ def croissant(spec: models.ReleaseSpec, certificate: Certificate, *, day: str, c
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS_TO,
         "name": f"{dataset.id}-synthetic",
-        "alternateName": f"{dataset.title or dataset.id} (synthetic)",
+        "alternateName": title_of(dataset),
         "description": about,
         "identifier": certificate.run,
         "version": "1.0.0",

@@ -12,7 +12,7 @@ from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.croissant import citation
 from synthdp.bundle.datapackage import DATE_FORMATS
 from synthdp.bundle.scores_text import in_words
-from synthdp.bundle.wording import code, plain, up
+from synthdp.bundle.wording import code, plain, title_of, up
 from synthdp.graph.causal import CausalGraph
 from synthdp.spec import models
 
@@ -38,7 +38,7 @@ def datacard(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGr
     dataset, rows = spec.dataset, spec.sampling.rows or spec.dataset.rows.value
     return "\n".join(
         [
-            f"# Data card: {plain(dataset.title or dataset.id)} (synthetic)",
+            f"# Data card: {plain(title_of(dataset))}",
             "",
             *_quoted(dataset.description),
             "## Summary",

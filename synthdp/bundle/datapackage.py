@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from synthdp.bundle.wording import title_of
 from synthdp.errors import VerifyError
 from synthdp.spec import models
 
@@ -57,7 +58,7 @@ def descriptor(spec: models.ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256
         "$schema": PROFILE,
         "name": _slug(f"{dataset.id}-synthetic"),
         "id": run,
-        "title": f"{dataset.title or dataset.id} (synthetic)",
+        "title": title_of(dataset),
         "description": f"{dataset.description.strip()}\n\n{_NOTE}" if dataset.description else _NOTE,
     }
     if dataset.licence:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from synthdp.spec.models import Dataset
+
 
 def plain(text: str) -> str:
     """A steward's words on one line, safe inside a Markdown table or sentence: no markup, link or picture of theirs is drawn."""
@@ -22,3 +24,9 @@ def up(value: float, *, digits: int = 4) -> str:
     scaled = value * 10**digits
     rounded = math.ceil(scaled - 1e-6) / 10**digits  # 0.3 must not become 0.3001 by its binary tail
     return f"{rounded:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def title_of(dataset: Dataset) -> str:
+    """The synthetic table's title, which says once that it is synthetic."""
+    title = dataset.title or dataset.id
+    return title if title.rstrip(" .)").lower().endswith("synthetic") else f"{title} (synthetic)"

@@ -75,12 +75,14 @@ def verify_bundle(folder: Path, *, key: Path | None = None, progress: Progress |
     Raises:
         VerifyError: with every problem found, or `key` is no public key.
     """
+    if (folder / "bundle").is_dir() and not (folder / SUMS).exists():
+        raise VerifyError(f"{folder} is the output folder of a release, not a bundle", hint=f"did you mean {folder / 'bundle'}?")
     report = inspect_bundle(folder, key=None if key is None else load_public_key(key), progress=progress)
     if report.problems:
         count = len(report.problems)
-        lines = [f"{folder}: {count} problem{'s' if count != 1 else ''}", *(f"  {p}" for p in report.problems[:MOST_LISTED])]
-        lines += [f"  and {count - MOST_LISTED} more"] if count > MOST_LISTED else []
-        raise VerifyError("\n".join(lines), hint="do not use this bundle; get it again from its publisher")
+        listed = [*report.problems[:MOST_LISTED], *([f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else [])]
+        head, hint = f"{folder}: {count} problem{'s' if count != 1 else ''}", "do not use this bundle; get it again from its publisher"
+        raise VerifyError(head, hint=hint, problems=listed)
     return report
 
 

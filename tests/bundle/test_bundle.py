@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.datapackage import write_csv
+from synthdp.bundle.datapackage import descriptor, write_csv
 from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS, check_target
 from synthdp.bundle.published import public_spec, spec_yaml
@@ -25,7 +25,7 @@ from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
-from synthdp.spec.load import parse_spec
+from synthdp.spec.load import load_spec, parse_spec
 from synthdp.spec.models import Categorical, ReleaseSpec
 
 
@@ -291,3 +291,18 @@ privacy: {epsilon: 1, delta: 1e-7}
 """
     spec: ReleaseSpec = public_spec(parse_spec(text, path="s"))
     assert parse_spec(spec_yaml(spec), path="s") == spec
+
+
+@pytest.mark.parametrize(
+    ("title", "told"),
+    [
+        ("Adult", "Adult (synthetic)"),
+        ("Adult, synthetic", "Adult, synthetic"),
+        ("Adult (Synthetic)", "Adult (Synthetic)"),
+        (None, "adult (synthetic)"),
+    ],
+)
+def test_a_title_says_once_that_the_table_is_synthetic(title: str | None, told: str) -> None:
+    release = load_spec(Path(__file__).parents[2] / "specs" / "adult.yaml")
+    dataset = release.dataset.model_copy(update={"title": title})
+    assert descriptor(release.model_copy(update={"dataset": dataset}), run="r", csv_bytes=1, csv_sha256="0")["title"] == told

@@ -99,7 +99,7 @@ def test_noise_that_was_not_there_refutes_the_bundle() -> None:
 
 def test_what_is_no_bundle_is_told(released: Any, synthdp: Callable[..., Any]) -> None:
     folder = synthdp("audit", released.out, "--replay")
-    assert folder.code == 2 and f"give its bundle: {released.bundle}" in folder.err
+    assert folder.code == 6 and f"did you mean {released.bundle}?" in folder.err
     path = released.bundle / "marginals.json"
     path.write_text(path.read_text().replace('"sigma"', '"sigm"', 1))
     damaged = synthdp("audit", released.bundle, "--replay")

@@ -200,6 +200,22 @@ def test_budget(released: Any, synthdp: Any) -> None:
     assert [e.kind for e in Ledger(f"sqlite:///{ledger}").entries()].count("cap") == 2  # the change stays visible
 
 
+def test_a_picture_that_cannot_be_written(released: Any, synthdp: Any) -> None:
+    nowhere = released.folder / "nowhere" / "x.svg"
+    for arguments in (["budget", "--ledger", released.folder / ".synthdp/ledger.db"], ["graph", "diff", released.spec, released.bundle]):
+        done = synthdp(*arguments, "--svg", nowhere)
+        assert done.code == 2 and f"cannot write {nowhere}: No such file" in done.err and "another file with --svg" in done.err
+    done = synthdp("graph", "show", released.spec, "--format", "dot", "--out", nowhere)
+    assert done.code == 2 and f"cannot write {nowhere}" in done.err and "--out" in done.err
+
+
+def test_the_output_folder_in_place_of_its_bundle(released: Any, synthdp: Any) -> None:
+    for command in ("verify", "audit"):
+        done = synthdp(command, released.out)
+        assert done.code == 6 and "is the output folder of a release" in done.err and f"did you mean {released.bundle}?" in done.err
+        assert len(done.err.partition("synthdp: ")[2].splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["other"], "no dataset 'other'"), (["--set-cap", "5", "1e-3"], "needs a dataset id"), (["--ledger", "nowhere.db"], "no ledger at nowhere.db")],
@@ -274,7 +290,7 @@ def test_sample_conditions_and_writes_parquet_and_facts(released: Any, synthdp: 
 )
 def test_sample_says_what_is_wrong_before_it_draws(released: Any, synthdp: Any, arguments: list[str], says: tuple[str, ...]) -> None:
     done = synthdp("sample", released.bundle, "--rows", "5", *arguments)
-    assert done.code == 2 and all(s in done.err for s in says) and done.out == ""
+    assert done.code == 2 and all(s in done.err for s in says) and bool(done.out) == ("--json" in arguments)
 
 
 def test_sample_of_something_else_than_a_bundle(tiny: Any, synthdp: Any) -> None:

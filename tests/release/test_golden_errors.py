@@ -5,11 +5,13 @@ Run with SYNTHDP_UPDATE_GOLDEN=1 to write the texts anew, then read them.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -108,8 +110,8 @@ def told(done: Any, folder: Path) -> str:
     return re.sub(r"[0-9]{8}-[0-9a-f]{12}", "RUN", re.sub(r"[0-9a-f]{64}", "HASH", text))
 
 
-def compare(name: str, text: str) -> None:
-    path = FOLDER / f"{name}.txt"
+def compare(name: str, text: str, *, ending: str = "txt") -> None:
+    path = FOLDER / f"{name}.{ending}"
     if os.environ.get("SYNTHDP_UPDATE_GOLDEN") == "1":
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
@@ -140,7 +142,72 @@ def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -
     done = synthdp("verify", bundle)
     assert done.code == 6
     compare("verify_changed", told(done, released.folder))
+    found = json.loads(synthdp("verify", bundle, "--json").out)
+    assert len(found["problems"]) > 3 and all(p["message"] in done.err for p in found["problems"])
+    compare(
+        "verify_changed",
+        told(SimpleNamespace(err=f"synthdp: {json.dumps(found, indent=1)}\n"), released.folder).removeprefix("synthdp: "),
+        ending="json",
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_json_says_what_the_text_says(name: str, tiny: Any, synthdp: Callable[..., Any]) -> None:
+    """Where there were no facts to tell: of a release that a gate withheld they are on stdout already, one object as ever."""
+    code, case = CASES[name]
+    done = case(tiny, lambda *arguments: synthdp(*arguments, "--json"))
+    error = json.loads(done.out)
+    assert done.code == code
+    if name == "gate_failed":
+        assert error["bundle"] is None and "error" not in error
+        return
+    assert set(error) == {"error", "hint", "exit_code", "problems"} and error["exit_code"] == code and error["problems"]
+    compare(name, told(SimpleNamespace(err=f"synthdp: {json.dumps(error, indent=1)}\n"), tiny.folder).removeprefix("synthdp: "), ending="json")
+    for word in leaves(error):  # nothing that the text withholds
+        assert str(word) in done.err or word == code
+
+
+def leaves(value: Any) -> Iterator[str | int]:
+    """Every text and number in a JSON value."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from leaves(part)
+    elif value is not None:
+        yield value
+
+
+def test_the_json_of_what_is_no_error_of_ours(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Usage, a Ctrl-C and a bug, whose text may quote rows; under torchrun the first process alone speaks."""
+    usage = synthdp("plan", "--json")
+    assert usage.code == 2 and json.loads(usage.out)["exit_code"] == 2 and json.loads(usage.out)["error"] in usage.err and "Error:" in usage.err
+    assert json.loads(synthdp("graph", "show", "--json").out)["exit_code"] == 2
+
+    def fails(error: BaseException) -> Callable[..., Any]:
+        def load(path: Path) -> Any:
+            raise error
+
+        return load
+
+    monkeypatch.setattr("synthdp.spec.load.load_spec", fails(KeyError(CANARY)))
+    bug = synthdp("validate", "spec.yaml", "--json")
+    assert bug.code == json.loads(bug.out)["exit_code"] == 1 and "KeyError" in json.loads(bug.out)["error"] and CANARY not in bug.out + bug.err
+    monkeypatch.setattr("synthdp.spec.load.load_spec", fails(KeyboardInterrupt()))
+    stopped = synthdp("validate", "spec.yaml", "--json")
+    assert stopped.code == json.loads(stopped.out)["exit_code"] == 130 and "resume" in json.loads(stopped.out)["hint"]
+    monkeypatch.setenv("RANK", "1")
+    assert synthdp("validate", "spec.yaml", "--json").out == ""
+
+
+def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Callable[..., Any]) -> None:
+    tiny.write(privacy={"epsilon": -1}, synthesizer={"stepz": 3})
+    found = json.loads(synthdp("validate", tiny.spec, "--json").out)
+    lines = tiny.spec.read_text().splitlines()
+    assert found["error"] == "2 mistakes in the spec"
+    for problem, text in zip(found["problems"], ("-1", "stepz"), strict=True):
+        assert problem["file"] == str(tiny.spec) and lines[problem["line"] - 1][problem["column"] - 1 :].startswith(text)
+    assert found["problems"][1]["where"] == "synthesizer.stepz" and found["problems"][1]["hint"] == "did you mean 'steps'?"
 
 
 def test_no_golden_is_left_over() -> None:
     assert {p.stem for p in FOLDER.glob("*.txt")} == {*CASES, "verify_stranger", "verify_changed"}
+    assert {p.stem for p in FOLDER.glob("*.json")} == {*CASES} - {"gate_failed"} | {"verify_changed"}

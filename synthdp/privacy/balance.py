@@ -1,0 +1,53 @@
+"""What a dataset has spent, what it may spend, and whether more fits: the filter of the proof in `ledger`, apart from the database.
+
+Apart, because whoever only plans where there is no ledger yet need not wait for the database's library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from synthdp.errors import BudgetError
+
+TOLERANCE = 1e-9  # caps are decimal fractions; 0.1 + 0.2 must fit a cap of 0.3
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What a dataset has spent and may spend; `cap_*` are None where no cap was set."""
+
+    dataset: str
+    epsilon: float
+    delta: float
+    cap_epsilon: float | None
+    cap_delta: float | None
+
+
+def check_first(balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None) -> None:
+    """Whether a ledger of this `balance` would accept (epsilon, delta) now; `cap` is the spec's, and becomes the dataset's where there was none.
+
+    Raises:
+        BudgetError: it would not.
+    """
+    if balance.cap_epsilon is None and cap is not None:
+        balance = replace(balance, cap_epsilon=cap[0], cap_delta=cap[1])
+    _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
+
+
+def _check_cap(balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float) -> None:
+    """The filter of the ledger's proof, and the agreement of spec and ledger on the cap."""
+    if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
+        raise BudgetError(
+            f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g}; "
+            f"the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
+            hint="correct the spec, or change the ledger's cap with `synthdp budget --set-cap`",
+        )
+    for name, need, spent, limit in (
+        ("epsilon", epsilon, balance.epsilon, balance.cap_epsilon),
+        ("delta", delta, balance.delta, balance.cap_delta),
+    ):
+        if limit is not None and spent + need > limit * (1 + TOLERANCE):
+            raise BudgetError(
+                f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset {balance.dataset}; cap {limit:g}, spent {spent:g}",
+                hint="lower the spec's budget, or have the data's owner raise the cap with `synthdp budget --set-cap`",
+            )
