@@ -56,6 +56,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.pipeline import Fitted, measure, sample, train
 from synthdp.model.shadows import fitted_shadows
+from synthdp.privacy.accounting import event_to_json
 from synthdp.privacy.mechanisms import NoisyTable as ReleasedTable
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
@@ -196,7 +197,8 @@ def attack_rows(
 
 def _game(shadow: spec.ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
     """All that shadow models are trained by; not where they run, which may change between an interruption and going on."""
-    return "\n".join([shadow.model_dump_json(exclude={"compute", "tracking"}), json.dumps(plan.to_json(), sort_keys=True), repr(graph)])
+    spends = [(s.purpose, event_to_json(s.mechanism.event(plan.rows_per_unit))) for s in plan.spends]
+    return "\n".join([shadow.model_dump_json(exclude={"compute", "tracking"}), json.dumps(spends, sort_keys=True), repr(graph)])
 
 
 def table_releases(pairs: int, *, tables: int) -> int:
