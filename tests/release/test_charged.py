@@ -125,7 +125,8 @@ def test_nothing_exact_goes_with_them(made: Made) -> None:
     assert made.outcome is not None
     figures = {name: value for name, value in made.outcome.metrics.items() if name in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")}
     assert len(figures) == 5
-    figures = {name: f"{value:.12f}"[:10] for name, value in figures.items()}  # so many digits that none stands there by chance
+    figures = {name: str(value)[:10] for name, value in figures.items() if len(str(value)) > 10}  # so many digits that none stands there by chance
+    assert len(figures) >= 3  # one of few digits, such as .625, happens
     texts = {p: p.read_text(encoding="utf-8") for p in made.tiny.bundle.rglob("*") if p.suffix in (".md", ".json", ".html", ".yaml", ".svg")}
     assert not [(p.name, name) for p, text in texts.items() for name, value in figures.items() if value in text]
     internal = (made.tiny.out / "internal" / "internal.json").read_text()
