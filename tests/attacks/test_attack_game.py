@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,9 @@ import pytest
 from attacks.errors import AttackError, FleetError
 from attacks.fleet import Fleet
 from attacks.game import Game, play
-from attacks.runners import Loky, WorkerDied
+from attacks.runners import Loky
 from attacks.threat import Codes, Public, ThreatModel
+from tests.attacks.runners import deadly
 
 TARGET = np.array([9, 9, 9])
 ROWS = np.arange(120).reshape(40, 3) % 7 + np.arange(40)[:, None] * 10 + 100  # every row is unique
@@ -130,15 +130,6 @@ def test_the_same_seed_continues_and_another_is_refused(tmp_path: Path) -> None:
     for changed in ({"seed": 2}, {"threat": ThreatModel(rows=10)}, {"control": True}):
         with pytest.raises(FleetError, match="another run"):
             echoed(tmp_path, **changed)
-
-
-def deadly(job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-    """A runner whose worker dies of task 5, after it has begun."""
-    for index in indices:
-        if index == 5:
-            (job.folder / "model-000005.started").touch()  # type: ignore[attr-defined]
-            raise WorkerDied
-        yield job(index)
 
 
 def test_pairs_spoilt_by_a_killing_training_are_dropped_whole(tmp_path: Path) -> None:

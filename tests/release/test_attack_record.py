@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from attacks import Claim, Fleet, MembershipReport, NoisyTable, Public, attack_membership, attack_tables, shared_confidence
-from attacks.runners import WorkerDied
 from attacks.threat import Codes
 from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack, Membership
 from synthdp.bundle.audit_text import audit_markdown
 from synthdp.bundle.wording import plain
 from synthdp.membership import attack_facts
 from synthdp.report.audits import audit_tables
+from tests.attacks.runners import deadly
 
 ROWS = np.random.default_rng(0).integers(3, size=(40, 2))
 ASKED, RELEASES, CLAIM = 32, 400, Claim(1.0, 1e-5)
@@ -23,15 +22,6 @@ ASKED, RELEASES, CLAIM = 32, 400, Claim(1.0, 1e-5)
 
 def ignorant(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
     return np.random.default_rng(seed_sequence).integers(3, size=(10, 2))
-
-
-def deadly(job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-    """A runner whose worker dies of task 5, after it has begun."""
-    for index in indices:
-        if index == 5:
-            (job.folder / "model-000005.started").touch()  # type: ignore[attr-defined]
-            raise WorkerDied
-        yield job(index)
 
 
 @pytest.fixture(scope="module")
