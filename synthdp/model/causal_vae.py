@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from synthdp.privacy.dpsgd import PerExampleLoss
-from synthdp.privacy.layers import Features, MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.layer_features import Features
+from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.mechanisms import Arrays
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)

@@ -11,7 +11,7 @@ round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so n
 bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
 `DpSgd.sensitivity` also holds what arithmetic adds. For sums that is proved, for batches of up to 2^24 rows: examples
 are summed in groups, to which each goes by its own coins, so that one more changes the rounding of one small group
-(`layers.stable_sum`). What remains assumed, and measured by tests: that the slack for 32-bit norms is enough, and that the
+(`clipped_layer.stable_sum`). What remains assumed, and measured by tests: that the slack for 32-bit norms is enough, and that the
 numbers that the passes give an example do not depend on which others are in its batch. Besides, that the 64-bit generator's
 normals are normal.
 """
@@ -34,10 +34,11 @@ from torch import Tensor, nn
 
 from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError
-from synthdp.privacy import layers
 from synthdp.privacy.allocator import keep_freed_memory
+from synthdp.privacy.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.journal import damaged, read_arrays, write_arrays
+from synthdp.privacy.layers import CLIPPED_LAYERS
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.processes import Helpers
@@ -53,15 +54,15 @@ def _no_gradient_sampler(*_: object) -> NoReturn:
     raise BoundaryError("per-example gradients are never built: norms come from the layers themselves")
 
 
-def _norms(layer: layers.ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> layers.Norms:
+def _norms(layer: ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> Norms:
     """Opacus' norm sampler: also keeps what `clipped_sum` needs, until the step is done."""
     received = layer.received(gradient)
     layer.seen = (inputs[0], received)
     return layer.norms(inputs[0], received)
 
 
-register_norm_sampler(layers.CLIPPED_LAYERS)(_norms)
-register_grad_sampler(layers.CLIPPED_LAYERS)(_no_gradient_sampler)
+register_norm_sampler(CLIPPED_LAYERS)(_norms)
+register_grad_sampler(CLIPPED_LAYERS)(_no_gradient_sampler)
 
 
 class PerExampleLoss(nn.Module):
@@ -155,10 +156,10 @@ class Clipping:
         self.latent = module.latent
         self.wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip)
         self.params = [p for p in module.parameters() if p.requires_grad]
-        self.layers = [m for m in module.modules() if isinstance(m, layers.ClippedLayer)]
+        self.layers = [m for m in module.modules() if isinstance(m, ClippedLayer)]
         self.biases = [layer.bias for layer in self.layers if layer.bias.requires_grad]
 
-    def clipped_sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
+    def clipped_sums(self, batch: Tensor, latents: Tensor) -> Sums:
         """64-bit sums of clipped gradients of the examples `batch` `[batch, columns]` with `latents` `[batch, latent]`; nothing for no example.
 
         An example whose loss or norm is not finite counts as zero. It is left out of the sums after one pass
@@ -175,13 +176,13 @@ class Clipping:
         finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
         keep = slice(None) if bool(finite.all()) else finite  # a mask copies the batch
         sizes = torch.bincount(group[keep]).tolist()
-        sums: layers.Sums = {}
+        sums: Sums = {}
         for layer in self.layers:
-            sums |= layers.stable_sum(layer, *layer.take_seen(keep), coefficient[keep], sizes)
+            sums |= stable_sum(layer, *layer.take_seen(keep), coefficient[keep], sizes)
         return sums
 
     def _groups(self, latents: Tensor) -> Tensor:
-        """The group of each example, for `layers.stable_sum`: a function of its own normals, so that no other example has a say."""
+        """The group of each example, for `clipped_layer.stable_sum`: a function of its own normals, so that no other example has a say."""
         count = self.settings.groups if self.device == "cpu" and self.latent else 1
         share = torch.special.ndtr(latents[:, 0]) if count > 1 else latents.new_zeros(len(latents))
         return (share * count).long().clamp(max=count - 1)
@@ -217,7 +218,7 @@ class _Trainer(Clipping):
     def _clipped_gradient(self, batch: Tensor) -> None:
         """Put the sum of clipped per-example gradients into `p.grad`; each example of the batch has normals of its own."""
         self.optimizer.zero_grad()
-        sums: layers.Sums = {}
+        sums: Sums = {}
         if len(batch):
             sums = self.clipped_sums(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device))
         for p in self.params:
@@ -274,7 +275,7 @@ class _SharedTrainer(_Trainer):
         self.helpers = helpers
         helpers.begin(settings, module.described(), device=device)
 
-    def clipped_sums(self, batch: Tensor, latents: Tensor) -> layers.Sums:
+    def clipped_sums(self, batch: Tensor, latents: Tensor) -> Sums:
         """As one process gives them, up to the order in which groups are added."""
         own = self.helpers.deal(self.params, batch, latents)
         return self.helpers.total(self.params, super().clipped_sums(batch[own], latents[own]))
@@ -308,5 +309,5 @@ def check_layers(module: nn.Module) -> None:
         BoundaryError: one does not.
     """
     for name, layer in module.named_modules():
-        if any(p.requires_grad for p in layer.parameters(recurse=False)) and type(layer) not in layers.CLIPPED_LAYERS:
+        if any(p.requires_grad for p in layer.parameters(recurse=False)) and type(layer) not in CLIPPED_LAYERS:
             raise BoundaryError(f"layer {name} ({type(layer).__name__}) has no proved per-example norm")

@@ -13,7 +13,7 @@ import dp_accounting
 from synthdp.privacy.accounting import unit_sampled_gaussian
 
 # What arithmetic adds to a clipped sum, relative to the clipping norm: 32-bit norms are off by < 1e-3 (measured), and
-# the sums of groups of examples by what `layers.stable_sum` proves. Larger groups cost noise, more of them time.
+# the sums of groups of examples by what `clipped_layer.stable_sum` proves. Larger groups cost noise, more of them time.
 NORM_SLACK = 1e-3
 MOST_SINGLE, MEAN_GROUP, MOST_GROUPS = 192, 160, 4096  # examples of a group summed in 32 bits, those expected in one, and groups
 MOST_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits

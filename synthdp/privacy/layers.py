@@ -22,55 +22,8 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from synthdp.errors import BoundaryError
-from synthdp.privacy.dpsgd_settings import MOST_SINGLE, MOST_STRETCH
-
-MOST_LEVELS = 1024  # of a column with features
-LEAST_KEPT = 0.25  # of the norm of an output's gradient, by the features of a node
-CHUNK = 4096  # examples that are converted to 64 bits at once
-Norms = dict[nn.Parameter, Tensor]  # per-example norms of each parameter's gradient, shape [batch]
-Sums = dict[nn.Parameter, Tensor]  # gradient of each parameter, summed over weighted examples
-Features = Sequence[Tensor]  # for each column one vector per level, `[levels, features]`; see `data.features`
-
-
-class ClippedLayer(nn.Module):
-    """What DP-SGD needs of a layer; `seen` holds one batch's (input, output gradient) within a step."""
-
-    bias: nn.Parameter
-    seen: tuple[Tensor, Tensor] | None = None
-    weighs_inputs = False  # whether `clipped_sum` gives the inputs their weights, or the gradients
-
-    def take_seen(self, keep: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """What this step kept of the examples `keep` (a mask `[batch]`, or all as a slice).
-
-        Forgotten here, so that rows do not outlive their step.
-        """
-        if self.seen is None:
-            raise RuntimeError(f"{type(self).__name__} took no part in the loss")
-        inputs, gradient = self.seen
-        self.seen = None
-        return inputs[keep], gradient[keep]
-
-    def received(self, g: Tensor) -> Tensor:
-        """What `norms` and `clipped_sum` take for g, from the gradient of the layer's output: a public linear map of each example's own."""
-        return g
-
-    def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Per-example gradient norms, shape `[batch]`, of each parameter that is trained."""
-        raise NotImplementedError
-
-    def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Gradient of each parameter, or what `pulled_back` maps to it, summed over examples with weights `c` `[batch]`, by `_weighted`."""
-        raise NotImplementedError
-
-    def pulled_back(self, sums: Sums) -> Sums:
-        """Gradients of the parameters from the sum of all `clipped_sum`: a public linear map of norm at most `MOST_STRETCH`."""
-        return sums
-
-    @property
-    def stretches(self) -> bool:
-        """Whether `pulled_back` may stretch what it maps, rounding errors too."""
-        return False
+from synthdp.privacy.clipped_layer import ClippedLayer, Norms, Sums, weighted_by
+from synthdp.privacy.layer_features import Features, block_diagonal, check_features, check_kept
 
 
 class ParentLookup(ClippedLayer):
@@ -100,7 +53,7 @@ class ParentLookup(ClippedLayer):
         super().__init__()
         self.nodes, self.width = len(parents), width
         self.rows = sum(sizes[p] for own in parents for p in own)
-        self.register_buffer("basis", _block_diagonal([features[p] for own in parents for p in own]) if features else None, persistent=False)
+        self.register_buffer("basis", block_diagonal([features[p] for own in parents for p in own]) if features else None, persistent=False)
         most = max(len(own) for own in parents)
         if most == 0:
             raise ValueError("no node has a parent: leave the layer out")
@@ -161,7 +114,7 @@ class ParentLookup(ClippedLayer):
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Of the rows that are looked up: one-hot rows, transposed, times weighted output gradients, a sparse product."""
-        weighted = _weighted(g, c)
+        weighted = weighted_by(g, c)
         rows, flat = a[:, self.own_columns] + self.own_offsets, weighted.flatten(0, 1)
         summed = _one_hot_sums if a.device.type == "cpu" else _one_hot_sums_anywhere
         return {self.weight: summed(rows, self.owner, flat, self.rows), self.bias: weighted.sum(0)}
@@ -200,8 +153,8 @@ class NodeLinear(ClippedLayer):
         absent = torch.arange(levels) >= torch.tensor(sizes).unsqueeze(1)
         self.register_buffer("padding", torch.zeros(nodes, levels).masked_fill(absent, -torch.inf), persistent=False)
         if features:
-            _check_features(features)
-            _check_kept(features)
+            check_features(features)
+            check_kept(features)
             basis = torch.zeros(nodes, max(f.shape[1] for f in features), levels)
             for n, own in enumerate(features):
                 basis[n, : own.shape[1], : own.shape[0]] = own.T
@@ -229,7 +182,7 @@ class NodeLinear(ClippedLayer):
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Per node, weighted inputs, transposed, times gradients."""
-        weighted = _weighted(a, c)
+        weighted = weighted_by(a, c)
         biases = {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
         return {self.weight: (g.movedim(-3, -1) @ weighted.transpose(-3, -2)).mT, **biases}
 
@@ -262,40 +215,8 @@ class MaskedLinear(ClippedLayer):
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Weighted output gradients, transposed, times inputs, where the mask allows."""
-        weighted = _weighted(g, c)
+        weighted = weighted_by(g, c)
         return {self.weight: (a.mT @ weighted).mT * self.mask, self.bias: weighted.sum(-2)}
-
-
-def _check_features(features: Features) -> None:
-    """Refuse features that the proofs do not hold for.
-
-    A matrix of numbers of at least 0 stretches by at most the root of the largest row sum of its product with its transpose.
-    """
-    for own in features:
-        if len(own) > MOST_LEVELS:
-            raise BoundaryError(f"features are for at most {MOST_LEVELS} levels")
-        if not bool((own >= 0).all()) or not float(own.square().sum(1).max()) <= 1 + 1e-6:
-            raise BoundaryError("features of a level must be numbers of at least 0, of norm at most 1")
-        if float((own @ own.sum(0)).max()) > MOST_STRETCH**2:
-            raise BoundaryError(f"features stretch a gradient by more than {MOST_STRETCH}")
-
-
-def _check_kept(features: Features) -> None:
-    for own in features:
-        kept = float(torch.linalg.eigvalsh((own @ own.T).double())[0])
-        if not kept >= LEAST_KEPT**2:
-            raise BoundaryError(f"features keep less than {LEAST_KEPT:g} of a gradient")
-
-
-def _block_diagonal(features: Features) -> Tensor:
-    """All features as one sparse matrix `[rows, features]`."""
-    _check_features(features)
-    places, values, row, column = [], [], 0, 0
-    for own in features:
-        places.append(own.nonzero().T + torch.tensor([[row], [column]]))
-        values.append(own[own != 0])
-        row, column = row + own.shape[0], column + own.shape[1]
-    return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False).coalesce()
 
 
 def _one_hot_sums(rows: Tensor, owner: Tensor, values: Tensor, count: int) -> Tensor:
@@ -329,61 +250,6 @@ def _squared(values: Tensor) -> Tensor:
     """Squared norms along the last dimension; faster than a sum of squares, which would be written down."""
     norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
     return norms.square()
-
-
-def _copy(values: Tensor, precision: torch.dtype) -> Tensor:
-    return values.to(precision, copy=True, memory_format=torch.contiguous_format)
-
-
-def _weighted(values: Tensor, c: Tensor) -> Tensor:
-    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the weights; in new memory, however `values` lie."""
-    weights = c.view(*c.shape, *[1] * (values.ndim - c.ndim))
-    if values.dtype == c.dtype:
-        return torch.mul(values, weights, out=torch.empty_like(values, memory_format=torch.contiguous_format))
-    return _copy(values, c.dtype).mul_(weights)  # half the time of a product of two precisions
-
-
-def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequence[int]) -> Sums:
-    """`layer.clipped_sum` in 64 bits, of groups of examples that lie one after the other; `sizes` of them are in each.
-
-    On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others in 64, `CHUNK` examples at a time, and the whole batch
-    as one group in a layer that stretches. A group's sum depends on the group alone: it is taken from copies (what is
-    weighted is one), so that not even its place in memory differs.
-
-    What one example more or less in one group does to the rounding [derived here]. A sum of n terms of norm at most w
-    takes n - 1 additions, in whatever order; each is off, coordinate by coordinate, by at most u times the sizes of
-    the terms that it holds, and together they hold at most n (n + 1) / 2 terms, so that with n rounded products
-    the sum is off by at most (n + 1)(n + 2) / 2 u w in L2, up to a factor 1 + n u. (Weighting an example rounds it once more: n u w, and the
-    bound below has that much room.) In 32 bits (u = 2^-24) both sums of
-    the group, with and without the example, thus add at most (MOST_SINGLE + 2)^2 2^-24 w: `GROUP_SLACK`. In 64 bits
-    (u = 2^-53) n terms in chunks are off by at most (CHUNK + n / CHUNK + 3) n u w, and the sum of k groups by another
-    k n u w: twice all of it is below 2^-14 w for batches of up to 2^24 examples in up to 4096 groups. All
-    other groups have the same sums with and without the example. On other devices all examples are one group.
-
-    `pulled_back` is linear: it takes the sums' difference to that of the parameters' gradients, which `norms` bounds, and the
-    64-bit rounding to at most `MOST_STRETCH` times itself: `DOUBLE_SLACK`. The terms of such a layer, rows that are looked up, have
-    norms of at most sqrt(parents) |g|, as `norms` states them. What the map itself rounds is a sum of at most q = `MOST_LEVELS` rows that
-    share a feature: twice q u `MOST_STRETCH` n w, 2^-14 w at most, for which the 16 times 2^-14 that are charged leave room, since
-    the first bound is 0.75 times 2^-14 w.
-    """
-    totals: Sums = {}
-    begin = 0
-    for size in [sum(sizes)] if layer.stretches else sizes:
-        precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" and not layer.stretches else torch.float64
-        for first in range(begin, begin + size, CHUNK):
-            rows = slice(first, min(first + CHUNK, begin + size))
-            inputs, gradients = a[rows], g[rows]
-            if layer.weighs_inputs:
-                gradients = _copy(gradients, precision)
-            elif a.is_floating_point():
-                inputs = _copy(inputs, precision)
-            for p, part in layer.clipped_sum(inputs, gradients, c[rows].to(precision)).items():
-                if p in totals:
-                    totals[p] += part
-                else:
-                    totals[p] = part.double()
-        begin += size
-    return layer.pulled_back(totals)
 
 
 CLIPPED_LAYERS = (ParentLookup, NodeLinear, MaskedLinear)

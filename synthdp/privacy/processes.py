@@ -6,7 +6,7 @@ of the step; they give back 64-bit sums of clipped gradients, which it adds to i
 the settings object of a run makes sampler, noise and event as it does in one process, and what is released differs in the order of additions
 alone. Helpers keep nothing from step to step but the weights, hold no randomness, charge nothing and write nothing.
 
-Who gets an example is decided by its own normals, as its group is (`layers.stable_sum`). One example more or less thus
+Who gets an example is decided by its own normals, as its group is (`clipped_layer.stable_sum`). One example more or less thus
 changes one group of one process, and the proof there holds for the parts of groups that processes have: w processes
 make at most w - 1 groups more, and w more additions of k groups' sums, for which its bound has room up to
 `MOST_PROCESSES`: 0.75 (1 + 1024 / 12291) < 0.82 of the 2^-14 that are charged.
@@ -35,8 +35,8 @@ import torch
 from torch import Tensor, nn
 
 from synthdp.errors import OutputError, SynthdpError
+from synthdp.privacy.clipped_layer import Sums
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.layers import Sums
 from synthdp.privacy.mechanisms import Arrays
 
 MOST_PROCESSES = 1024

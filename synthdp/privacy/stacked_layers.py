@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from synthdp.errors import BoundaryError
-from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, Norms, ParentLookup, Sums
+from synthdp.privacy.clipped_layer import ClippedLayer, Norms, Sums
+from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
 
 VECTOR = 16  # products and losses run at full speed on widths that are multiples of this, and at a third of it on a width of 4
 SHORT_KEYS = 1 << 16  # keys below this are sorted by counting, in a fraction of the time

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from synthdp.errors import BoundaryError
 from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.privacy.clipped_layer import ClippedLayer, Sums, stable_sum
 from synthdp.privacy.dpsgd import _Trainer
 from synthdp.privacy.dpsgd_settings import MOST_STRETCH, DpSgd
-from synthdp.privacy.layers import ClippedLayer, MaskedLinear, NodeLinear, ParentLookup, Sums, _one_hot_sums, _one_hot_sums_anywhere, stable_sum
+from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup, _one_hot_sums, _one_hot_sums_anywhere
 from synthdp.privacy.noise import Streams
 
 TOLERANCE = 2e-4

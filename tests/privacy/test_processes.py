@@ -24,10 +24,10 @@ from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError
 from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.privacy import processes
+from synthdp.privacy.clipped_layer import Sums
 from synthdp.privacy.dpsgd import _SharedTrainer, _Trainer
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.helping import help_training
-from synthdp.privacy.layers import Sums
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.processes import Helpers, LostProcess, Work, joined, share_of
 
