@@ -62,7 +62,8 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
     """Read as levels only and search, in this process."""
     from synthdp.privacy.noise import Streams
     from synthdp.privacy.private import Private
-    from synthdp.privacy.source import Table, read_private
+    from synthdp.privacy.source import read_private
+    from synthdp.privacy.table import Table
     from synthdp.spec import models as spec
 
     dataset = spec.Dataset(

@@ -35,7 +35,7 @@ from synthdp.model.pipeline import architecture_for, plan_for
 from synthdp.privacy.dpsgd import Training, Weights
 from synthdp.privacy.dpsgd_settings import LATTICE_BITS, DpSgd
 from synthdp.privacy.noise import Floats, Streams
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 from synthdp.spec.load import load_spec
 
 ROOT = Path(__file__).parent.parent

@@ -19,7 +19,7 @@ from synthdp.model.pipeline import Fitted
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released
 from synthdp.privacy.session import Session
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 from synthdp.reporter import Advance, Reporter
 from synthdp.spec import models as spec
 

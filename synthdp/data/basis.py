@@ -14,16 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from numpy.polynomial import legendre
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, to_numbers
 from synthdp.data.scales import Scale, range_scale
 from synthdp.errors import SynthdpError
+
+if TYPE_CHECKING:  # a plan counts terms and reads no values
+    import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+
+if TYPE_CHECKING:  # a plan encodes nothing
+    import pandas as pd
 
 Codes = npt.NDArray[np.uint16]
 
@@ -43,6 +46,8 @@ def encode_column(column: ColumnDomain, values: pd.Series[object]) -> EncodedCol
 
 
 def _encode_category(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
+    import pandas as pd
+
     known = column.labels[: column.levels - 1] if column.missing else column.labels
     absent = values.isna().to_numpy()
     # Text alone needs no look at each value; anything else may hold 1, 1.0 and true, which are equal and mean different categories.
@@ -88,6 +93,8 @@ def _finish(column: ColumnDomain, codes: npt.NDArray[np.intp], absent: npt.NDArr
 
 def to_numbers(column: ColumnDomain, values: pd.Series[object]) -> npt.NDArray[np.float64]:
     """Values on the column's numeric scale, shape `[rows]`; NaN where missing or not a number."""
+    import pandas as pd
+
     if column.type != "datetime":
         numbers: npt.NDArray[np.float64] = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
@@ -112,6 +119,8 @@ def level_of(column: ColumnDomain, numbers: npt.NDArray[np.float64]) -> npt.NDAr
 
 def decode_column(column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator) -> pd.Series[object]:
     """Values for levels: categories as declared, ranges drawn inside their bins, missing as None / NaN / NaT."""
+    import pandas as pd
+
     if not column.ranged:
         labels = np.asarray(column.labels, dtype=object)
         if column.missing_level is not None:
@@ -164,4 +173,6 @@ def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, Encode
 
 def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
     """A table of values for levels of shape `[rows, columns]`."""
+    import pandas as pd
+
     return pd.DataFrame({c.name: decode_column(c, codes[:, i], rng=rng) for i, c in enumerate(domain.columns)})

@@ -34,7 +34,7 @@ from synthdp.privacy.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.pair_table import NoisyPair, PairTable
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
 Published = Literal["spearman", "kendall", "hsic", "iqr"]

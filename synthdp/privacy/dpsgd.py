@@ -42,7 +42,7 @@ from synthdp.privacy.layers import CLIPPED_LAYERS
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.processes import Helpers
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Weights = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # steps done, steps in all

@@ -19,7 +19,7 @@ from synthdp.data.kernel import KernelGrid, scatter
 from synthdp.data.scales import Scale
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from synthdp.privacy.accounting import DiscreteGaussianDpEvent
 from synthdp.privacy.counting import Columns as Columns
 from synthdp.privacy.counting import count_tables
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Arrays = dict[str, npt.NDArray[Any]]
 T_co = TypeVar("T_co", covariant=True)

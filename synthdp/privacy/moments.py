@@ -17,7 +17,7 @@ from synthdp.data.basis import Basis
 from synthdp.data.scales import Scale
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Integers = npt.NDArray[np.int64]
 

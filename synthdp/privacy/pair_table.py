@@ -17,7 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.hsic import scaled_columns
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

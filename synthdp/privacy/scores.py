@@ -24,7 +24,7 @@ from synthdp.privacy.accounting import DiscreteGaussianDpEvent
 from synthdp.privacy.counting import CHUNK_ROWS, Columns, count_tables
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 IntArray = npt.NDArray[np.int64]
 

@@ -23,8 +23,8 @@ from synthdp.privacy.events import SparseVectorDpEvent
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.ranks import STATISTICS, STEPS, VARIANCE_STEPS, RankTest
-from synthdp.privacy.source import Table
 from synthdp.privacy.strata import RankQuery, Rows, level, level_moves
+from synthdp.privacy.table import Table
 
 
 @dataclass(frozen=True)

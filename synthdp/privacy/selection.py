@@ -29,8 +29,8 @@ from synthdp.privacy.events import NoisyMaxDpEvent
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.ranks import STEPS, RankTest
-from synthdp.privacy.source import Table
 from synthdp.privacy.strata import RankQuery, Rows, level, level_moves
+from synthdp.privacy.table import Table
 
 
 @dataclass(frozen=True)

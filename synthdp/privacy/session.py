@@ -31,7 +31,7 @@ from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released, _check_key
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 T = TypeVar("T")
 

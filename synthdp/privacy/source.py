@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,28 +28,11 @@ from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.streaming import BATCH_ROWS, encode_batches
+from synthdp.privacy.table import Table
 from synthdp.privacy.table_files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.spec import models as spec
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, repr=False)
-class Table:
-    """Rows inside the seal: levels `[rows, columns]`, cleaned values, which rows are held out, misfits by column."""
-
-    codes: Codes
-    frame: pd.DataFrame
-    held_out: npt.NDArray[np.bool_]
-    misfits: dict[str, dict[str, int]]
-
-    def __repr__(self) -> str:
-        return "<Table>"  # tracebacks and debuggers print what repr says
-
-    @property
-    def fit_codes(self) -> Codes:
-        """Levels of the rows that mechanisms see."""
-        return self.codes[~self.held_out] if self.held_out.any() else self.codes
 
 
 def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams) -> Private[Table]:

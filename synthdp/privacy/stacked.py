@@ -22,8 +22,8 @@ from synthdp.privacy.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd import PerExampleLoss, Weights, check_layers
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
 from synthdp.privacy.stacked_layers import StackedLayer, stack
+from synthdp.privacy.table import Table
 
 PAD = 4  # rows by which batches grow
 SMALL = 1e-6  # in a clipping coefficient's denominator, as Opacus has it

@@ -15,7 +15,7 @@ from synthdp.evaluate.scorecard import fit_scorecard
 from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.scores import ScoreBudget
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 from synthdp.spec.load import parse_spec
 
 SPEC = """

@@ -18,7 +18,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.pair_table import NoisyPair, count_cells
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 
 def domain_of(*names: str) -> Domain:

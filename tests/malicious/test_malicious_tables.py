@@ -19,7 +19,8 @@ from synthdp.data.domain import Domain
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
-from synthdp.privacy.source import Table, read_private
+from synthdp.privacy.source import read_private
+from synthdp.privacy.table import Table
 from synthdp.spec import models as spec
 from synthdp.spec.draft import draft_spec
 

@@ -13,7 +13,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 
 def make_domain(*sizes: int) -> Domain:

@@ -17,7 +17,7 @@ from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.privacy.dpsgd import Training, _Trainer
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Floats, Streams
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 MakeTable = Callable[[Domain, Codes], Table]
 Sums = list[npt.NDArray[np.float64]]

@@ -14,7 +14,7 @@ from synthdp.graph.tests.exact_numeric import hsic_p_value
 from synthdp.graph.tests.hsic import planned_bit, verdict
 from synthdp.privacy.hsic import IndependenceBit
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, _scales, adaptive_round, expected_fit_rows, make_plan
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 from synthdp.spec import models as spec
 
 MakeDomain = Callable[..., Domain]

@@ -13,7 +13,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.privacy.moments import GRID, MomentMatrix
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 
 class Silent(Streams):

@@ -13,7 +13,7 @@ from synthdp.data.encoding import encode
 from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, OrientationBudget
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.pair_table import CELLS, PairTable, count_cells
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from synthdp.privacy.audit.neighbours import neighbours
 from synthdp.privacy.audit.replay import replay
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.scores import ScoreBudget, Scorecard, ScoreCounts, Scored, compared, mean_misplaced
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 from tests.privacy.test_noise import SIGNIFICANCE, discrete_law, fit_p_value
 
 MakeDomain = Callable[..., Domain]

@@ -19,8 +19,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.ranks import STATISTICS
 from synthdp.privacy.search import Sieve, SieveBudget, SieveReply
 from synthdp.privacy.selection import HowMany, Selection, SelectionBudget, Which
-from synthdp.privacy.source import Table
 from synthdp.privacy.strata import RankQuery, Rows, least_spare, level
+from synthdp.privacy.table import Table
 
 DomainOf = Callable[..., Domain]
 TableOf = Callable[[Domain, Codes], Table]

@@ -21,7 +21,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private
 from synthdp.privacy.session import REHEARSAL, Rehearsal, Session
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 
 class Killed(BaseException):

@@ -22,8 +22,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.side_by_side import train_side_by_side
-from synthdp.privacy.source import Table
 from synthdp.privacy.stacked import train_stacked
+from synthdp.privacy.table import Table
 
 MakeTable = Callable[[Domain, Codes], Table]
 SIZES = (4, 2, 3, 7)

@@ -76,7 +76,10 @@ def test_plan_says_when_the_cap_is_used_up(released: Any, synthdp: Any) -> None:
 def test_a_plan_is_composed_without_torch_and_then_remembered(tiny: Any) -> None:
     """The second time not even the accountant is imported."""
     tiny.write(graph={"mode": "validate", "edges": ["sex -> smoker"]}, privacy={"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}})
-    probes = [PROBE.format(arguments=["plan", str(tiny.spec), "--json"], heavy=h) for h in (("torch", "mlflow", "sklearn", "opacus"), UNTIL_COMPOSED)]
+    probes = [
+        PROBE.format(arguments=["plan", str(tiny.spec), "--json"], heavy=h)
+        for h in (("torch", "mlflow", "sklearn", "opacus", "pandas"), UNTIL_COMPOSED)
+    ]
     first, second = (subprocess.run([sys.executable, "-c", p], capture_output=True, text=True, timeout=60) for p in probes)
     for done in (first, second):
         code, _, *imported = done.stderr.split()

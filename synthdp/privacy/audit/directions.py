@@ -25,7 +25,7 @@ from synthdp.privacy.audit.f_curve import Scores
 from synthdp.privacy.dpsgd import PerExampleLoss, Training
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Observer = Callable[[Scores], None]  # gets each step's noisy sum along each direction, in units of the sensitivity
 

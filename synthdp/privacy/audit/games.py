@@ -24,7 +24,7 @@ from synthdp.privacy.audit.f_curve import Scores
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import ChosenMarginals, NoisyMarginals
 from synthdp.privacy.noise import Randomness, fresh_generator
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 Fresh = Callable[[], Randomness]
 

@@ -20,7 +20,7 @@ from pandas.api.extensions import ExtensionArray
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 RARE = (0, 1, 2, 3, 4, 9, 10, 19)  # rows of a rare category before one more joins: thresholds tend to stand there
 FULL = 30  # rows of a table that is all alike

@@ -19,7 +19,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.privacy.audit.findings import Finding, Replayed
 from synthdp.privacy.noise import fresh_generator
-from synthdp.privacy.source import Table, fit_table
+from synthdp.privacy.source import fit_table
+from synthdp.privacy.table import Table
 from synthdp.spec import models as spec
 
 # What people and programs write into fields; None is a field that the reader took for missing.

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.privacy.source import Table, fit_table
+from synthdp.privacy.source import fit_table
+from synthdp.privacy.table import Table
 from synthdp.spec import models as spec
 
 Reader = Callable[..., Table]

@@ -13,7 +13,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms import count_tables
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 
 @dataclass(frozen=True)

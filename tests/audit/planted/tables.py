@@ -16,7 +16,7 @@ from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
 from synthdp.privacy.mechanisms import AdaptiveMarginals, Arrays, ChosenMarginals, NoisyMarginals, NoisyTable, count_tables
 from synthdp.privacy.noise import Integers, Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 
 @dataclass(frozen=True)

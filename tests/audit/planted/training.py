@@ -19,7 +19,7 @@ from synthdp.privacy.audit.registry import SmallModel
 from synthdp.privacy.dpsgd import Training, _Trainer
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.source import Table
+from synthdp.privacy.table import Table
 
 SETTINGS = DpSgd(rate=0.5, steps=3, expected_batch=8.0, clip=0.7, noise_multiplier=1.1, learning_rate=0.01, ema=0.9, checkpoint_every=2)
 
