@@ -179,3 +179,12 @@ def test_the_interval_at_a_low_rate_says_something_where_models_are_many() -> No
     assert chance.upper < 0.04 and far.lower > 0.2 and far.upper < 0.55  # the truth: .010 and .372
     sure = tpr_at_fpr(members + 0.0, members, false_positive_rate=0.01)
     assert sure is not None and sure.lower > 0.99
+
+
+def test_the_two_errors_of_a_side_at_a_low_rate_are_one_side_s_error_together() -> None:
+    """Of 600 models without the target one, the highest, is the limit that errs seldom enough; all 600 with it lie above, or none does."""
+    members = np.arange(1200) < 600
+    all_hit, none_hit = (tpr_at_fpr(np.where(members, inside, 0.0), members, false_positive_rate=0.01) for inside in (1.0, -1.0))
+    assert all_hit is not None and none_hit is not None
+    assert all_hit.lower**600 + 0.99**600 == pytest.approx(0.025)
+    assert (1 - none_hit.upper) ** 600 + binom.sf(12, 600, 0.01) == pytest.approx(0.025)  # thirteen alarms are too many for chance
