@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.models import Boolean, Categorical, Column, Ordinal, ReleaseSpec, Synthesizer
+from synthdp.spec.models import Boolean, Categorical, Column, Ordinal, ReleaseSpec
 
 MOST_PAIR_CELLS = 1 << 18  # of a measured table
 
@@ -20,12 +20,6 @@ def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def suggested_delta(rows: int) -> str:
     """A power of ten at least ten times below 1 / rows."""
     return f"1e-{len(str(rows)) + 1}"
-
-
-def suggested_batch(rows: int) -> int:
-    """An eighth of a small table: a step that takes all rows gains no privacy from nobody knowing which rows it took."""
-    default: int = Synthesizer.model_fields["batch"].default
-    return min(default, max(1, rows // 8))
 
 
 def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:

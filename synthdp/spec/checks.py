@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec import budgetchecks, evaluationchecks, gatechecks, graphchecks
+from synthdp.spec import budgetchecks, evaluationchecks, gatechecks, graphchecks, rules
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import parse
@@ -66,7 +66,7 @@ def _batch(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     rows = spec.dataset.rows.value
     if spec.synthesizer.batch > rows:
         message = f"got {spec.synthesizer.batch}, more than the declared {rows} rows"
-        yield CrossProblem(("synthesizer", "batch"), message, f"set it to a part of the rows, e.g. {max(1, rows // 16)}")
+        yield CrossProblem(("synthesizer", "batch"), message, f"leave it out, or set it to a part of the rows, e.g. {rules.batch(rows)}")
 
 
 def _attack_rows(spec: ReleaseSpec) -> Iterator[CrossProblem]:

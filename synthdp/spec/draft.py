@@ -12,9 +12,9 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from synthdp.spec.budgetchecks import suggested_batch, suggested_delta
+from synthdp.spec.budgetchecks import suggested_delta
 from synthdp.spec.header import read_header
-from synthdp.spec.models import MembershipAttack, Synthesizer
+from synthdp.spec.models import MembershipAttack
 from synthdp.spec.questions import CODEBOOK, TYPES, Ask, ask_budget, ask_column, ask_missing, ask_rows, ask_unit
 from synthdp.spec.yamltree import plain
 
@@ -64,7 +64,6 @@ def _fill(what: str) -> str:
 _UNIT_TO_FILL = {"kind": _fill("row or id"), "meaning": _fill("what one row, or one id, is, e.g. one person")}
 _ROWS_TO_FILL = {"kind": _fill("public or approximate"), "value": _fill("the number of rows, as a constant that may be published")}
 _COLUMN_TO_FILL = {"type": _fill(f"{', '.join(TYPES[:-1])} or {TYPES[-1]}")}
-_BATCH_TO_FILL = _fill("an eighth of the rows, at most 1024: the expected batch")
 _BUDGET_TO_FILL = {"epsilon": _fill("total for everything in the run, e.g. 1"), "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows")}
 
 
@@ -119,15 +118,11 @@ def _dataset(csv: Path, delimiter: str, absent: list[Any], unit: dict[str, Any],
 
 
 def _small(rows: int | None) -> list[str]:
-    """Settings whose defaults are too large for a small table."""
-    lines: list[str] = []
-    batch = _BATCH_TO_FILL if rows is None else suggested_batch(rows)
-    if batch != Synthesizer.model_fields["batch"].default:
-        lines += ["", "synthesizer:", f"  batch: {_yaml(batch)}  # the expected batch, a part of the rows"]
-    if rows is not None and rows < MembershipAttack.model_fields["rows"].default:
-        setting = f"{{rows: {rows}}}" if rows >= 20 else "{enabled: false}"
-        lines += ["", "attacks:", f"  membership: {setting}  # a small table"]
-    return lines
+    """An attack whose default is too large for a small table."""
+    if rows is None or rows >= MembershipAttack.model_fields["rows"].default:
+        return []
+    setting = f"{{rows: {rows}}}" if rows >= 20 else "{enabled: false}"
+    return ["", "attacks:", f"  membership: {setting}  # a small table"]
 
 
 def _map(entries: dict[str, Any], indent: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 Three sources of mistakes are told together: the YAML itself (`yamltree`), the fields (`models`, put into
 words by `wording`), and what does not fit between sections (`checks`). Where fields are wrong, the last still
-run on the sections that are left (`partial`).
+run on the sections that are left (`partial`). What the model needs and the file leaves out, `rules` fill in.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from synthdp.spec.checks import cross_problems, part_problems
 from synthdp.spec.models import ReleaseSpec
 from synthdp.spec.namechecks import name_problems
 from synthdp.spec.partial import partial_spec
+from synthdp.spec.rules import filled
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import Finding, findings
 from synthdp.spec.yamltree import Node, read
@@ -46,7 +47,7 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
     spec: ReleaseSpec | None = None
     try:
-        spec = ReleaseSpec.model_validate(tree.value())
+        spec = filled(ReleaseSpec.model_validate(tree.value()))
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, ReleaseSpec))
     problems += _cross_problems(path, tree, spec)

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from synthdp.spec.models import Column, Constraint, Dataset, Gate, PrivacyUnit, ReleaseSpec, Rows, Source, Unread
+from synthdp.spec.rules import filled
 from synthdp.spec.wording import closest
 from synthdp.spec.yamltree import Node
 
 _M = TypeVar("_M", bound=BaseModel)
 _APART = ("dataset", "columns", "gates", "constraints")
+_RULED = {"dataset", "dataset.rows", "columns", "graph", "synthesizer"}  # what the rules for settings that are left out read
 
 
 def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
@@ -37,7 +39,8 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
     parts["columns"] = _columns(tree.entries.get("columns"), lost)
     parts["gates"] = _entries(Gate, tree.entries.get("gates"))
     parts["constraints"] = _entries(Constraint, tree.entries.get("constraints"))
-    return tree, ReleaseSpec.model_construct(**parts), frozenset(lost)
+    spec = ReleaseSpec.model_construct(**parts)
+    return tree, spec if lost & _RULED else filled(spec), frozenset(lost)
 
 
 def _section(model: type[_M], node: Node | None, name: str, lost: set[str]) -> _M | None:

@@ -11,18 +11,32 @@ from synthdp.spec.fields import Flag, Model, Names, Real, Whole, unique
 
 
 class Synthesizer(Model):
-    """The causally consistent DP-VAE. What is not set follows public rules of rows, columns and epsilon."""
+    """The causally consistent DP-VAE.
+
+    `latent`, `hidden`, `steps` and `batch` follow public rules of the declared rows, columns, graph and targets where a file
+    leaves them out; the
+    defaults here are those of a large table with a graph.
+    """
 
     kind: Literal["causal_vae"] = Field(default="causal_vae", description="the only kind so far", examples=["causal_vae"])
     latent: Annotated[Whole, Field(ge=1, le=256), Unit("dimensions")] = Field(
-        default=2, description="dimensions of z; more pay where there is no graph", examples=[4]
+        default=2, description="dimensions of z; 4 where there is no graph, 1 beyond 400 columns", examples=[4]
     )
     hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = Field(
-        default=32, description="hidden units per column and in the encoder", examples=[64]
+        default=32,
+        description="hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400, and no fewer than a target has levels",
+        examples=[64],
     )
-    steps: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("steps")] = Field(default=1000, description="DP-SGD steps", examples=[800])
+    steps: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("steps")] = Field(
+        default=800, description="DP-SGD steps; 300 below 10,000 rows, 200 beyond 400 columns", examples=[800]
+    )
     batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = Field(
-        default=1024, description="expected batch; the sampling rate is batch / declared rows", examples=[512]
+        default=1024,
+        description=(
+            "expected batch; the sampling rate is batch / declared rows. A tenth of the rows below 5,120 of them, "
+            "512 up to 26,000, then a 48th, at most 4,096"
+        ),
+        examples=[512],
     )
     clip: Annotated[Real, Field(gt=0, le=1e6), Unit("gradient norm")] = Field(
         default=1.0, description="bound on a unit's gradient norm", examples=[0.5]

@@ -54,9 +54,6 @@ graph:
 {_edges(f"pain{rows}")}
 
 synthesizer:
-  steps: 300
-  batch: {rows // 10}
-  hidden: 16
   targets:                                 # every label that has causes: what these do is learned together, not with a few rows each
 {_wrapped(f"[{_names([effect for effect, own in pain.causes().items() if own])}]")}
 
@@ -111,7 +108,6 @@ graph:
   latent:                                  # the ability in general, then that in each of {answers.TOPICS} topics
 {_lines(_wrapped(f"- [{_names(columns)}]") for columns in graph("eedi").latent)}
 
-synthesizer: {{steps: 200, batch: 295, hidden: 8, latent: 1}}
 evaluation:
   targets: [q01_01, q40_01, q79_01]
 attacks:
