@@ -14,23 +14,32 @@ JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
 CLASSIFIED = ("tstr_auc", "tstr_ratio")
 
 
-def computed(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Gates on figures that are never computed."""
+def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on how good the rows are, where nobody looks."""
+    for i, gate in enumerate(spec.gates):
+        where, judged = ("gates", i, "metric"), gate.metric in JUDGED
+        if judged and not spec.evaluation.enabled:
+            hint = "set evaluation.enabled: true, or delete the gate"
+            yield CrossProblem(where, f"{gate.metric} is never computed: evaluation is not enabled", hint)
+        elif judged and spec.evaluation.holdout == 0:
+            yield CrossProblem(where, f"{gate.metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2")
+
+
+def classified(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on classifiers that learn nothing."""
     evaluation = spec.evaluation
     for i, gate in enumerate(spec.gates):
-        where = ("gates", i, "metric")
-        if gate.metric in JUDGED and not evaluation.enabled:
-            yield CrossProblem(
-                where, f"{gate.metric} is never computed: evaluation is not enabled", "set evaluation.enabled: true, or delete the gate"
-            )
-        elif gate.metric in JUDGED and evaluation.holdout == 0:
-            yield CrossProblem(where, f"{gate.metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2")
-        elif gate.metric in CLASSIFIED and not evaluation.targets:
-            yield CrossProblem(
-                where, f"{gate.metric} needs classifiers, and evaluation.targets is empty", "name at least one column in evaluation.targets"
-            )
+        if gate.metric in CLASSIFIED and evaluation.enabled and evaluation.holdout > 0 and not evaluation.targets:
+            message = f"{gate.metric} needs classifiers, and evaluation.targets is empty"
+            yield CrossProblem(("gates", i, "metric"), message, "name at least one column in evaluation.targets")
+
+
+def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+    """Gates on an attack that is not made."""
+    for i, gate in enumerate(spec.gates):
         if gate.attacked and not spec.attacks.membership.enabled:
-            yield CrossProblem(where, f"{gate.metric} is never computed: the membership attack is not enabled", "enable it, or delete the gate")
+            message = f"{gate.metric} is never computed: the membership attack is not enabled"
+            yield CrossProblem(("gates", i, "metric"), message, "enable it, or delete the gate")
 
 
 def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
