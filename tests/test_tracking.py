@@ -94,7 +94,7 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     assert run.info.status == "FINISHED" and run.info.run_name == "clinic whole"
     params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
     assert params["epsilon"] == "2.0" and params["delta"] == "1e-06" and params["unit"] == "row: one visit" and params["adjacency"] == "add_remove"
-    assert params["graph"] == "none" and params["synthesizer.steps"] == "1000" and len(params["spec_sha256"]) == 64
+    assert params["graph"] == "none" and params["synthesizer.steps"] == "800" and len(params["spec_sha256"]) == 64
     assert metrics == {
         "epsilon_planned": 1.99,
         "epsilon_spent": 1.5,
