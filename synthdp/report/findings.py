@@ -66,7 +66,8 @@ def fidelity(report: FidelityReport, floor: FidelityReport | None) -> str:
         return f"{head}. {tail}"
     ratio = report.tv1 / floor.tv1
     if ratio <= NEAR_FLOOR:
-        return f"{head}, about as near as held-out real rows are ({floor.tv1:.1%}). {tail}"
+        near = "nearer than" if ratio * NEAR_FLOOR < 1 else "about as near as"
+        return f"{head}, {near} held-out real rows are ({floor.tv1:.1%}). {tail}"
     return f"{head}, {ratio:.1f} times as far as held-out real rows are ({floor.tv1:.1%}). {tail}"
 
 

@@ -260,6 +260,7 @@ def test_fidelity_sentence_compares_with_held_out_rows() -> None:
     report = judged(domain(["sort", "age"]))
     assert report.fidelity is not None and report.floor is not None
     assert "about as near as held-out real rows" in findings.fidelity(replace(report.fidelity, tv1=0.02), replace(report.floor, tv1=0.02))
+    assert "nearer than held-out real rows" in findings.fidelity(replace(report.fidelity, tv1=0.01), replace(report.floor, tv1=0.02))
     assert "3.0 times as far as held-out" in findings.fidelity(replace(report.fidelity, tv1=0.06), replace(report.floor, tv1=0.02))
     assert "held-out" not in findings.fidelity(report.fidelity, None)
 
