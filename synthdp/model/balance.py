@@ -27,6 +27,7 @@ MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth t
 MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
 LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
 MOST_KEPT = 1 << 20  # cells of a pool's rows that are kept: 8 MiB
+MOST_LOOKED_UP = 1 << 22  # cells of the rows that are looked at in a round: 32 MiB; all rows of Adult, and fewer where there are many pairs
 TRIED = 6  # rows looked at for one that is exchanged
 CLEAR = 3.0  # standard deviations of its noise that the sum of a measured table must exceed
 FASTER, SLOWER = 1.2, 0.5  # how many are exchanged at once, after a round that helped and after one that did not
@@ -75,10 +76,11 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
         wanted[own] = blended(wanted[own].reshape(cells.shape_of(table.columns)), table).ravel()
     importance, of = 1 / (wanted + 1), cells.lookup(pool)
     present = cells.counts(pool[chosen], np.ones(rows))
-    step = max(1.0, rows / 400)
+    most = max(LEAST_TRIED, min(rows, MOST_LOOKED_UP // len(cells.first)))
+    step = max(1.0, min(rows, most) / 400)
     for _ in range(min(MOST_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
         excess = present - wanted
-        tried = min(rows, max(LEAST_TRIED, int(TRIED * step)))
+        tried = min(rows, most, max(LEAST_TRIED, int(TRIED * step)))
         place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
         leave, enter = of(chosen[place]), of(other)
         pull = (2 * excess * importance).astype(np.float32)
@@ -94,7 +96,7 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
         if (importance * change * (2 * excess + change)).sum() < 0:
             present += change
             chosen[place[first]] = other[second]
-            step = min(step * FASTER, rows / 4)
+            step = min(step * FASTER, most / 4)
         else:
             step = max(step * SLOWER, 1.0)
     return _shuffled(pool, chosen, rng)

@@ -76,6 +76,24 @@ def test_of_many_columns_a_part_of_the_pairs_is_held(limit: str, most: int, monk
     assert two_way_error(balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)), np.ones(POOL)) < everything
 
 
+def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps grow while they help, and with them the rows that are looked at: in wide tables of many rows to gigabytes, without a limit."""
+    looked, of = list[int](), balance._Cells.of
+    monkeypatch.setattr(balance, "MOST_KEPT", 0)
+    monkeypatch.setattr(balance._Cells, "of", lambda self, rows: (looked.append(len(rows)), of(self, rows))[1])
+    monkeypatch.setattr(balance, "FASTER", 4.0)
+
+    def chosen(most: int) -> npt.NDArray[np.uint16]:
+        looked.clear()
+        monkeypatch.setattr(balance, "MOST_LOOKED_UP", most * 6)  # there are six pairs of columns
+        return balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(5))
+
+    free = two_way_error(chosen(ROWS), np.ones(POOL))
+    assert max(looked) > 700
+    held = two_way_error(chosen(600), np.ones(POOL))
+    assert max(looked) <= 600 and held < 1.3 * free
+
+
 def test_measured_pairs_are_held_whatever_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balance, "MOST_CELLS", 0)
     drawn, table = pool(), Measured((3, 0), np.full((8, 6), ROWS / 48), 1.0)
