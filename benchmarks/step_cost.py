@@ -87,7 +87,9 @@ def compare(name: str, steps: int, rounds: int) -> dict[str, object]:
     domain = Domain.from_spec(release.columns)
     planned = plan_for(release, domain).find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    graph, codes = CausalGraph.from_spec(release.graph, domain.names), table_of(release, domain)
+    graph = CausalGraph.from_spec(release.graph, domain.names)
+    # As many rows as a release fits, without those held out: of all rows the private step's chance would draw larger batches than the other's.
+    codes = table_of(release, domain)[: round(planned.mechanism.expected_batch / planned.mechanism.rate)]
     private = _Trainer(planned.mechanism, causal_vae(release, domain, graph), Streams.fresh())
     kinds: dict[str, Callable[[Codes, int], None]] = {
         "plain": Plain(causal_vae(release, domain, graph), planned.mechanism).step,
