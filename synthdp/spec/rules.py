@@ -1,7 +1,7 @@
 """Public rules for the model's settings that a spec leaves out: functions of what is declared, and of nothing else.
 
-They give what was found to do well on public tables of 1,000 to 49,000 rows and 10 to 948 columns, those of `specs/`, which leave
-these settings out. Nothing is tuned on the rows of a release: that would be one more use of them, and would have to be paid for.
+They give what was found to do well on public tables of 1,000 to 49,000 rows and 10 to 948 columns, those of `specs/`, most of which
+leave these settings out. Nothing is tuned on the rows of a release: that would be one more use of them, and would have to be paid for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.models import ReleaseSpec
 
-FEW_ROWS = 10_000  # a table this small is trained on for fewer steps: each costs the same privacy, and it is learned from sooner
+FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
 WIDE, WIDEST = 64, 400  # columns, each of which has hidden units of its own: more columns, fewer units
 MOST_LEVELS = 256  # of a target, that hidden units are added for

@@ -14,8 +14,7 @@ class Synthesizer(Model):
     """The causally consistent DP-VAE.
 
     `latent`, `hidden`, `steps` and `batch` follow public rules of the declared rows, columns, graph and targets where a file
-    leaves them out; the
-    defaults here are those of a large table with a graph.
+    leaves them out; the defaults here are those of a large table with a graph.
     """
 
     kind: Literal["causal_vae"] = Field(default="causal_vae", description="the only kind so far", examples=["causal_vae"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from synthdp.bundle.published import public_spec, spec_yaml
+from synthdp.spec import rules
 from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.models import ReleaseSpec, Synthesizer
 from synthdp.spec.rules import batch
 
 ROWS = """\
@@ -61,10 +63,19 @@ def test_what_the_file_says_stays_whatever_the_rules_would_say(setting: str) -> 
     assert plain.synthesizer.model_copy(update={setting: 33}) == own.synthesizer
 
 
-def test_a_spec_that_was_read_is_read_again_as_itself() -> None:
-    """A bundle holds the spec with what the rules said, so that later rules cannot change it."""
+def test_a_published_spec_holds_what_the_rules_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that other rules, of a later version, change nothing of a bundle."""
     spec = read(rows=1_000)
-    assert ReleaseSpec.model_validate(spec.model_dump()) == spec
+    monkeypatch.setattr(rules, "FEW_ROWS", 10)
+    assert read(rows=1_000).synthesizer.steps != spec.synthesizer.steps
+    assert parse_spec(spec_yaml(public_spec(spec)), path="spec.yaml").synthesizer == spec.synthesizer
+
+
+def test_the_reference_says_what_the_rules_do() -> None:
+    said = {name: str(field.description) for name, field in Synthesizer.model_fields.items()}
+    assert f"{rules.FEW_ROWS:,} rows" in said["steps"] and f"{rules.WIDEST} columns" in said["steps"]
+    assert f"{rules.WIDE} columns" in said["hidden"] and f"beyond {rules.WIDEST}" in said["hidden"] and f"{rules.WIDEST} columns" in said["latent"]
+    assert f"below {10 * rules.SMALL_BATCH:,}" in said["batch"] and f"most {rules.LARGE_BATCH:,}" in said["batch"]
 
 
 def test_a_batch_is_a_part_of_the_rows() -> None:
