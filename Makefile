@@ -48,7 +48,7 @@ fuzz: install  ## damaged specs and tables for FUZZ_SECONDS each (600), with ath
 docs: install  ## write the pages that are generated from the code (docs/reference)
 	$(BIN)/python -m synthdp.spec.reference > docs/reference/spec.md
 
-bench: install  ## every published table: python -m benchmarks.NAME
+bench: install  ## Adult and the lattices; every other published table: python -m benchmarks.NAME
 	$(BIN)/python -m benchmarks.adult
 	$(BIN)/python -m benchmarks.lattice
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.discovery import RESULTS, network
+from benchmarks.memory import peak_mb
 from synthdp.graph.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
@@ -164,7 +164,7 @@ def main() -> None:
     if options.point:
         kind, size, path = options.point[0], int(options.point[1]), Path(options.point[2])
         figures = from_parquet(path, size) if kind == "rows" else of_columns(size)
-        print(json.dumps(figures | {"rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        print(json.dumps(figures | {"rss_mb": peak_mb()}))
         return
     points = []
     for kind, size in [("columns", n) for n in options.columns] + [("rows", n) for n in options.rows]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.discovery import RESULTS
+from benchmarks.memory import peak_mb
 
 SPECS = Path(__file__).parent.parent / "specs"
 CASES = (("adult.yaml", 32), ("adult.yaml", 64), ("pain5000.yaml", None), ("eedi.yaml", None))
@@ -70,7 +70,7 @@ def measured(*, spec: str, hidden: int | None, rows: int, threads: int, repeats:
     model = untrained(domain, architecture_for(release, domain, CausalGraph.from_spec(release.graph, domain.names)))
     rows = min(rows, CELLS // len(domain))
     wall, cpu = best(lambda: model.sample(rows, rng=np.random.default_rng(1), threads=threads), repeats)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mb()
     sampler = Sampler(release.columns, domain, model, Constraints(domain, ()), None)
     with tempfile.TemporaryDirectory() as folder:
         blocks = sampler.sample(rows // 4, rng=np.random.default_rng(1), progress=lambda done, total: None)
@@ -78,7 +78,7 @@ def measured(*, spec: str, hidden: int | None, rows: int, threads: int, repeats:
     return {
         "spec": spec.removesuffix(".yaml"), "columns": len(domain), "hidden": model.architecture.hidden, "rows": rows, "threads": threads,
         "rows_per_second": round(rows / wall), "rows_per_cpu_second": round(rows / cpu), "peak_mb": round(peak),
-        "csv_rows_per_second": round(rows // 4 / file_wall), "csv_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "csv_rows_per_second": round(rows // 4 / file_wall), "csv_peak_mb": round(peak_mb()),
     }  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ import pandas as pd
 
 from benchmarks.discovery import RESULTS
 from benchmarks.discovery_scaling import random_network, write_parquet
+from benchmarks.memory import peak_mb
 from synthdp.graph.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
@@ -94,7 +94,7 @@ def run_here(point: Point, folder: Path) -> dict[str, float]:
     outcome = release(folder / "spec.yaml", out=folder / "out")
     figures = {"seconds": time.perf_counter() - started[0], "cpu_seconds": time.process_time() - started[1]}
     figures |= {f"{stage.replace(' ', '_')}_s": seconds for stage, seconds in outcome.seconds.items()}
-    figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures["peak_mb"] = peak_mb()
     assert outcome.bundle is not None
     network = point.network()
     codes = pd.read_csv(outcome.bundle / "synthetic.csv", dtype=np.uint16)[list(network.levels)].to_numpy()

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks.memory import peak_mb
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
@@ -64,12 +65,6 @@ class Plain:
         noise = torch.from_numpy(self.rng.standard_normal((self.size, self.network.latent), dtype=np.float32))
         self.network(batch, noise).mean().backward()
         self.optimizer.step()
-
-
-def peak_mb() -> float:
-    """Most memory that was resident since the counter was set back."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def measured(step: Callable[[Codes, int], None], codes: Codes, steps: int) -> tuple[float, float]:

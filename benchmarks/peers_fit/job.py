@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.memory import peak_mb
+
 
 @dataclass(frozen=True)
 class Job:
@@ -52,6 +54,6 @@ def _run(fit: Fit, folder: Path) -> None:
     started = cpu_seconds()
     synthetic, spent = fit(job, rows)
     cost = {"cpu_s": cpu_seconds() - started, "epsilon_spent": spent}
-    memory = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    memory = max(peak_mb() / 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20)
     synthetic.to_csv(folder / "synthetic.csv", index=False)
-    (folder / "cost.json").write_text(json.dumps(cost | {"rss_gb": memory / 2**20}), encoding="utf-8")
+    (folder / "cost.json").write_text(json.dumps(cost | {"rss_gb": memory}), encoding="utf-8")

@@ -18,12 +18,12 @@ from synthdp.verify import verify_bundle
 SPECS = Path(__file__).parents[2] / "specs"
 MOST_MB = 4096
 RELEASE = """
-import json, resource, sys
+import json, sys
 from pathlib import Path
+from benchmarks.memory import peak_mb
 from synthdp.release import release
 outcome = release(Path(sys.argv[1]), out=Path(sys.argv[2]))
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"peak_mb": peak, "seconds": outcome.seconds, "metrics": outcome.metrics, "bundle": str(outcome.bundle)}))
+print(json.dumps({"peak_mb": peak_mb(), "seconds": outcome.seconds, "metrics": outcome.metrics, "bundle": str(outcome.bundle)}))
 """
 
 
