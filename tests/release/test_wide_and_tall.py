@@ -31,7 +31,9 @@ def released(name: str, folder: Path) -> dict[str, Any]:
     """A spec of the project released as it stands, in a process of its own."""
     shutil.copy(SPECS / f"{name}.yaml", folder)
     command = [sys.executable, "-c", RELEASE, f"{name}.yaml", "out"]
-    done = subprocess.run(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SPECS.parent)}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
