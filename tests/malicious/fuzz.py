@@ -25,6 +25,7 @@ import numpy as np
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisWarning
 
 ROOT = Path(__file__).parent.parent.parent
 SEEDS = [ROOT / "tests" / "spec" / "complete_spec.yaml", *sorted((ROOT / "specs").glob("*.yaml"))]
@@ -316,6 +317,7 @@ def main() -> None:
     """Entry point; the exit status says whether something was found."""
     name, seconds = sys.argv[1], float(os.environ.get("FUZZ_SECONDS", "600"))
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", HypothesisWarning)  # of the length of an example that it is about to tell
     if "--coverage" in sys.argv:
         corpus = FOLDER / "corpus"
         corpus.mkdir()
