@@ -1,0 +1,297 @@
+"""What two outside reviews of commit 3d0c082 found, and what became of it; `docs/dashboard.md` lists it with the tests.
+
+A test that fails on 3d0c082 because of a finding is marked `@pytest.mark.finding("redteam A1")`.
+`tests/test_findings.py` sees that every finding that is called mended has such a test.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One numbered finding: what was found, and how it was mended (empty while it is open)."""
+
+    name: str
+    found: str
+    mended: str
+
+
+FINDINGS: tuple[Finding, ...] = (
+    Finding(
+        "math F1",
+        found="One text with seven digits of a second changed how other rows' dates were read.",
+        mended="",
+    ),
+    Finding(
+        "math F2",
+        found="Integer codes of 2^53 and more were rounded beside a missing value; ids in SQLite merged.",
+        mended="",
+    ),
+    Finding(
+        "math F3",
+        found="32-bit passes gave an example other numbers in another batch; at large weights more than was charged.",
+        mended="",
+    ),
+    Finding(
+        "math F4",
+        found="A quotation mark that was never closed made one row of many lines.",
+        mended="",
+    ),
+    Finding(
+        "math F5",
+        found="The proof for groups' sums supposed one order of additions in all layers.",
+        mended="",
+    ),
+    Finding(
+        "math F6",
+        found="'Total effect' added up deltas, which a chain of bounds does not allow.",
+        mended="",
+    ),
+    Finding(
+        "math F7 overflow",
+        found="Scores of very large tables could pass 2^63.",
+        mended="",
+    ),
+    Finding(
+        "math F7 discrete Gaussian",
+        found="'No common bound over k' was said where a common zCDP bound exists.",
+        mended="",
+    ),
+    Finding(
+        "math F7 clock",
+        found="A bundle held times to the second, which go with the number of rows.",
+        mended="",
+    ),
+    Finding(
+        "math F7 today",
+        found="`now` and `today` were read as dates, so that a row's level went with the clock.",
+        mended="",
+    ),
+    Finding(
+        "math F7 graph command",
+        found="An interrupted `graph orient x y` answered a later `graph orient a b`.",
+        mended="",
+    ),
+    Finding(
+        "math 2.1",
+        found="The bound on HSIC had no proof.",
+        mended="",
+    ),
+    Finding(
+        "math loose permutation bit",
+        found="The permutation bit charged 3 d^2 where a search finds 1 d^2.",
+        mended="",
+    ),
+    Finding(
+        "math loose selection",
+        found="Selections were charged epsilon^2 / 2 a draw; bounded range allows epsilon^2 / 8.",
+        mended="",
+    ),
+    Finding(
+        "math loose several rows",
+        found="Several rows of a unit in tables were charged by a Rényi bound, 5-10% of epsilon too much.",
+        mended="",
+    ),
+    Finding(
+        "redteam A1",
+        found="A copy of a run's folder gave a second look at the rows for one charge.",
+        mended="",
+    ),
+    Finding(
+        "redteam A2",
+        found="A journal that was older than the ledger ran a charged mechanism again.",
+        mended="",
+    ),
+    Finding(
+        "redteam A3",
+        found="`--force` took the folder of a living run.",
+        mended="",
+    ),
+    Finding(
+        "redteam A4",
+        found="`synthdp resume` turned a graph run into a whole release.",
+        mended="",
+    ),
+    Finding(
+        "redteam A5",
+        found="A deleted ledger was not noticed although the bundle that proves it lay in OUT.",
+        mended="",
+    ),
+    Finding(
+        "redteam A6",
+        found="A delta far above 1 / rows was accepted for a table larger than declared.",
+        mended="",
+    ),
+    Finding(
+        "redteam A7",
+        found="Confidential files could be read by everybody.",
+        mended="",
+    ),
+    Finding(
+        "redteam B1",
+        found="`verify` called a bundle without noise and with real rows 'valid'.",
+        mended="",
+    ),
+    Finding(
+        "redteam B2",
+        found="A BIF file of 1 kB kept a regular expression busy for minutes.",
+        mended="",
+    ),
+    Finding(
+        "redteam B3",
+        found="Small BIF and DOT files asked for gigabytes.",
+        mended="",
+    ),
+    Finding(
+        "redteam B4",
+        found="Nested GML and DOT files, and a count of 10^399, ended in internal errors.",
+        mended="",
+    ),
+    Finding(
+        "redteam B5",
+        found="Credentials in the tracking server's address reached the terminal; an unreachable server hung.",
+        mended="",
+    ),
+    Finding(
+        "redteam B6",
+        found="`sample` believed a bundle that `verify` refuses.",
+        mended="",
+    ),
+    Finding(
+        "redteam B7",
+        found="A small hostile bundle kept `verify` busy for half an hour.",
+        mended="",
+    ),
+    Finding(
+        "redteam B8",
+        found="A steward's name of megabytes went into ledger and bundle; look-alike names passed in silence.",
+        mended="",
+    ),
+    Finding(
+        "redteam C1",
+        found="A table that was plainly the wrong one spent the budget in silence.",
+        mended="",
+    ),
+    Finding(
+        "redteam C2",
+        found="Times with a zone were moved in silence; half dates were filled in.",
+        mended="",
+    ),
+    Finding(
+        "redteam C3",
+        found="Ids were compared as text: 1, 1.0, ' 1' and 01 were four units.",
+        mended="",
+    ),
+    Finding(
+        "redteam C4",
+        found="A number whose decimals cannot show any of its bins was accepted.",
+        mended="",
+    ),
+    Finding(
+        "redteam C5",
+        found="Messages about tables named the wrong cause.",
+        mended="",
+    ),
+    Finding(
+        "redteam D2",
+        found="Two first releases at once: one ended with an error of MLflow's store.",
+        mended="",
+    ),
+    Finding(
+        "redteam D3",
+        found="A ledger on a full or read-only disk: 'OperationalError'.",
+        mended="",
+    ),
+    Finding(
+        "redteam D4",
+        found="Ctrl-C before anything was reserved spoke of resuming.",
+        mended="",
+    ),
+    Finding(
+        "redteam D5",
+        found="SIGTERM ended a release without a word.",
+        mended="",
+    ),
+    Finding(
+        "issue flaky stacked",
+        found="tests/privacy/test_stacked.py failed by chance, twice in 560 runs.",
+        mended="",
+    ),
+    Finding(
+        "issue flaky ablation",
+        found="A synthetic label of one class crashed a learner.",
+        mended="",
+    ),
+    Finding(
+        "issue constraints",
+        found="A constraint that no drawn row fulfils was found only after the whole attack, and `resume` failed again.",
+        mended="",
+    ),
+    Finding(
+        "mutant stored noise key",
+        found="Noise keyed from the run's stored key lived: a resume would repeat the noise.",
+        mended="",
+    ),
+    Finding(
+        "mutant adjacency",
+        found="`add_remove` after `replace_one` for one dataset was accepted by a mutant that lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant verify reservation",
+        found="`verify` without the check of the reserved epsilon and delta lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant run folder mode",
+        found="A run's folder that everybody may read lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant misfits to MLflow",
+        found="Counts of real rows' misfits logged to MLflow lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant verify tolerance",
+        found="`verify` with a tolerance of 1e-2 lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant attacks share alpha",
+        found="Three declared attacks at 95% each, instead of sharing it, lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant units of k rows",
+        found="Tables of units of k rows under replacement, charged as one row, lived.",
+        mended="",
+    ),
+    Finding(
+        "mutant replay sqrt k",
+        found="The replay's domain had one pair of numbers, so that a missing sqrt(k) lived.",
+        mended="",
+    ),
+)
+
+
+def marked() -> Iterator[tuple[str, str]]:
+    """(finding, test) of each test with the marker, read from the tests' source."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                test = f"{path.relative_to(TESTS.parent).as_posix()}::{node.name}"
+                yield from ((name, test) for decorator in node.decorator_list for name in _names(decorator))
+
+
+def _names(decorator: ast.expr) -> list[str]:
+    if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.finding":
+        return [a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return []
