@@ -7,6 +7,7 @@ free to use in it, as arrows of a spec in mode given. An interrupted run goes on
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from synthdp.spec import models as spec
 from synthdp.spec.load import parse_spec
 
 Mode = Literal["learn", "validate"]
-MARK = "graph-run"  # in a run's folder: it is no release, and `synthdp resume` is not for it
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bo
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
-        job = _job(spec_path, text, release, domain, graph_plan(release, domain), out, command=mode, force=force)
+        job = _job(spec_path, text, release, domain, graph_plan(release, domain), out, command=f"graph {mode}", force=force)
     with _dropped_if_unpaid(job):
         return _run(job, reporter)
 
@@ -132,12 +132,12 @@ def run_orientation(
         if unknown:
             raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
         plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
-        job = _job(spec_path, text, release, domain, plan, out, command=f"orient {list(pair)} {score}", force=force)
+        job = _job(spec_path, text, release, domain, plan, out, command=shlex.join(["graph", "orient", *pair, "--score", score]), force=force)
     with _dropped_if_unpaid(job):
         session = open_session(job, reporter)
         with reporter.stage("orient"):
             found = orient(session, [pair]).value[0][0]
-        job.ledger.settle(release.dataset.id, job.folder.run)
+        session.settle()
         job.folder.remove()
         return job, found
 
@@ -148,7 +148,7 @@ def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, 
     ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
     if held is None:
         ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
-    return Job(release, domain, plan, ledger, held or _start(out, spec_path, text, command, force=force), out)
+    return Job(release, domain, plan, ledger, held or run_folder.start(out, spec_path, text, command=command, force=force), out)
 
 
 @contextmanager
@@ -177,24 +177,18 @@ def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:
 
 def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolder | None:
     """The graph run in `out` that was paid for and not finished."""
-    path = out / FOLDER
-    if force or not (path / STATE).exists():
+    if force or not (out / FOLDER / STATE).exists():
         return None
-    if not (path / MARK).exists():
-        raise OutputError(f"{out} holds an interrupted release", hint=f"continue it with `synthdp resume {out}`, or choose another folder with --out")
     held = run_folder.reopen(out)
+    if held.command != command:
+        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+        raise OutputError(f"{out} holds an interrupted `synthdp {held.command}`", hint=hint)
     if held.spec_text != text:
         raise OutputError(
             f"{out} holds an interrupted graph run of another spec",
             hint="bring that spec back to go on, or give --force to drop the run and pay again",
         )
     return held
-
-
-def _start(out: Path, spec_path: Path, text: str, command: str, *, force: bool) -> RunFolder:
-    folder = run_folder.start(out, spec_path, text, force=force)
-    (folder.path / MARK).write_text(command, encoding="utf-8")
-    return folder
 
 
 def _run(job: Job, reporter: Reporter) -> GraphOutcome:
@@ -206,7 +200,7 @@ def _run(job: Job, reporter: Reporter) -> GraphOutcome:
         except GraphRefuted as refusal:
             refused, result = refusal, GraphResult(refusal.report.apply("flag"))
     found = refused.report if refused else result.validation
-    job.ledger.settle(job.release.dataset.id, job.folder.run)
+    session.settle()
     outcome = GraphOutcome(job, result.graph, found, refused)
     _write(job.out, outcome)
     job.folder.remove()

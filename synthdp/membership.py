@@ -99,7 +99,7 @@ class ShadowTrainer:
             rehearsal = Rehearsal(np.asarray(rows, dtype=np.uint16), self.domain, self.plan)
             graph = GraphResult(self.graph)
             marginals = measure(rehearsal)
-            fitted = Fitted(marginals, graph, train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet, checkpoint=None))
+            fitted = Fitted(marginals, graph, train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet))
             return self._released(fitted, seed_sequence)
 
     @property

@@ -24,7 +24,7 @@ from synthdp.bundle.certificate import plan_digest, planned_of
 from synthdp.bundle.write import WRITING
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.errors import BudgetError, GateError, VerifyError
+from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
 from synthdp.evaluate.charged import ChargedScores, charged_scores
 from synthdp.evaluate.scorecard import score_table
 from synthdp.gates import Verdict, check_gates, check_simulated, simulated_figures
@@ -126,7 +126,7 @@ def release(
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
-    folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), force=force)
+    folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), command=run_folder.RELEASE, force=force)
     try:
         return run(Job(loaded, domain, plan, ledger, folder, out, audit, helpers), reporter, force=force)
     finally:
@@ -140,10 +140,13 @@ def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | No
     """Continue the interrupted run in `out` under the reservation it already holds.
 
     Raises:
-        OutputError: there is no such run.
+        OutputError: there is no such run, or it is one of `synthdp graph`.
         BudgetError: the ledger does not allow it.
     """
     folder = run_folder.reopen(out)
+    if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
+        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+        raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     domain = Domain.from_spec(loaded.columns)
     plan = plan_for(loaded, domain)
@@ -158,7 +161,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
         session = open_session(job, reporter)
         try:
             with reporter.stage("measure and train") as progress:
-                fitted = fit(session, release, job.domain, progress=progress, checkpoint=job.folder.checkpoint, helpers=job.helpers)
+                fitted = fit(session, release, job.domain, progress=progress, helpers=job.helpers)
             with reporter.stage("sample") as progress:
                 codes = sample(fitted, release, rng=fresh_generator(), progress=progress, begin=partial(progress, 0, 0))
                 codes, scores = disclose(session, job, fitted, codes)
@@ -168,7 +171,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             verdicts = check_gates(release.gates, judgement.figures_for_steward() | simulated_figures(job.audit))
             with reporter.stage("bundle and report") as progress:
                 steps = Steps(len(WRITING) + 3, progress)
-                job.ledger.settle(release.dataset.id, job.folder.run)
+                session.settle()
                 steps.run("bounds for groups", lambda: job.plan.group_epsilons)
                 bundle = publish(job, fitted, synthetic, force=force, steps=steps, scores=scores) if all(v.passed for v in verdicts) else None
                 report = internal_report(
@@ -182,7 +185,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                     begin=steps.begin,
                 )
         except GraphRefuted as refusal:
-            job.ledger.settle(release.dataset.id, job.folder.run)
+            session.settle()
             report = refused_report(job.internal, job, refusal.report, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds)
             job.folder.remove()
             record_refusal(log, job, refusal.report, report=report)

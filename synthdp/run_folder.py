@@ -1,12 +1,17 @@
 """The private folder of a run in progress: what a killed run needs to go on without paying again.
 
-Holds the run's name, the spec as it was, the key of the holdout coins and the journal of released values. It
-disappears when the run ends, all at once: a run that still had its name and no longer its journal would look
+Holds the run's name, its command, the spec as it was, the key of the holdout coins and the journal of released values.
+It disappears when the run ends, all at once: a run that still had its name and no longer its journal would look
 at the rows again for values that are already public.
+
+Whoever works in it holds its lock. Where locks are not shared between machines, the ledger's lease takes their place
+(`privacy.lease`); a run writes below a folder that has its own name, so that it finds nothing to write to once another run
+has taken OUT.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -19,13 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
-from synthdp.errors import OutputError
+from synthdp.errors import BudgetError, OutputError
 from synthdp.untrusted import parse_json, read_text
 
 FOLDER = ".run"
-STATE = "state.json"
+STATE, LOCK = "state.json", "lock"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
+RELEASE = "release"
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class RunFolder:
 
     path: Path
     run: str
+    command: str  # as it is given again to go on; `RELEASE` goes on with `synthdp resume`
     spec_path: Path
     spec_text: str
     created: str
@@ -48,48 +55,48 @@ class RunFolder:
 
     @property
     def journal(self) -> Path:
-        """Released values."""
-        return self.path / "journal"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Noisy weights during training."""
-        return self.path / "train.checkpoint.safetensors"
+        """Released values, and noisy weights during training."""
+        return self.path / self.run
 
     @property
     def shadows(self) -> Path:
         """Coins and shadow models of the attack while it runs (see `attack_folder`)."""
-        return self.path / "shadows"
+        return self.journal / "shadows"
 
     def remove(self) -> None:
         """The run is over. Where its folder cannot be moved it stays as it was, and resuming publishes the same values."""
         with suppress(OSError):
-            _discard(self.path)
+            if self.journal.is_dir():  # else another run has taken OUT
+                _discard(self.path)
 
 
-def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFolder:
-    """A new run in `out`.
+def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bool) -> RunFolder:
+    """A new run of `command` in `out`.
 
     Raises:
         OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
+        BudgetError: another process is at work there.
     """
     path, spec_path = out / FOLDER, spec_path.resolve()  # data, ledger and store are those of a run that is resumed elsewhere too
-    # The state is written last, and before anything is reserved: without it nothing was paid.
-    if (path / STATE).exists() and not force:
-        raise OutputError(
-            f"{out} holds an interrupted run that has already been paid for",
-            hint=f"continue it with `synthdp resume {out}`, or give --force to drop it and pay for a new one",
-        )
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
     try:
-        _discard(path)
+        if path.exists():
+            _hold(path)
+            # The state is written last, and before anything is reserved: without it nothing was paid.
+            if (path / STATE).exists() and not force:
+                raise OutputError(
+                    f"{out} holds an interrupted run that has already been paid for",
+                    hint=f"continue it with {how_to_continue(out)}, or give --force to drop it and pay for a new one",
+                )
+            _discard(path)
         _sweep(out)
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
-        (path / "journal").mkdir()
+        _hold(path)
+        (path / run).mkdir(mode=0o700)
         holdout = secrets.token_hex(16)
-        state = {"run": run, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
+        state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
         partial = path / "state.partial"
         with partial.open("w", encoding="utf-8") as file:
             file.write(json.dumps(state))
@@ -98,28 +105,82 @@ def start(out: Path, spec_path: Path, spec_text: str, *, force: bool) -> RunFold
         os.replace(partial, path / STATE)
     except OSError as error:
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
-    return RunFolder(path, run, spec_path, spec_text, created, holdout)
+    return RunFolder(path, run, command, spec_path, spec_text, created, holdout)
 
 
 def reopen(out: Path) -> RunFolder:
-    """The interrupted run in `out`.
+    """The interrupted run in `out`, whatever its command.
 
     Raises:
         OutputError: there is none, or its state was damaged.
+        BudgetError: another process is at work on it.
     """
     path = out / FOLDER
-    _sweep(out)
     try:
-        state = parse_json(read_text(path / STATE))
-        run, spec_path, spec_text, created, holdout = (str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key"))
+        if path.is_dir():
+            _hold(path)
+        _sweep(out)
+    except OSError as error:
+        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="change its permissions, or those of its disk") from None
+    state = _state(path)
+    try:
+        run, command, spec_path, spec_text, created, holdout = (
+            str(state[key]) for key in ("run", "command", "spec_path", "spec_text", "created", "holdout_key")
+        )
         if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
             raise ValueError("not written by `start`")
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
+    return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout)
+
+
+def how_to_continue(out: Path) -> str:
+    """The command that continues the interrupted run in `out`."""
+    with suppress(OutputError):
+        command = str(_state(out / FOLDER).get("command", RELEASE))
+        if command != RELEASE:
+            return f"`synthdp {command}`, given as before with --out {out}"
+    return f"`synthdp resume {out}`"
+
+
+def _state(path: Path) -> dict[str, object]:
+    try:
+        state = parse_json(read_text(path / STATE))
+        if not isinstance(state, dict):
+            raise ValueError("not written by `start`")
     except (FileNotFoundError, NotADirectoryError):
-        raise OutputError(f"{out} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
+        raise OutputError(f"{path.parent} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
     except (OSError, ValueError, KeyError, TypeError):
-        hint = "bring the folder back from a backup, or start a new release with --force; the budget of this run stays spent"
-        raise OutputError(f"{path / STATE} is damaged, so that the run cannot go on", hint=hint) from None
-    return RunFolder(path, run, Path(spec_path), spec_text, created, holdout)
+        raise _damaged(path) from None
+    return state
+
+
+def _damaged(path: Path) -> OutputError:
+    hint = "bring the folder back as it was last written, or start a new release with --force; the budget of this run stays spent"
+    return OutputError(f"{path / STATE} is damaged, so that the run cannot go on", hint=hint)
+
+
+def _hold(path: Path) -> None:
+    """Keep a run's folder for this process, before anything in it is read, moved or written.
+
+    Never closed by hand: the lock goes with its process, however that ends. It is tested that what was locked still
+    has its name, since the one who held it before may have moved it away.
+
+    Raises:
+        BudgetError: another process is at work in it.
+    """
+    handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(handle), os.stat(path / LOCK)):
+            raise BlockingIOError
+    except OSError:
+        holder = os.read(handle, 20).decode(errors="replace")
+        os.close(handle)
+        known = f" (process {holder})" if holder.isdigit() else ""
+        raise BudgetError(f"another process{known} is running a release in {path.parent}", hint="wait for it, or end it") from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, str(os.getpid()).encode(), 0)
 
 
 def _discard(path: Path) -> None:

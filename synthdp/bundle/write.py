@@ -34,7 +34,7 @@ from synthdp.errors import BoundaryError, VerifyError
 from synthdp.evaluate.charged import ChargedScore, ChargedScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
-from synthdp.privacy.ledger import Entry, entry_hash
+from synthdp.privacy.chain import INTERNAL, Entry, entry_hash
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Receipt, Released
@@ -142,7 +142,7 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
     """
     receipts = _receipts(content)
     ledger.verify_chain()
-    entries = list(ledger.run_entries(content.run))
+    entries = [e for e in ledger.run_entries(content.run) if e.kind not in INTERNAL]
     for file, wanted in receipts.items():
         _check_receipts(file, wanted, {e.hash: e for e in entries}, content.run)
     for problem in plan_problems(content.planned, entries):

@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
 from synthdp.privacy.dpsgd import Training, Weights
 from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, expected_fit_rows
 from synthdp.privacy.private import Released
@@ -38,6 +39,13 @@ from synthdp.privacy.processes import Helpers
 from synthdp.spec import models as spec
 
 Progress = Callable[[int, int], None]
+
+
+class TrainingReleaser(Releaser, Protocol):
+    """A releaser that keeps how far a training came, so that a killed run goes on from there."""
+
+    def checkpoints(self, purpose: str) -> Checkpoints | None: ...
+
 
 ONE_THREAD_WORK = 4_000_000  # hidden values of one batch; below this more threads cost more than they save
 LEAST_CALIBRATION_ROWS, MOST_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
@@ -76,14 +84,13 @@ def all_tables(marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult) 
 
 
 def train(
-    releaser: Releaser,
+    releaser: TrainingReleaser,
     release: spec.ReleaseSpec,
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
     *,
     progress: Progress,
-    checkpoint: Path | None,
     helpers: Helpers | None = None,
 ) -> Released[Synthesizer]:
     """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables; other processes that help with it are dismissed then."""
@@ -94,7 +101,7 @@ def train(
     if draft.regression:  # short enough to be begun again if killed
         stage = Training(training_of(releaser.plan, "targets"), draft.regression, lambda done, total: None, None, device)
         heads = releaser.release(stage, purpose="targets")
-    training = Training(training_of(releaser.plan, "train"), draft.network, progress, checkpoint, device, helpers)
+    training = Training(training_of(releaser.plan, "train"), draft.network, progress, releaser.checkpoints("train"), device, helpers)
     trained = releaser.release(training, purpose="train")
     if helpers:
         helpers.dismiss()
@@ -263,16 +270,15 @@ def drawn_last(release: spec.ReleaseSpec, domain: Domain, own: Architecture, con
 
 
 def fit(
-    releaser: Releaser,
+    releaser: TrainingReleaser,
     release: spec.ReleaseSpec,
     domain: Domain,
     *,
     progress: Progress,
-    checkpoint: Path | None = None,
     helpers: Helpers | None = None,
 ) -> Fitted:
     """Measure, find the graph, train."""
     marginals = measure(releaser)
     graph = find_graph(releaser, release.graph, domain)
-    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, checkpoint=checkpoint, helpers=helpers)
+    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, helpers=helpers)
     return Fitted(marginals, graph, synthesizer)

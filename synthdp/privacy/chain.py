@@ -17,6 +17,7 @@ from typing import Any
 from synthdp.errors import VerifyError
 
 GENESIS = "0" * 64
+INTERNAL = frozenset({"lease", "kept"})  # who holds a run, and which values it uses: a bundle leaves them out
 
 
 @dataclass(frozen=True)

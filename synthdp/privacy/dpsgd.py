@@ -21,8 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import dp_accounting
 import numpy as np
@@ -33,16 +32,18 @@ from opacus.optimizers import DPOptimizerFastGradientClipping
 from torch import Tensor, nn
 
 from synthdp.data.encoding import Codes
-from synthdp.errors import BoundaryError
+from synthdp.errors import BoundaryError, OutputError
 from synthdp.privacy.allocator import keep_freed_memory
 from synthdp.privacy.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
 from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.journal import damaged, read_arrays, write_arrays
 from synthdp.privacy.layers import CLIPPED_LAYERS
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.processes import Helpers
 from synthdp.privacy.table import Table
+
+if TYPE_CHECKING:  # a rehearsal keeps nothing, and needs no ledger
+    from synthdp.privacy.journal import Checkpoints
 
 Weights = dict[str, Tensor]
 Progress = Callable[[int, int], None]  # steps done, steps in all
@@ -88,12 +89,12 @@ class PerExampleLoss(nn.Module):
 
 @dataclass(frozen=True)
 class Training:
-    """One DP-SGD run as a mechanism: settings, the module to train, where to keep checkpoints, on which device, and with whose help."""
+    """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came, on which device, and with whose help."""
 
     settings: DpSgd
     module: PerExampleLoss
     progress: Progress
-    checkpoint: Path | None
+    checkpoints: Checkpoints | None
     device: str = "cpu"
     helpers: Helpers | None = None
 
@@ -110,21 +111,20 @@ class Training:
         """Train and return the averaged weights.
 
         Checkpoints hold noisy weights only, which are released content; steps after the last checkpoint of a
-        killed run were seen by nobody and are done again under the same charge. A checkpoint that cannot be read
-        ends the run: since writing one is atomic and durable, something else has changed it, and what it held may
-        have been seen.
+        killed run were used by nobody and are done again under the same charge.
         """
         codes = table.fit_codes
         trainer = self._trainer(randomness)
-        first = trainer.load(self.checkpoint) if self.checkpoint and self.checkpoint.exists() else 0
+        kept = self.checkpoints.last() if self.checkpoints else None
+        first = trainer.load(kept) if kept is not None else 0
         with warnings.catch_warnings():
             # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all the same.
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             for step in range(first, self.settings.steps):
                 trainer.step(codes, step)
                 done = step + 1
-                if self.checkpoint and done % self.settings.checkpoint_every == 0 and done < self.settings.steps:
-                    trainer.save(self.checkpoint, done)
+                if self.checkpoints and done % self.settings.checkpoint_every == 0 and done < self.settings.steps:
+                    self.checkpoints.keep(done, trainer.state(done))
                 self.progress(done, self.settings.steps)
         return trainer.averaged()
 
@@ -232,22 +232,22 @@ class _Trainer(Clipping):
         final = self.average if self.settings.ema > 0 else self.params
         return {n: p.detach().cpu().clone() for n, p in zip(self.names, final, strict=True)}
 
-    def save(self, path: Path, done: int) -> None:
-        """Write weights, averages, Adam's state and the step, all after noise."""
+    def state(self, done: int) -> Arrays:
+        """Weights, averages, Adam's state and the step, all after noise."""
         state = self.optimizer.original_optimizer.state
         tensors = {"step": torch.tensor(done)}
         for n, p, a in zip(self.names, self.params, self.average, strict=True):
             own = {"weight": p.detach(), "average": a, **state[p]}
             tensors |= {f"{kind}/{n}": t.cpu().contiguous() for kind, t in own.items()}
-        write_arrays(path, {name: t.numpy() for name, t in tensors.items()})
+        return {name: t.numpy() for name, t in tensors.items()}
 
-    def load(self, path: Path) -> int:
-        """Continue from `path`; returns the steps already done.
+    def load(self, arrays: Arrays) -> int:
+        """Continue from a `state`; returns the steps already done.
 
         Raises:
-            OutputError: it is no checkpoint of this training. It is not passed over: its steps may have been seen.
+            OutputError: it is none of this training. It is not passed over: its steps may have been seen.
         """
-        tensors = {name: torch.from_numpy(array) for name, array in read_arrays(path).items()}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         shapes = {f"{kind}/{n}": p.shape for n, p in zip(self.names, self.params, strict=True) for kind in ("weight", "average", *MOMENTS)}
         try:
             _check_tensors(tensors, {**shapes, **{f"step/{n}": torch.Size() for n in self.names}, "step": torch.Size()})
@@ -255,7 +255,8 @@ class _Trainer(Clipping):
             if done % self.settings.checkpoint_every or not 0 < done < self.settings.steps:
                 raise ValueError("a step at which no checkpoint is written")
         except ValueError:
-            raise damaged(path) from None
+            hint = "start a new release with --force; the budget of this run stays spent"
+            raise OutputError("the checkpoint of the interrupted run is damaged, or of another training", hint=hint) from None
         with torch.no_grad():
             for n, p, a in zip(self.names, self.params, self.average, strict=True):
                 p.copy_(tensors[f"weight/{n}"])

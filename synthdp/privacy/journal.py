@@ -1,71 +1,148 @@
-"""Arrays on the run's private disk: whole or not there, and on the disk before anything builds on them."""
+"""A run's released values on its private disk. A file counts when the ledger holds its digest, and not otherwise.
+
+Each value is written to a file that is named by purpose and digest, brought to the disk, and entered in the ledger
+as `kept`; only then is it used. A file whose digest the ledger does not hold was used by nobody and is passed over.
+A purpose whose kept file is missing or another is refused: its value was used, and may have been seen, so that a
+second look at the rows would go unpaid (`lease` has the proof).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
+from typing import Protocol
 
 from synthdp.errors import OutputError
+from synthdp.privacy.lease import Lease
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.untrusted import check_plain
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
-    """Write `arrays` to `path`, atomically and durably.
+class Checkpoints(Protocol):
+    """Where a mechanism of many steps keeps how far it came; what it gives must be noisy already."""
 
-    A value that was used and then forgotten in a power cut would be released a second time under one charge,
-    so the file's bytes and its name reach the disk before this returns.
+    def last(self) -> Arrays | None:
+        """What was kept last."""
+        ...
+
+    def keep(self, step: int, arrays: Arrays) -> None:
+        """Keep `arrays` after `step` steps; returns when nothing can undo it."""
+        ...
+
+
+class Journal:
+    """The released values of the run that `lease` holds."""
+
+    def __init__(self, folder: Path, lease: Lease) -> None:
+        self._folder, self._lease = folder, lease
+
+    def read(self, purpose: str) -> Arrays | None:
+        """The value that was kept; None where none was.
+
+        Raises:
+            OutputError: it was kept, and its file is missing or another.
+        """
+        kept = self._lease.kept(purpose)
+        return None if kept is None or kept["step"] is not None else self._held(purpose, kept["sha256"])
+
+    def write(self, purpose: str, arrays: Arrays, *, step: int | None = None) -> None:
+        """Keep a value, or what a mechanism came to after `step` steps.
+
+        Raises:
+            OutputError: the disk does not take it.
+            BudgetError: another process has taken the run over: the value must not be used.
+        """
+        from safetensors.numpy import save
+
+        content = save(arrays)
+        digest = hashlib.sha256(content).hexdigest()
+        path = self._path(purpose, digest)
+        _write(path, content)
+        self._lease.keep(purpose=purpose, step=step, sha256=digest)
+        for earlier in self._folder.glob(f"{_file_name(purpose)}.*"):
+            if earlier != path:
+                earlier.unlink(missing_ok=True)
+
+    def checkpoints(self, purpose: str) -> Checkpoints:
+        """How far the mechanism of `purpose` came."""
+        return _JournalCheckpoints(self, purpose)
+
+    def last_checkpoint(self, purpose: str) -> Arrays | None:
+        """What was kept last on the way to a value that is not there yet.
+
+        Raises:
+            OutputError: as `read`.
+        """
+        kept = self._lease.kept(purpose)
+        return None if kept is None or kept["step"] is None else self._held(purpose, kept["sha256"])
+
+    def damaged(self, purpose: str) -> OutputError:
+        """The error for a file that holds something else than `purpose` releases."""
+        return OutputError(
+            f"{_file_name(purpose)} of the interrupted run is missing, damaged, or not the one that was used",
+            hint="bring the run's folder back as it was last written (an older copy is refused), or start a new release with --force; "
+            "the budget of this run stays spent",
+        )
+
+    def _held(self, purpose: str, digest: str) -> Arrays:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        path = self._path(purpose, digest)
+        try:
+            check_plain(path)
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise ValueError("another file")
+            arrays: Arrays = load(content)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            raise self.damaged(purpose) from None
+        return arrays
+
+    def _path(self, purpose: str, digest: str) -> Path:
+        return self._folder / f"{_file_name(purpose)}.{digest[:16]}.safetensors"
+
+
+class _JournalCheckpoints:
+    def __init__(self, journal: Journal, purpose: str) -> None:
+        self._journal, self._purpose = journal, purpose
+
+    def last(self) -> Arrays | None:
+        return self._journal.last_checkpoint(self._purpose)
+
+    def keep(self, step: int, arrays: Arrays) -> None:
+        self._journal.write(self._purpose, arrays, step=step)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all; its bytes and its name are on the disk when this returns.
 
     Raises:
         OutputError: the disk does not take it.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
     partial = path.with_suffix(".partial")
     try:
-        save_file(arrays, partial)
-        sync(partial)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(path)
-        sync(path.parent)
-    except (OSError, SafetensorError) as error:
-        why = getattr(error, "strerror", None) or "the disk is full or does not write"
-        raise OutputError(f"cannot write {path}: {why}", hint="make room or allow writing, then `synthdp resume` the release") from None
+        _sync(path.parent)
+    except OSError as error:
+        why = error.strerror or "the disk does not write"
+        hint = "make room or allow writing, then `synthdp resume` the release"
+        raise OutputError(f"cannot write {path}: {why}", hint=hint) from None
 
 
-def read_arrays(path: Path) -> Arrays:
-    """What `write_arrays` wrote.
-
-    Raises:
-        OutputError: something else has changed the file.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        check_plain(path)
-        arrays: Arrays = load_file(path)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        raise damaged(path) from None
-    return arrays
-
-
-def damaged(path: Path) -> OutputError:
-    """The error for a file of the run that holds something else than was written.
-
-    Such a file is never passed over and made again: its values were released, and somebody may have seen them, so
-    that a second look at the rows would go unpaid.
-    """
-    return OutputError(
-        f"{path.name} of the interrupted run is damaged, or of another run",
-        hint="bring the run's folder back from a backup, or start a new release with --force; the budget of this run stays spent",
-    )
-
-
-def sync(path: Path) -> None:
-    """Bring a file's bytes, or a folder's names, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+def _sync(folder: Path) -> None:
+    """Bring a folder's names to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _file_name(purpose: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in purpose)

@@ -1,8 +1,9 @@
 """The budget ledger: an append-only, hash-chained table of what every release of a dataset reserved and spent.
 
-One table holds entries of four kinds: `cap` (the most a dataset may spend), `reserve` (a run's fixed epsilon
-and delta, taken before any row is read), `charge` (one mechanism, written durably before it runs) and
-`settle` (the run is done). Balances are always derived from the entries, never stored.
+One table holds entries of six kinds: `cap` (the most a dataset may spend), `reserve` (a run's fixed epsilon
+and delta, taken before any row is read), `charge` (one mechanism, written durably before it runs), `settle` (the run
+is done), and two that make a run one run wherever its folder is copied: `lease` (a process has taken the run)
+and `kept` (the digest of the value that is used). Balances are always derived from the entries, never stored.
 
 A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be done again
 and counts once, so one that was lost on its way back from the database is simply tried again.
@@ -38,8 +39,11 @@ since what is compared with the cap is a sum of decimal fractions, E and D hold 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from typing import Any
+
+from sqlalchemy.engine import Connection
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import ledger_database as database
@@ -132,13 +136,30 @@ class Ledger:
             check_first(balance, cap=cap, epsilon=epsilon, delta=delta)
             return database.append(connection, dataset, run, "reserve", wanted)
 
-    def charge(self, dataset: str, run: str, *, purpose: str, mechanism: str, event: dict[str, Any]) -> Entry:
-        """Write down one spend, durably, before its mechanism looks at a row.
-
-        A purpose that this run already charged with the same event is not charged again (a resumed run).
+    def lease(self, dataset: str, run: str) -> Entry:
+        """Take a run over: whoever held it can write no entry of it any more.
 
         Raises:
-            BudgetError: no open reservation on `dataset`, or the purpose was charged with another event.
+            BudgetError: the run reserved nothing on `dataset`, or began before there were leases.
+        """
+        with database.writing(self._engine) as connection:
+            kinds = {e.kind for e in database.select(connection, dataset=dataset, run=run)}
+            if "reserve" not in kinds:
+                raise _no_reservation(dataset, run)
+            if "charge" in kinds and "lease" not in kinds:
+                hint = "finish it with that version, or start a new release with --force; the budget of this run stays spent"
+                raise BudgetError(f"run {run} was begun by an earlier version of synthdp", hint=hint)
+            return database.append(connection, dataset, run, "lease", {"holder": secrets.token_hex(8)})
+
+    def charge(self, dataset: str, run: str, *, purpose: str, mechanism: str, event: dict[str, Any], after: str | None = None) -> Entry:
+        """Write down one spend, durably, before its mechanism looks at a row.
+
+        A purpose that this run already charged with the same event is not charged again (a resumed run). With
+        `after`, here and below, the entry is written where the run's last entry has this hash, and refused elsewhere.
+
+        Raises:
+            BudgetError: no open reservation on `dataset`, the purpose was charged with another event, or another
+                process has taken the run over.
         """
         body = {"purpose": purpose, "mechanism": mechanism, "event": event}
         with database.writing(self._engine) as connection:
@@ -147,28 +168,56 @@ class Ledger:
                 if entry.kind == "charge" and entry.body["purpose"] == purpose:
                     if entry.body != body:
                         raise BudgetError(f"run {run} already charged {purpose!r} with another event")
-                    return entry
+                    return entry if after is None else _append(connection, dataset, run, "charge", body, after)
             kinds = [e.kind for e in mine]
             if "reserve" not in kinds or "settle" in kinds:
                 raise _no_reservation(dataset, run)
-            return database.append(connection, dataset, run, "charge", body)
+            return _append(connection, dataset, run, "charge", body, after)
 
-    def settle(self, dataset: str, run: str) -> Entry:
+    def keep(self, dataset: str, run: str, *, purpose: str, step: int | None, sha256: str, after: str | None = None) -> Entry:
+        """Write down which value of a charged purpose, or which checkpoint after `step` steps, is used from now on.
+
+        Raises:
+            BudgetError: another process has taken the run over.
+        """
+        body = {"purpose": purpose, "step": step, "sha256": sha256}
+        with database.writing(self._engine) as connection:
+            return _append(connection, dataset, run, "kept", body, after)
+
+    def settle(self, dataset: str, run: str, *, after: str | None = None) -> Entry:
         """Close a run: nothing new can be charged, and its reservation stays spent. Settling twice is one settlement.
 
         The entry counts the run's charges, so that one that is taken out of a published copy is missed.
 
         Raises:
-            BudgetError: the run reserved nothing on `dataset`.
+            BudgetError: the run reserved nothing on `dataset`, or another process has taken it over.
         """
         with database.writing(self._engine) as connection:
             mine = database.select(connection, dataset=dataset, run=run)
-            for entry in mine:
-                if entry.kind == "settle":
-                    return entry
             if not any(e.kind == "reserve" for e in mine):
                 raise _no_reservation(dataset, run)
-            return database.append(connection, dataset, run, "settle", {"charges": sum(e.kind == "charge" for e in mine)})
+            settled = next((e for e in mine if e.kind == "settle"), None)
+            if settled is not None and after is None:
+                return settled
+            charges = sum(e.kind == "charge" for e in mine)
+            return _append(connection, dataset, run, "settle", {"charges": charges}, after)
+
+
+def _append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any], after: str | None) -> Entry:
+    """Add an entry of a run if the run's last one has the hash `after` (None: whatever it is).
+
+    An entry that is already there as asked for, right behind `after`, was written by a call whose answer was lost.
+    """
+    if after is not None:
+        last = database.last_two(connection, run)
+        if len(last) == 2 and last[0].hash == after and (last[1].kind, last[1].body) == (kind, body):
+            return last[1]
+        if not last or last[-1].hash != after:
+            raise BudgetError(
+                f"another process has taken over run {run}; this one stops, and what it did since then was used nowhere",
+                hint="let the other one end, or end it and `synthdp resume` the release",
+            )
+    return database.append(connection, dataset, run, kind, body)
 
 
 def _balance(dataset: str, entries: Sequence[Entry]) -> Balance:

@@ -170,11 +170,21 @@ def select(connection: Connection, *, dataset: str | None = None, run: str | Non
     return [parse_row(dict(row._mapping)) for row in connection.execute(query)]
 
 
+def last_two(connection: Connection, run: str) -> list[Entry]:
+    """The last two entries of a run, or fewer, in order.
+
+    Raises:
+        VerifyError: a row cannot be read.
+    """
+    query = sa.select(_entries).where(_entries.c.run == run).order_by(_entries.c.seq.desc()).limit(2)
+    return [parse_row(dict(row._mapping)) for row in reversed(connection.execute(query).all())]
+
+
 def append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any]) -> Entry:
-    """Add an entry behind the last one."""
+    """Add an entry behind the last one. Its time is a day: bundles publish entries, and how long a run takes depends on its rows."""
     last = connection.execute(sa.select(_entries.c.seq, _entries.c.hash).order_by(_entries.c.seq.desc()).limit(1)).first()
     seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
-    at = datetime.now(UTC).isoformat(timespec="seconds")
+    at = datetime.now(UTC).date().isoformat()
     digest = entry_hash(seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous)
     entry = Entry(seq, dataset, run, kind, body, at, previous, digest)
     connection.execute(sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)}))

@@ -5,15 +5,14 @@ and only then lets the mechanism look. `inspect(fn, reason=...)` computes on rea
 returns `Confidential`, which the bundle refuses.
 
 A run's journal keeps each released value, so that a run that was killed goes on without looking twice: a
-purpose that was charged and written down is read back; one that was charged and not written down was seen by
-nobody and runs again under the same charge. After the run has settled its values may be public, so that then
-only the journal answers: a second look would go unpaid.
+purpose that was charged and kept is read back; one that was charged and not kept was used by nobody and runs
+again under the same charge. The ledger says what was kept, and which process holds the run (`lease`), so
+that a copy of the run's folder, or an older one, gives no second look. After the run has settled its values may be
+public, so that then only the journal answers.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,10 +23,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode
 from synthdp.errors import BudgetError
 from synthdp.privacy.accounting import event_to_json
-from synthdp.privacy.journal import damaged, read_arrays
-from synthdp.privacy.journal import write_arrays as _write
+from synthdp.privacy.journal import Checkpoints, Journal
+from synthdp.privacy.lease import Lease
 from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import Mechanism
+from synthdp.privacy.mechanisms import Arrays, Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released, _check_key
@@ -44,13 +43,15 @@ class Session:
     def __init__(self, private: Private[Table], plan: Plan, ledger: Ledger, *, dataset: str, run: str, streams: Streams, journal: Path) -> None:
         """`journal` is the run's private folder for released values; the reservation must already be open.
 
+        Whoever held the run before, perhaps on another machine, can release nothing more.
+
         Raises:
-            BudgetError: the plan spends more than the run has reserved, or another process is running it.
+            BudgetError: the plan spends more than the run has reserved.
         """
         _check_reserved(plan, ledger, dataset=dataset, run=run)
-        _lock(journal / "lock")
-        self._private, self._ledger, self._streams = private, ledger, streams
-        self._dataset, self._run, self._journal = dataset, run, journal
+        self._private, self._streams, self._run = private, streams, run
+        self._lease = Lease(ledger, dataset=dataset, run=run)
+        self._journal = Journal(journal, self._lease)
         self._used: set[str] = set()
         self.plan = plan
 
@@ -58,24 +59,43 @@ class Session:
         """Charge the planned spend `purpose` and run `mechanism`, whose event must be the planned one.
 
         Raises:
-            BudgetError: not in the plan, already used, another event than planned, or the ledger refuses.
-            OutputError: the run's journal cannot be written, or was damaged.
+            BudgetError: not in the plan, already used, another event than planned, the ledger refuses, or another
+                process has taken the run over.
+            OutputError: the run's journal cannot be written, or is not the one that was used.
         """
         event = _check_planned(self.plan, mechanism, purpose, self._used)
-        entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism.name, event=event)
+        entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)
         self._used.add(purpose)
-        written = self._journal / f"{_file_name(purpose)}.safetensors"
-        if written.exists():
-            value = _written(mechanism, written)
-        else:
-            _check_unsettled(self._ledger, self._run, purpose)
+        arrays = self._journal.read(purpose)
+        if arrays is None:
+            _check_unsettled(self._lease, self._run, purpose)
             value = mechanism.run(self._private.unseal(key=_KERNEL_KEY), self._streams)
-            _write(written, mechanism.pack(value))
+            self._journal.write(purpose, mechanism.pack(value))
+        else:
+            value = self._unpacked(mechanism, arrays, purpose)
         return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)
+
+    def checkpoints(self, purpose: str) -> Checkpoints | None:
+        """Where the mechanism of `purpose` keeps how far it came, for a run that is killed on the way."""
+        return self._journal.checkpoints(purpose)
+
+    def settle(self) -> None:
+        """Close the run: nothing new can be charged.
+
+        Raises:
+            BudgetError: another process has taken the run over.
+        """
+        self._lease.settle()
 
     def inspect(self, fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
         """`fn` of the real rows, for the steward alone. Costs no budget because it may never be published."""
         return inspect(self._private, fn, reason=reason)
+
+    def _unpacked(self, mechanism: Mechanism[T], arrays: Arrays, purpose: str) -> T:
+        try:
+            return mechanism.unpack(arrays)
+        except (KeyError, ValueError, TypeError):
+            raise self._journal.damaged(purpose) from None
 
 
 def inspect(private: Private[Table], fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
@@ -113,6 +133,10 @@ class Rehearsal:
         self._used.add(purpose)
         return self._table, self._streams
 
+    def checkpoints(self, purpose: str) -> Checkpoints | None:
+        """None: a rehearsal that is killed is begun again."""
+        return None
+
 
 def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> None:
     """The ledger adds up reservations, so a plan must not spend more than its run reserved."""
@@ -126,33 +150,9 @@ def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> No
         )
 
 
-def _check_unsettled(ledger: Ledger, run: str, purpose: str) -> None:
-    if any(e.kind == "settle" for e in ledger.run_entries(run)):
-        raise BudgetError(
-            f"run {run} has settled, and its journal no longer holds {purpose!r}", hint="its bundle may be whole; if not, start a new release"
-        )
-
-
-def _written(mechanism: Mechanism[T], path: Path) -> T:
-    """The value that the run's journal holds."""
-    arrays = read_arrays(path)
-    try:
-        return mechanism.unpack(arrays)
-    except (KeyError, ValueError, TypeError):
-        raise damaged(path) from None
-
-
-def _lock(path: Path) -> None:
-    """Keep the journal for this process: two that resume one run would both look at the rows for one charge.
-
-    Never closed by hand: the lock goes with its process, however that ends.
-    """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise BudgetError("another process is running this release", hint="wait for it to end") from None
+def _check_unsettled(lease: Lease, run: str, purpose: str) -> None:
+    if lease.settled:
+        raise BudgetError(f"run {run} has settled, and kept no value of {purpose!r}", hint="its bundle may be whole; if not, start a new release")
 
 
 def _check_planned(plan: Plan, mechanism: Mechanism[Any], purpose: str, used: set[str]) -> dict[str, Any]:
@@ -165,7 +165,3 @@ def _check_planned(plan: Plan, mechanism: Mechanism[Any], purpose: str, used: se
     if event != event_to_json(planned.mechanism.event(plan.rows_per_unit)):
         raise BudgetError(f"{purpose!r} would spend another event than planned")
     return event
-
-
-def _file_name(purpose: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in purpose)

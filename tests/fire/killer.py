@@ -29,7 +29,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-import safetensors.numpy
 import sqlalchemy as sa
 import yaml
 
@@ -37,7 +36,7 @@ from synthdp import release as release_module
 from synthdp.bundle import write as bundle_write
 from synthdp.data.domain import Domain
 from synthdp.model.pipeline import plan_for
-from synthdp.privacy import accounting, dpsgd, ledger_database, mechanisms, plan, session
+from synthdp.privacy import accounting, dpsgd, journal, lease, ledger_database, mechanisms, plan, session
 from synthdp.spec.load import parse_spec
 from synthdp.verify import verify_bundle
 
@@ -124,44 +123,42 @@ def around(owner: Any, name: str, label: str, reach: Callable[[str], None]) -> N
     setattr(owner, name, call)
 
 
-def torn(module: Any, reach: Callable[[str], None]) -> None:
-    """Points before, half-way through and after the writing of a released value or a checkpoint."""
-    true = module.save_file
+def torn(reach: Callable[[str], None]) -> None:
+    """Points before, half-way through and after the writing of a released value or a checkpoint, and around the ledger's word that it is kept."""
+    true, true_replace = journal._write, Path.replace
 
-    def save_file(tensors: Any, path: Any, *rest: Any, **options: Any) -> None:
-        if ".run" not in str(path):
-            true(tensors, path, *rest, **options)
-            return
-        label = "checkpoint" if "checkpoint" in str(path) else "journal file"
-        reach(f"before {label}")
-        true(tensors, path, *rest, **options)
-        whole = Path(path).read_bytes()
-        os.truncate(path, len(whole) // 2)
-        reach(f"half of {label}")
-        os.truncate(path, 0)
-        descriptor = os.open(path, os.O_WRONLY)
-        os.write(descriptor, whole)
-        os.close(descriptor)
-        reach(f"after {label}")
+    def write(path: Path, content: bytes) -> None:
+        def half_way(self: Path, target: Any) -> Any:
+            os.truncate(self, len(content) // 2)
+            reach("half of journal file")
+            self.write_bytes(content)
+            return true_replace(self, target)
 
-    module.save_file = save_file
+        reach("before journal file")
+        Path.replace = half_way  # type: ignore[method-assign, assignment]
+        true(path, content)
+        Path.replace = true_replace  # type: ignore[method-assign]
+        reach("after journal file")
+
+    journal._write = write
 
 
 def watch_looks(folder: Path, log: int) -> None:
     """Write down each look at rows with what the ledger on disk says of it, and each value that was kept."""
     purposes: list[str] = []
-    true_release, true_write = session.Session.release, session._write
+    true_release, true_keep = session.Session.release, lease.Lease.keep
 
     def release(self: Any, mechanism: Any, *, purpose: str) -> Any:
         purposes.append(purpose)
         return true_release(self, mechanism, purpose=purpose)
 
-    def write(path: Path, arrays: Any) -> None:
-        true_write(path, arrays)
-        os.write(log, f"{json.dumps({'kept': purposes[-1]})}\n".encode())
+    def keep(self: Any, **body: Any) -> None:
+        true_keep(self, **body)
+        if body["step"] is None:
+            os.write(log, f"{json.dumps({'kept': body['purpose']})}\n".encode())
 
     session.Session.release = release  # type: ignore[method-assign, assignment]
-    session._write = write
+    lease.Lease.keep = keep  # type: ignore[method-assign, assignment]
     for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
 
         def run(self: Any, table: Any, streams: Any, *, true: Any = kind.run) -> Any:
@@ -184,7 +181,7 @@ def arm(folder: Path, kill: int | None, log: int) -> None:
     """Put all points in place."""
     points = Points(folder, kill, log)
     reach = points.reach
-    torn(safetensors.numpy, reach)
+    torn(reach)
     watch_looks(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     around(sa.engine.Connection, "commit", "ledger commit", reach)
     around(ledger_database, "append", "ledger row", reach)
@@ -214,8 +211,8 @@ def charge_after_the_look() -> None:
         event = session._check_planned(self.plan, mechanism, purpose, self._used)
         self._used.add(purpose)
         value = mechanism.run(self._private.unseal(key=session._KERNEL_KEY), self._streams)
-        session._write(self._journal / f"{session._file_name(purpose)}.safetensors", mechanism.pack(value))
-        entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism.name, event=event)
+        self._journal.write(purpose, mechanism.pack(value))
+        entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)
         return session.Released(value, frozenset({session.Receipt(self._run, entry.hash)}), key=session._KERNEL_KEY)
 
     session.Session.release = release  # type: ignore[method-assign, assignment]
@@ -241,8 +238,8 @@ def settled_before_the_reserve_is_durable() -> None:
         with nullcontext(open_transactions[0]) if open_transactions else engine.connect() as connection:
             yield connection
 
-    def settle(self: Any, dataset: str, run: str) -> Any:
-        entry = true_settle(self, dataset, run)
+    def settle(self: Any, dataset: str, run: str, **options: Any) -> Any:
+        entry = true_settle(self, dataset, run, **options)
         open_transactions[0].commit()
         return entry
 
@@ -271,7 +268,7 @@ def folder_removed_in_place() -> None:
     from synthdp.run_folder import RunFolder
 
     def remove(self: Any) -> None:
-        for path in sorted(self.journal.iterdir()):
+        for path in sorted(p for p in self.journal.iterdir() if p.is_file()):
             path.unlink()
         (self.path / "state.json").unlink()
 
@@ -280,9 +277,10 @@ def folder_removed_in_place() -> None:
 
 @breakage
 def folder_removed_in_place_and_nobody_asks_whether_the_run_settled() -> None:
-    """Both walls against a second look are gone."""
+    """All walls against a second look are gone."""
     folder_removed_in_place()
     session._check_unsettled = lambda *_: None
+    lease.Lease.kept = lambda self, purpose: None  # type: ignore[method-assign, assignment]
 
 
 def do(folder: Path, what: str) -> None:

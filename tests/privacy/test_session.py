@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import dp_accounting
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
@@ -67,6 +67,10 @@ class Scene:
         known = {"dataset": "adult", "run": "r", "streams": Streams.fresh(), "journal": self.journal}
         return Session(Private(self.table, key=_KERNEL_KEY), changes.pop("plan", self.plan), self.ledger, **{**known, **changes})
 
+    def file(self, purpose: str) -> Path:
+        (found,) = self.journal.glob(f"{purpose}.*.safetensors")
+        return found
+
     def charges(self) -> list[str]:
         return [e.body["purpose"] for e in self.ledger.run_entries("r") if e.kind == "charge"]
 
@@ -97,7 +101,7 @@ def test_charge_is_durable_before_the_rows_are_seen(scene: Scene) -> None:
         seen.append([e.kind for e in Ledger(url).entries()])  # another connection: only what is committed
 
     scene.session().release(Watched(scene.measure, look), purpose="measure")
-    assert seen == [["reserve", "charge"]]
+    assert seen == [["reserve", "lease", "charge"]]
 
 
 def test_mechanism_that_fails_has_been_paid_for(scene: Scene) -> None:
@@ -134,10 +138,9 @@ def test_what_the_plan_does_not_hold_is_not_run(scene: Scene, case: str) -> None
 
 def test_ledger_that_refuses_keeps_the_rows_shut(scene: Scene) -> None:
     looks: list[Table] = []
-    session = scene.session()
-    scene.ledger.settle("adult", "r")
+    scene.session().settle()
     with pytest.raises(BudgetError, match="no open reservation"):
-        session.release(Watched(scene.measure, looks.append), purpose="measure")
+        scene.session().release(Watched(scene.measure, looks.append), purpose="measure")
     assert looks == []
 
 
@@ -156,7 +159,7 @@ def test_killed_between_charge_and_journal_runs_again_under_the_same_charge(scen
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.privacy.session._write", die)
+        patch.setattr("synthdp.privacy.journal._write", die)
         with pytest.raises(Killed):
             scene.session().release(scene.measure, purpose="measure")
     looks: list[Table] = []
@@ -165,13 +168,13 @@ def test_killed_between_charge_and_journal_runs_again_under_the_same_charge(scen
     assert scene.charges() == ["measure"]
 
 
-@pytest.mark.parametrize("step", ["save_file", "fsync", "replace"])
+@pytest.mark.parametrize("step", ["save", "fsync", "replace"])
 def test_killed_while_writing_the_journal_leaves_no_half_value(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def die(*_: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
-        target = {"save_file": "safetensors.numpy.save_file", "fsync": "os.fsync", "replace": "pathlib.Path.replace"}[step]
+        target = {"save": "safetensors.numpy.save", "fsync": "os.fsync", "replace": "pathlib.Path.replace"}[step]
         patch.setattr(target, die)
         with pytest.raises(Killed):
             scene.session().release(scene.measure, purpose="measure")
@@ -181,7 +184,7 @@ def test_killed_while_writing_the_journal_leaves_no_half_value(scene: Scene, mon
 
 def test_damaged_journal_is_refused_rather_than_run_again(scene: Scene) -> None:
     scene.session().release(scene.measure, purpose="measure")
-    (scene.journal / "measure.safetensors").write_bytes(b"\x80\x04.")
+    scene.file("measure").write_bytes(b"\x80\x04.")
     with pytest.raises(OutputError, match="damaged"):
         scene.session().release(scene.measure, purpose="measure")
 
@@ -204,23 +207,128 @@ def test_plan_above_the_reservation_is_refused(scene: Scene) -> None:
             scene.session(**wrong)
 
 
-def test_only_one_process_at_a_time(scene: Scene) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from synthdp.privacy.session import _lock; from pathlib import Path\n"
-         "_lock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()", str(scene.journal / "lock")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(BudgetError, match="another process"):
-            scene.session()
-        holder.kill()
-    scene.session()
+# --- copies of a run, and older ones -------------------------------------------------------------------------
+
+
+@pytest.mark.finding("redteam A1")
+def test_whoever_opens_a_run_takes_it_over_and_the_other_one_stops(scene: Scene) -> None:
+    first = scene.session()
+    second = scene.session(journal=copy_of(scene.journal, "copy"))
+    looks: list[Table] = []
+    with pytest.raises(BudgetError, match="another process has taken over run r"):
+        first.release(Watched(scene.measure, looks.append), purpose="measure")
+    assert looks == [] and scene.charges() == []
+    second.release(scene.measure, purpose="measure")
+    with pytest.raises(BudgetError, match="another process has taken over run r"):
+        first.settle()
+    second.settle()
+
+
+@pytest.mark.finding("redteam A1")
+def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(scene: Scene) -> None:
+    """Both charge once and both look; the one whose value is kept goes on, the other one stops before it uses its own."""
+    rival: list[Session] = []
+
+    def taken_over(table: Table) -> None:
+        rival.append(scene.session(journal=copy_of(scene.journal, "copy")))
+
+    with pytest.raises(BudgetError, match="was used nowhere"):
+        scene.session().release(Watched(scene.measure, taken_over), purpose="measure")
+    rival[0].release(scene.measure, purpose="measure")
+    assert scene.charges() == ["measure"] and [e.kind for e in scene.ledger.entries()].count("kept") == 1
+
+
+@pytest.mark.finding("redteam A1")
+def test_a_copy_that_missed_a_value_is_refused_for_good(scene: Scene) -> None:
+    copy = copy_of(scene.journal, "copy")
+    scene.session().release(scene.measure, purpose="measure")
+    looks: list[Table] = []
+    with pytest.raises(OutputError, match="missing, damaged, or not the one that was used"):
+        scene.session(journal=copy).release(Watched(scene.measure, looks.append), purpose="measure")
+    assert looks == []
+
+
+@pytest.mark.finding("redteam A2")
+def test_a_journal_older_than_the_ledger_gives_no_second_look(scene: Scene) -> None:
+    backup = copy_of(scene.journal, "backup")
+    first = scene.session().release(scene.measure, purpose="measure")
+    newest = copy_of(scene.journal, "newest")
+    looks: list[Table] = []
+    with pytest.raises(OutputError, match="an older copy is refused"):
+        scene.session(journal=backup).release(Watched(scene.measure, looks.append), purpose="measure")
+    again = scene.session(journal=newest).release(Watched(scene.measure, looks.append), purpose="measure")
+    assert looks == [] and np.array_equal(first.value[0].counts, again.value[0].counts)
+
+
+@pytest.mark.finding("redteam A2")
+def test_another_value_under_the_right_name_is_refused(scene: Scene) -> None:
+    scene.session().release(scene.measure, purpose="measure")
+    other = scene.measure.pack(scene.measure.run(scene.table, Streams.fresh()))
+    save_file(other, scene.file("measure"))
+    with pytest.raises(OutputError, match="not the one that was used"):
+        scene.session().release(scene.measure, purpose="measure")
+
+
+@pytest.mark.finding("redteam A2")
+def test_steps_after_the_checkpoint_that_is_kept_are_done_once(scene: Scene) -> None:
+    """An older checkpoint is refused, the newest one is given, and a value that is kept replaces them."""
+    session = scene.session()
+    keeping = session.checkpoints("train")
+    assert keeping is not None and keeping.last() is None
+    keeping.keep(2, {"w": np.array([1.0])})
+    older = copy_of(scene.journal, "older")
+    keeping.keep(4, {"w": np.array([2.0])})
+    newest = scene.session().checkpoints("train")
+    assert newest is not None and (kept := newest.last()) is not None and kept["w"] == [2.0]
+    stale = scene.session(journal=older).checkpoints("train")
+    assert stale is not None
+    with pytest.raises(OutputError, match="not the one that was used"):
+        stale.last()
+    with pytest.raises(BudgetError, match="taken over"):
+        keeping.keep(6, {"w": np.array([3.0])})
+
+
+def test_a_settled_run_looks_at_nothing_even_under_a_charge_that_was_never_used(scene: Scene) -> None:
+    def fail(table: Table) -> None:
+        raise Killed
+
+    session, looks = scene.session(), list[Table]()
+    with pytest.raises(Killed):
+        session.release(Watched(scene.measure, fail), purpose="measure")
+    session.settle()
+    with pytest.raises(BudgetError, match="has settled, and kept no value"):
+        scene.session().release(Watched(scene.measure, looks.append), purpose="measure")
+    assert looks == []
+
+
+def test_an_answer_that_was_lost_is_the_entry_that_was_written(scene: Scene) -> None:
+    """The commit came through and its answer did not: the same call again gives the same entry."""
+    lease = scene.ledger.lease("adult", "r")
+    write = {"purpose": "measure", "mechanism": "m", "event": {}, "after": lease.hash}
+    first = scene.ledger.charge("adult", "r", **write)
+    assert scene.ledger.charge("adult", "r", **write) == first
+    with pytest.raises(BudgetError, match="taken over"):
+        scene.ledger.keep("adult", "r", purpose="measure", step=None, sha256="0" * 64, after=lease.hash)
+
+
+def test_a_run_of_an_earlier_version_is_not_gone_on_with(scene: Scene) -> None:
+    """It kept its values without the ledger's knowing, so that they would be looked at again."""
+    scene.ledger.charge("adult", "r", purpose="measure", mechanism=scene.measure.name, event={})
+    with pytest.raises(BudgetError, match="earlier version"):
+        scene.session()
+
+
+def copy_of(journal: Path, name: str) -> Path:
+    return Path(shutil.copytree(journal, journal.with_name(name)))
+
+
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_inspect_is_confidential_and_free(scene: Scene) -> None:
+    session = scene.session()
     before = len(scene.ledger.entries())
-    inside = scene.session().inspect(lambda table: len(table.codes), reason="a row count")
+    inside = session.inspect(lambda table: len(table.codes), reason="a row count")
     assert isinstance(inside, Confidential)
     assert inside.for_steward() == 3
     assert len(scene.ledger.entries()) == before

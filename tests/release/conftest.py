@@ -18,6 +18,7 @@ import yaml
 
 from synthdp.cli import main
 from synthdp.privacy import plan
+from synthdp.privacy.chain import INTERNAL
 from synthdp.privacy.ledger import Ledger
 from synthdp.release import Outcome, release
 from synthdp.reporter import Advance, Reporter
@@ -112,8 +113,8 @@ class Tiny:
         return Ledger(f"sqlite:///{self.folder / '.synthdp' / 'ledger.db'}")
 
     def kinds(self) -> list[str]:
-        """Kinds of all ledger entries, in order."""
-        return [e.kind for e in self.ledger.entries()]
+        """Kinds of the ledger entries that tell what was spent, in order."""
+        return [e.kind for e in self.ledger.entries() if e.kind not in INTERNAL]
 
     def write(self, frame: pd.DataFrame | None = None, **changes: Any) -> Tiny:
         """Write the table and the spec with `changes`."""

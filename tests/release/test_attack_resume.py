@@ -96,7 +96,7 @@ def finished(folder: Path) -> int:
 def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
     tiny.write(attacks=ATTACK, evaluation={"enabled": False})
     interrupt(trained, 5, tiny.release)
-    shadows = tiny.out / ".run" / "shadows"
+    (shadows,) = tiny.out.glob(".run/*/shadows")
     assert finished(shadows) == 5 and stat.S_IMODE(shadows.stat().st_mode) == 0o700
     interrupt(trained, 1, lambda: resume(tiny.out))
     resume(tiny.out)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.privacy.audit.neighbours import Side
+from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Floats, Integers, Randomness
 
 Kind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
@@ -212,3 +213,19 @@ class Recorder:
         if rows != needed:
             raise Diverged
         return self._coupling.latents((self._batches, sum(c.batch_number == self._batches for c in self.latent_calls), width), width, self._in_batch)
+
+
+class Kept:
+    """Checkpoints that are written down, to be compared."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def last(self) -> None:
+        """Nothing: a replay begins at the start."""
+
+    def keep(self, step: int, arrays: Arrays) -> None:
+        """One file a step."""
+        from safetensors.numpy import save
+
+        self.files[f"after {step} steps"] = save(arrays)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from synthdp.data.features import level_features
 from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, ChosenOrientations, OrientationBudget
 from synthdp.privacy.audit.findings import Replayed
 from synthdp.privacy.audit.neighbours import neighbours
+from synthdp.privacy.audit.recording import Kept
 from synthdp.privacy.audit.replay import merged, replay
 from synthdp.privacy.dpsgd import PerExampleLoss, Training
 from synthdp.privacy.dpsgd_settings import DpSgd
@@ -105,7 +105,7 @@ def _trainings(domain: Domain) -> tuple[Training, ...]:
     trainings = (Training(own, SmallModel(domain), _no_ticks, None) for own in settings)
     large = (Training(usual, SmallModel(domain, scale=scale), _no_ticks, None) for scale in (1e-3, 50.0, 1e20))
     ordered = (Training(usual, SmallModel(domain, scale=scale, ordered=True), _no_ticks, None) for scale in (1.0, 50.0))
-    return *trainings, *large, *ordered, Training(usual, SmallModel(domain), _no_ticks, Path("checkpoint"))
+    return *trainings, *large, *ordered, Training(usual, SmallModel(domain), _no_ticks, Kept())
 
 
 def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from synthdp.data.domain import Domain
@@ -24,7 +22,7 @@ from synthdp.privacy.audit.comparison import Run, compare
 from synthdp.privacy.audit.findings import Finding, Replayed
 from synthdp.privacy.audit.fingerprint import fingerprint
 from synthdp.privacy.audit.neighbours import Pair, Side
-from synthdp.privacy.audit.recording import Answers, Coupling, Diverged, RealNoise, RecordedNoise, Recorder
+from synthdp.privacy.audit.recording import Answers, Coupling, Diverged, Kept, RealNoise, RecordedNoise, Recorder
 from synthdp.privacy.mechanisms import Mechanism
 from synthdp.privacy.noise import Randomness, Streams
 
@@ -40,8 +38,8 @@ def replay(
 ) -> Replayed:
     """Replay `mechanism` on `pairs` of tables of `domain`, and hold it against its event for units of `rows_per_unit` rows.
 
-    The mechanism is copied for each run. If it has fields `progress` and `checkpoint`, as trainings have, the
-    ticks and the file are compared too.
+    The mechanism is copied for each run. If it has fields `progress` and `checkpoints`, as trainings have, the
+    ticks and what it keeps are compared too.
 
     Raises:
         ValueError: a pair has a unit of more rows.
@@ -81,9 +79,9 @@ def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Ans
     recorder = Recorder(side, coupling, answers)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []
-    writes = getattr(mechanism, "checkpoint", None) is not None
-    with tempfile.TemporaryDirectory() if writes else nullcontext() as folder, _overheard(said):
-        own = _redirected(copy.deepcopy(mechanism), folder, lambda *tick: ticks.append(tick))
+    kept = Kept() if getattr(mechanism, "checkpoints", None) is not None else None
+    with _overheard(said):
+        own = _redirected(copy.deepcopy(mechanism), kept, lambda *tick: ticks.append(tick))
         run = Run(recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said)
         try:
             value = own.run(side.table, recorder)
@@ -92,17 +90,17 @@ def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Ans
             run.stopped = True
         except Exception as error:
             run.error = f"{type(error).__name__}: {error}"
-        if folder:
-            run.files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+        if kept:
+            run.files = kept.files
     return run
 
 
-def _redirected(mechanism: Any, folder: str | None, tick: Callable[..., None]) -> Any:
-    """Its ticks are heard and its checkpoint, if it writes one, goes to `folder`."""
+def _redirected(mechanism: Any, kept: Kept | None, tick: Callable[..., None]) -> Any:
+    """Its ticks are heard, and its checkpoints, if it keeps any, are `kept`."""
     names = {f.name for f in fields(mechanism)} if is_dataclass(mechanism) else set()
     changes: dict[str, Any] = {"progress": tick} if "progress" in names else {}
-    if folder:
-        changes["checkpoint"] = Path(folder) / "checkpoint"
+    if kept:
+        changes["checkpoints"] = kept
     return replace(mechanism, **changes) if changes else mechanism
 
 

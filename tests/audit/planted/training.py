@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import dp_accounting
@@ -15,9 +14,11 @@ from torch import Tensor
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.privacy.audit.recording import Kept
 from synthdp.privacy.audit.registry import SmallModel
 from synthdp.privacy.dpsgd import Training, _Trainer
 from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
@@ -43,16 +44,16 @@ class Planted(Training):
                 if self.stops(trainer, codes):
                     break
                 trainer.step(codes, step)
-                if self.checkpoint and step == 0:
-                    trainer.save(self.checkpoint, 1)
+                if self.checkpoints and step == 0:
+                    self.checkpoints.keep(1, trainer.state(1))
                 self.progress(self.tick(step + 1, codes), settings.steps)
         return trainer.averaged()
 
 
 def training(
-    trainer: type[_Trainer] = _Trainer, *, module: Callable[[Domain], Any] = SmallModel, checkpoint: Path | None = None, **holes: Any
+    trainer: type[_Trainer] = _Trainer, *, module: Callable[[Domain], Any] = SmallModel, checkpoints: Kept | None = None, **holes: Any
 ) -> Callable[[Domain], Planted]:
-    return lambda domain: Planted(SETTINGS, module(domain), lambda done, total: None, checkpoint, trainer=trainer, **holes)
+    return lambda domain: Planted(SETTINGS, module(domain), lambda done, total: None, checkpoints, trainer=trainer, **holes)
 
 
 # --- noise ---------------------------------------------------------------------------------------------------------
@@ -359,8 +360,8 @@ class CheckpointOfSums(Tampered):
     def tamper(self, batch: Tensor) -> None:
         self.sums = [p.grad.clone() for p in self.params]
 
-    def save(self, path: Any, done: int) -> None:
-        path.write_bytes(b"".join(s.numpy().tobytes() for s in self.sums))
+    def state(self, done: int) -> Arrays:
+        return {str(i): s.numpy() for i, s in enumerate(self.sums)}
 
 
 def with_event(event: Callable[[DpSgd, int], Any], **changes: Any) -> Callable[[Domain], Any]:
@@ -410,7 +411,7 @@ BUGS: dict[str, Bug] = {
     "one latent for all": (training(SharedLatents), "latents"),
     "a second pass with new latents": (training(SecondPass, module=poisoned), "latents"),
     "ticks by the rows": (training(tick=lambda done, codes: done + len(codes)), "progress"),
-    "sums in the checkpoint": (training(CheckpointOfSums, checkpoint=Path("here")), "files"),
+    "sums in the checkpoint": (training(CheckpointOfSums, checkpoints=Kept()), "files"),
     "fewer steps charged": (with_event(lambda s, rows: replace(s, steps=s.steps - 1).event(rows)), "charged"),
     "a lower rate charged": (with_event(lambda s, rows: replace(s, rate=s.rate / 2).event(rows)), "charged"),
     "more noise charged": (with_event(lambda s, rows: replace(s, noise_multiplier=2 * s.noise_multiplier).event(rows)), "moved"),
