@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthdp.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
 from synthdp.errors import BudgetError
 from synthdp.privacy.balance import Balance, check_first
+from synthdp.privacy.chain import Entry
 from synthdp.spec import models as spec
 
 if TYPE_CHECKING:  # its database's library takes long to import, and a plan where there is no ledger yet needs none
@@ -29,6 +33,30 @@ def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = F
             raise BudgetError(f"the ledger {missing}, which held this run's reservation, is gone", hint=hint)
         _check_not_left_behind(release, missing)
     return Ledger(address)
+
+
+def entries_of(release: spec.ReleaseSpec, spec_path: Path) -> list[Entry]:
+    """All that the ledger holds; where there is none yet, nothing, and none is made.
+
+    Raises:
+        BudgetError, VerifyError: it cannot be opened or read.
+    """
+    if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
+        return []
+    return [] if _address(release, spec_path)[1] is not None else open_ledger(release, spec_path).entries()
+
+
+def columns_sha256(release: spec.ReleaseSpec) -> str:
+    """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may be one table."""
+    return hashlib.sha256(json.dumps(sorted(release.columns)).encode()).hexdigest()
+
+
+def other_ids(release: spec.ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
+    """A warning for each other dataset id of the ledger whose table has the same columns."""
+    own, mine = release.dataset.id, columns_sha256(release)
+    others = {e.dataset for e in entries if e.kind == "reserve" and e.body.get("columns_sha256") == mine} - {own}
+    return [f"dataset {other!r} of this ledger has the same columns; if it is the same table, say dataset.id: {other}, so that what both "
+            f"spend adds up" for other in sorted(others)]  # fmt: skip
 
 
 def balance_of(release: spec.ReleaseSpec, spec_path: Path) -> Balance:

@@ -13,17 +13,15 @@ from typing import Any
 
 from synthdp.addresses import from_folder, sqlite_address, sqlite_file
 from synthdp.bundle.svg import COOL, FAINT, HOT, INK, frame, label, shortened
-from synthdp.errors import BudgetError, VerifyError
-from synthdp.privacy.chain import Entry, entry_hash, missing
+from synthdp.errors import BudgetError
+from synthdp.privacy.chain import Entry
 from synthdp.privacy.ledger import Ledger
-from synthdp.untrusted import parse_json, read_text
 
 Facts = Mapping[str, Any]
 
 BAR = 44  # characters from nothing to the cap
 BLOCKS = " ▏▎▍▌▋▊▉█"
 UNSTATED = "not stated"
-MOST_LISTED = 100
 
 
 # --- facts -------------------------------------------------------------------------------------------------
@@ -80,35 +78,6 @@ def _run_facts(reservation: Entry, own: Sequence[Entry]) -> dict[str, Any]:
         "on": [e.body["purpose"] for e in own if e.kind == "charge"],
         "settled": any(e.kind == "settle" for e in own),
     }
-
-
-def check_published(book: Ledger, bundle: Path) -> int:
-    """Whether the ledger still holds every entry that a bundle published; returns their number.
-
-    This sees what no chain can see by itself: rows cut off at the end, and a ledger that was written anew.
-
-    Raises:
-        VerifyError: it does not, or the bundle's own entries cannot be trusted; names the rows.
-    """
-    try:
-        published = [Entry(**e) for e in parse_json(read_text(bundle / "privacy" / "ledger.json"))["entries"]]
-        forged = [e for e in published if entry_hash(**{k: v for k, v in e.to_json().items() if k != "hash"}) != e.hash or type(e.seq) is not int]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise VerifyError(f"{bundle}: privacy/ledger.json cannot be read ({type(error).__name__})", hint="give a bundle folder") from None
-    if forged or not published:
-        raise VerifyError(f"{bundle}: its ledger entries do not fit their hashes", hint=f"see `synthdp verify {bundle}`")
-    kept = {e.seq for e in book.entries()}
-    lost = missing(published, book.entries())
-    lines = [f"row {e.seq} (run {e.run}, {e.kind}) {'is not the one that was published' if e.seq in kept else 'is gone'}" for e in lost[:MOST_LISTED]]
-    if len(lost) > MOST_LISTED:
-        lines.append(f"and {len(lost) - MOST_LISTED} more")
-    if lines:
-        raise VerifyError(
-            f"the ledger was tampered with: {bundle} published entries that it does not hold",
-            hint="restore the ledger from a backup: what it says is left is not what is left",
-            problems=lines,
-        )
-    return len(published)
 
 
 # --- text --------------------------------------------------------------------------------------------------

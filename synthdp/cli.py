@@ -128,13 +128,15 @@ def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = 
 @app.command()
 def plan(spec: SpecArgument, as_json: Json = False) -> None:
     """Show every spend, the ledger before and after, and the expected cost; reads no rows."""
-    from synthdp.books import balance_of, check_affordable
+    from synthdp.books import balance_of, check_affordable, entries_of, other_ids
     from synthdp.plan_facts import plan_facts
+    from synthdp.published import check_nearby
     from synthdp.spec.load import load_spec
 
     loaded = load_spec(spec)
-    balance = balance_of(loaded, spec)
-    facts = plan_facts(loaded, balance)
+    entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
+    check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
+    facts = plan_facts(loaded, balance) | {"warnings": other_ids(loaded, entries)}
     show(facts, as_json=as_json, text=lambda: _plan_text(facts))
     check_affordable(loaded, balance)
 
@@ -235,17 +237,19 @@ def budget(
     ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
     set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None,
     check: Annotated[
-        list[Path] | None, typer.Option("--check", help="A published bundle whose entries must still be there; may be repeated.")
+        list[Path] | None, typer.Option("--check", help="A published bundle whose entries must still be there, one of each run; may be repeated.")
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write the picture to this file too.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's chain."""
-    from synthdp.budget import budget_facts, budget_svg, budget_text, check_published, open_book
+    from synthdp.budget import budget_facts, budget_svg, budget_text, open_book
     from synthdp.errors import BudgetError
+    from synthdp.published import check_one_of_each_run, check_published
 
     book = open_book(ledger)
-    checked = {str(bundle): check_published(book, bundle) for bundle in check or []}
+    checked = {str(bundle): check_published(book.entries(), bundle) for bundle in check or []}
+    check_one_of_each_run(check or [])
     if set_cap is not None:
         if dataset is None:
             raise BudgetError("--set-cap needs a dataset id")

@@ -26,6 +26,7 @@ from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
 from synthdp.privacy.anm import Score
 from synthdp.privacy.plan import Plan, Start, expected_fit_rows, make_search_plan
+from synthdp.published import check_nearby
 from synthdp.release import Job, open_session
 from synthdp.reporter import Reporter
 from synthdp.run_folder import FOLDER, STATE, RunFolder
@@ -147,6 +148,7 @@ def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, 
     held = _interrupted(out, text, command, force=force)
     ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
     if held is None:
+        check_nearby(ledger.entries(), release.dataset.id, out)
         ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
     return Job(release, domain, plan, ledger, held or run_folder.start(out, spec_path, text, command=command, force=force), out)
 
@@ -160,6 +162,7 @@ def _dropped_if_unpaid(job: Job) -> Iterator[None]:
         with suppress(BudgetError, VerifyError):
             if not job.ledger.run_entries(job.folder.run):
                 job.folder.remove()
+        job.folder.close()
 
 
 def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:
@@ -180,6 +183,15 @@ def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolde
     if force or not (out / FOLDER / STATE).exists():
         return None
     held = run_folder.reopen(out)
+    try:
+        _check_same(held, out, text, command)
+    except OutputError:
+        held.close()
+        raise
+    return held
+
+
+def _check_same(held: RunFolder, out: Path, text: str, command: str) -> None:
     if held.command != command:
         hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
         raise OutputError(f"{out} holds an interrupted `synthdp {held.command}`", hint=hint)
@@ -188,7 +200,6 @@ def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolde
             f"{out} holds an interrupted graph run of another spec",
             hint="bring that spec back to go on, or give --force to drop the run and pay again",
         )
-    return held
 
 
 def _run(job: Job, reporter: Reporter) -> GraphOutcome:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from synthdp import run_folder
-from synthdp.books import cap_of, check_affordable, open_ledger
+from synthdp.books import cap_of, check_affordable, columns_sha256, open_ledger, other_ids
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
@@ -40,6 +40,7 @@ from synthdp.privacy.private import Released
 from synthdp.privacy.processes import Helpers
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
+from synthdp.published import check_nearby
 from synthdp.reporter import Reporter
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
@@ -125,6 +126,9 @@ def release(
         check_simulated(loaded.gates, audit)
         check_target(out / "bundle", force=force)
         ledger = open_ledger(loaded, spec_path)
+        entries = ledger.entries()
+        check_nearby(entries, loaded.dataset.id, out)
+        reporter.warn(other_ids(loaded, entries))
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), command=run_folder.RELEASE, force=force)
     try:
@@ -134,6 +138,7 @@ def release(
         with suppress(BudgetError, VerifyError):
             if not ledger.run_entries(folder.run):
                 folder.remove()
+        folder.close()
 
 
 def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | None = None) -> Outcome:
@@ -144,14 +149,17 @@ def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | No
         BudgetError: the ledger does not allow it.
     """
     folder = run_folder.reopen(out)
-    if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
-        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
-        raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
-    loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
-    domain = Domain.from_spec(loaded.columns)
-    plan = plan_for(loaded, domain)
-    job = Job(loaded, domain, plan, open_ledger(loaded, folder.spec_path, resumed=True), folder, out, public_audit(out, plan), helpers)
-    return run(job, reporter or Reporter(), force=True)
+    try:
+        if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
+            hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+            raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
+        loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
+        domain = Domain.from_spec(loaded.columns)
+        plan = plan_for(loaded, domain)
+        ledger = open_ledger(loaded, folder.spec_path, resumed=True)
+        return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), helpers), reporter or Reporter(), force=True)
+    finally:
+        folder.close()
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
@@ -206,7 +214,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     if "reserve" not in kinds:
         privacy = release.privacy
         body = {"by": steward(), "spec_sha256": job.spec_sha256, "unit": release.dataset.privacy_unit.meaning, "adjacency": privacy.adjacency}
-        body["plan_sha256"] = plan_digest(planned_of(job.plan))
+        body |= {"plan_sha256": plan_digest(planned_of(job.plan)), "columns_sha256": columns_sha256(release)}
         job.ledger.reserve(release.dataset.id, job.folder.run, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(release), body=body)
     return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
 

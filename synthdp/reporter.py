@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -23,6 +23,10 @@ class Display(Protocol):
         """The stage has ended."""
         ...
 
+    def warn(self, text: str) -> None:
+        """Something that the steward should know now."""
+        ...
+
 
 class Silent:
     """Shows nothing."""
@@ -32,6 +36,9 @@ class Silent:
         return unheard
 
     def finish(self, title: str, seconds: float) -> None:
+        """Nothing."""
+
+    def warn(self, text: str) -> None:
         """Nothing."""
 
 
@@ -52,3 +59,8 @@ class Reporter:
         finally:
             self.seconds[title] = time.perf_counter() - started
             self._display.finish(title, self.seconds[title])
+
+    def warn(self, texts: Sequence[str]) -> None:
+        """Show what the steward should know before the run goes on."""
+        for text in texts:
+            self._display.warn(text)

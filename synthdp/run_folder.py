@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,7 +44,8 @@ class RunFolder:
     spec_path: Path
     spec_text: str
     created: str
-    holdout_key: str
+    holdout_key: str = field(repr=False)
+    lock: int = field(repr=False, compare=False)
 
     def holdout_coins(self) -> np.random.Generator:
         """The run's coins for rows that are held out, or left out of a unit's: the same ones after a resume.
@@ -62,6 +63,11 @@ class RunFolder:
     def shadows(self) -> Path:
         """Coins and shadow models of the attack while it runs (see `attack_folder`)."""
         return self.journal / "shadows"
+
+    def close(self) -> None:
+        """Let other processes have the folder; a process that ends does so by itself."""
+        with suppress(OSError):
+            os.close(self.lock)
 
     def remove(self) -> None:
         """The run is over. Where its folder cannot be moved it stays as it was, and resuming publishes the same values."""
@@ -82,18 +88,20 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
     try:
         if path.exists():
-            _hold(path)
+            earlier = _hold(path)
             # The state is written last, and before anything is reserved: without it nothing was paid.
             if (path / STATE).exists() and not force:
+                os.close(earlier)
                 raise OutputError(
                     f"{out} holds an interrupted run that has already been paid for",
                     hint=f"continue it with {how_to_continue(out)}, or give --force to drop it and pay for a new one",
                 )
             _discard(path)
+            os.close(earlier)
         _sweep(out)
         out.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
-        _hold(path)
+        lock = _hold(path)
         (path / run).mkdir(mode=0o700)
         holdout = secrets.token_hex(16)
         state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
@@ -105,7 +113,7 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         os.replace(partial, path / STATE)
     except OSError as error:
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
-    return RunFolder(path, run, command, spec_path, spec_text, created, holdout)
+    return RunFolder(path, run, command, spec_path, spec_text, created, holdout, lock)
 
 
 def reopen(out: Path) -> RunFolder:
@@ -116,22 +124,21 @@ def reopen(out: Path) -> RunFolder:
         BudgetError: another process is at work on it.
     """
     path = out / FOLDER
-    try:
-        if path.is_dir():
-            _hold(path)
-        _sweep(out)
-    except OSError as error:
-        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="change its permissions, or those of its disk") from None
     state = _state(path)
     try:
+        lock = _hold(path)
+        state = _state(path)  # as it is now that nobody else can change it
+        _sweep(out)
         run, command, spec_path, spec_text, created, holdout = (
             str(state[key]) for key in ("run", "command", "spec_path", "spec_text", "created", "holdout_key")
         )
         if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
             raise ValueError("not written by `start`")
+    except OSError as error:
+        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="change its permissions, or those of its disk") from None
     except (ValueError, KeyError, TypeError):
         raise _damaged(path) from None
-    return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout)
+    return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
 
 
 def how_to_continue(out: Path) -> str:
@@ -160,11 +167,11 @@ def _damaged(path: Path) -> OutputError:
     return OutputError(f"{path / STATE} is damaged, so that the run cannot go on", hint=hint)
 
 
-def _hold(path: Path) -> None:
-    """Keep a run's folder for this process, before anything in it is read, moved or written.
+def _hold(path: Path) -> int:
+    """Keep a run's folder for this process, before anything in it is moved or written; the handle that keeps it.
 
-    Never closed by hand: the lock goes with its process, however that ends. It is tested that what was locked still
-    has its name, since the one who held it before may have moved it away.
+    The lock goes with its process, however that ends. It is tested that what was locked still has its name, since the
+    one who held it before may have moved it away.
 
     Raises:
         BudgetError: another process is at work in it.
@@ -181,6 +188,7 @@ def _hold(path: Path) -> None:
         raise BudgetError(f"another process{known} is running a release in {path.parent}", hint="wait for it, or end it") from None
     os.ftruncate(handle, 0)
     os.pwrite(handle, str(os.getpid()).encode(), 0)
+    return handle
 
 
 def _discard(path: Path) -> None:

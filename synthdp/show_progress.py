@@ -55,6 +55,10 @@ class ProgressDisplay:
         self._progress.remove_task(self._tasks.pop(title))
         self._console.print(f"{title}: {seconds:.1f} s", markup=False)
 
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(f"warning: {text}", markup=False, soft_wrap=True)
+
     def _tell(self) -> None:
         """Until the end: a line of each stage whose last line, or whose start, is long enough ago."""
         while not self._ended.wait(PLAIN_SECONDS / 4):

@@ -14,10 +14,11 @@ from xml.etree import ElementTree
 import pytest
 from test_fire_conformance import TABLE, execute
 
-from synthdp.budget import BAR, budget_facts, budget_svg, budget_text, check_published, open_book
+from synthdp.budget import BAR, budget_facts, budget_svg, budget_text, open_book
 from synthdp.cli import main
 from synthdp.errors import VerifyError
 from synthdp.privacy.ledger import Ledger
+from synthdp.published import check_published
 
 Make = Callable[..., Any]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -93,13 +94,13 @@ def test_the_picture_is_well_formed_self_contained_and_to_scale(book: Ledger) ->
 
 def test_a_ledger_that_lost_what_was_published_is_noticed(book: Ledger, tmp_path: Path) -> None:
     bundle = bundle_of(book, "r2", tmp_path / "bundle")
-    assert check_published(book, bundle) == 2
+    assert check_published(book.entries(), bundle) == 2
     last = book.entries()[-1].seq
     execute(book.url, f"delete from {TABLE} where seq > 6")
     book.verify_chain()  # by itself the shorter chain is sound
     assert last > 6
     with pytest.raises(VerifyError, match=r"row 8 \(run r2, charge\) is gone"):
-        check_published(book, bundle)
+        check_published(book.entries(), bundle)
 
 
 def test_a_bundle_that_was_changed_proves_nothing(book: Ledger, tmp_path: Path) -> None:
@@ -108,9 +109,9 @@ def test_a_bundle_that_was_changed_proves_nothing(book: Ledger, tmp_path: Path) 
     for content in (path.read_text().replace('"epsilon": 1.0', '"epsilon": 2.0'), '{"entries": []}', "{}", "no JSON", '{"entries": [{"seq": 1}]}'):
         path.write_text(content)
         with pytest.raises(VerifyError):
-            check_published(book, bundle)
+            check_published(book.entries(), bundle)
     with pytest.raises(VerifyError):
-        check_published(book, tmp_path / "nowhere")
+        check_published(book.entries(), tmp_path / "nowhere")
 
 
 def test_the_command(book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,8 @@ import yaml
 from synthdp import graph_run
 from synthdp.graph.formats import read_graph
 from synthdp.privacy import accounting
+from synthdp.privacy.session import Session
+from synthdp.run_folder import RunFolder
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import Graph
 
@@ -184,7 +186,7 @@ def test_orient_spends_the_graphs_share_on_one_pair(tiny: Any, modes: Mapping[st
     assert tiny.kinds() == ["cap", "reserve", "charge", "settle"] and 9 < told["epsilon_spent"] <= 10 and not (graph_out / ".run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.finding("redteam A4")
 def test_resume_refuses_a_graph_run(tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a release it would spend more than it reserved."""
     tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
@@ -193,7 +195,39 @@ def test_resume_refuses_a_graph_run(tiny: Any, modes: Mapping[str, Any], synthdp
         assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 130
     before = tiny.kinds()
     done = synthdp("resume", graph_out)
-    assert done.code == 3 and "reserved" in done.err and tiny.kinds() == before
+    assert done.code == 2 and "holds an interrupted `synthdp graph validate`" in done.err and tiny.kinds() == before
+    assert f"`synthdp graph validate`, given as before with --out {graph_out}" in done.err
+    hint = synthdp("release", tiny.spec, "--out", graph_out)
+    assert hint.code == 2 and "`synthdp graph validate`, given as before" in hint.err and "synthdp resume" not in hint.err
+
+
+@pytest.mark.finding("redteam A4")
+def test_a_graph_run_that_reserved_nothing_yet_is_no_release_either(
+    tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while it read the rows, it reserved nothing; as a release it would reserve five times its share."""
+    tiny.write(graph=modes["validate"]["graph"], privacy=STRONG)
+    with monkeypatch.context() as patch:
+        patch.setattr(graph_run, "open_session", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr(RunFolder, "remove", lambda self: None)  # a kill -9 leaves the folder
+        assert synthdp("graph", "validate", tiny.spec, "--out", graph_out).code == 130
+    done = synthdp("resume", graph_out)
+    assert done.code == 2 and "which is no release" in done.err and tiny.kinds() == []
+
+
+@pytest.mark.finding("math F7 graph command")
+def test_one_graph_command_does_not_answer_for_another(
+    tiny: Any, modes: Mapping[str, Any], synthdp: Any, graph_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.write(graph=modes["learn"]["graph"], privacy=STRONG)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "settle", lambda self: (_ for _ in ()).throw(KeyboardInterrupt()))
+        assert synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out).code == 130
+    before = tiny.kinds()
+    other = synthdp("graph", "orient", tiny.spec, "weight", "joined", "--out", graph_out)
+    assert other.code == 2 and "holds an interrupted `synthdp graph orient visits weight --score table`" in other.err
+    assert tiny.kinds() == before
+    assert synthdp("graph", "orient", tiny.spec, "visits", "weight", "--out", graph_out).code == 0
 
 
 def test_a_folder_with_an_interrupted_release_is_left_alone(
@@ -205,4 +239,4 @@ def test_a_folder_with_an_interrupted_release_is_left_alone(
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     before = tiny.kinds()
     done = synthdp("graph", "validate", tiny.spec, "--out", tiny.out)
-    assert done.code == 2 and "holds an interrupted release" in done.err and "synthdp resume" in done.err and tiny.kinds() == before
+    assert done.code == 2 and "holds an interrupted `synthdp release`" in done.err and "synthdp resume" in done.err and tiny.kinds() == before

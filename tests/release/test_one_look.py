@@ -1,0 +1,196 @@
+"""One look for one charge: copies of a run, older copies, runs that others take, and ledgers that forgot."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthdp import run_folder
+from synthdp.errors import OutputError
+from synthdp.privacy import mechanisms
+from synthdp.privacy.journal import Journal
+from synthdp.privacy.lease import Lease
+from synthdp.privacy.ledger import Ledger
+from synthdp.reporter import Reporter
+from synthdp.verify import verify_bundle
+
+
+class KilledInTraining:
+    """A display that presses Ctrl-C after step 12 of training; a checkpoint was kept after step 10."""
+
+    def start(self, title: str) -> Callable[..., None]:
+        def advance(done: int, total: int, what: str = "", /) -> None:
+            if title == "measure and train" and done == 12:
+                raise KeyboardInterrupt
+
+        return advance
+
+    def finish(self, title: str, seconds: float) -> None:
+        """Nothing to show."""
+
+    def warn(self, text: str) -> None:
+        """Nothing to show."""
+
+
+@pytest.fixture
+def interrupted(tiny: Any) -> Any:
+    tiny.write(evaluation={"enabled": False})
+    with pytest.raises(KeyboardInterrupt):
+        tiny.release(reporter=Reporter(KilledInTraining()))
+    return tiny
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the measuring mechanisms that looked at rows."""
+    seen: list[str] = []
+    true = mechanisms.NoisyMarginals.run
+
+    def run(self: Any, table: Any, streams: Any) -> Any:
+        seen.append(self.name)
+        return true(self, table, streams)
+
+    monkeypatch.setattr(mechanisms.NoisyMarginals, "run", run)
+    return seen
+
+
+def copy(folder: Path, name: str) -> Path:
+    return Path(shutil.copytree(folder, folder.with_name(name)))
+
+
+@pytest.mark.finding("redteam A1")
+def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(interrupted: Any, synthdp: Any) -> None:
+    copies = [copy(interrupted.out, f"copy-{i}") for i in range(2)]
+    assert synthdp("resume", interrupted.out).code == 0
+    for other in copies:
+        refused = synthdp("resume", other)
+        assert refused.code == 2 and "an older copy is refused" in refused.err and not (other / "bundle").exists()
+    assert verify_bundle(interrupted.bundle).ok and interrupted.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
+
+
+@pytest.mark.finding("redteam A1")
+def test_budget_refuses_two_bundles_of_one_run_that_differ(released: Any, synthdp: Any) -> None:
+    other, ledger = copy(released.out, "copy") / "bundle", released.folder / ".synthdp" / "ledger.db"
+    same = synthdp("budget", "--ledger", ledger, "--check", released.bundle, "--check", other)
+    assert same.code == 0, same.err
+    sums = other / "SHA256SUMS"
+    sums.write_text(re.sub("^.", "0", sums.read_text()), encoding="utf-8")
+    refused = synthdp("budget", "--ledger", ledger, "--check", released.bundle, "--check", other)
+    assert refused.code == 6 and "are both of run" in refused.err and "differ" in refused.err
+
+
+@pytest.mark.finding("redteam A2")
+def test_a_value_whose_file_is_gone_is_not_looked_at_again(interrupted: Any, synthdp: Any, looks: list[str]) -> None:
+    (value,) = interrupted.out.glob(".run/*/measure.*.safetensors")
+    value.unlink()
+    refused = synthdp("resume", interrupted.out)
+    assert refused.code == 2 and "an older copy is refused" in refused.err and "backup" not in refused.err and looks == []
+
+
+@pytest.mark.finding("redteam A2")
+def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(interrupted: Any, synthdp: Any) -> None:
+    backup = copy(interrupted.out, "backup")
+    assert synthdp("resume", interrupted.out).code == 0
+    shutil.rmtree(interrupted.out)
+    backup.rename(interrupted.out)
+    before = interrupted.kinds()
+    refused = synthdp("resume", interrupted.out)
+    assert refused.code == 2 and "train of the interrupted run is missing" in refused.err and interrupted.kinds() == before
+
+
+# --- a run that another one takes ----------------------------------------------------------------------------
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from synthdp.run_folder import reopen
+reopen(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.finding("redteam A3")
+@pytest.mark.parametrize("command", ["release", "release --force", "resume"])
+def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(interrupted.out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        before = sorted(p.name for p in interrupted.out.rglob("*"))
+        arguments = ["resume", interrupted.out] if command == "resume" else [*command.split(), interrupted.spec, "--out", interrupted.out]
+        refused = synthdp(*arguments)
+        assert refused.code == 3 and f"another process (process {holder.pid}) is running a release in" in refused.err
+        assert "--force" not in refused.err and sorted(p.name for p in interrupted.out.rglob("*")) == before
+        holder.kill()
+    assert synthdp("resume", interrupted.out).code == 0
+
+
+@pytest.mark.finding("redteam A3")
+def test_a_run_whose_place_was_taken_writes_nothing_into_the_other_one(tmp_path: Path) -> None:
+    """As on a disk that does not share locks: both are at work, and the later one has OUT."""
+    out, spec = tmp_path / "out", tmp_path / "spec.yaml"
+    first = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=False)
+    second = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=True)
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.reserve("d", first.run, epsilon=1.0, delta=1e-6, cap=None, body={})
+    before = sorted(p.relative_to(out) for p in out.rglob("*"))
+    with pytest.raises(OutputError, match="cannot write"):
+        Journal(first.journal, Lease(ledger, dataset="d", run=first.run)).write("train", {"w": np.zeros(2)})
+    first.remove()
+    assert sorted(p.relative_to(out) for p in out.rglob("*")) == before and run_folder.reopen(out).run == second.run
+
+
+# --- a ledger that forgot --------------------------------------------------------------------------------------
+
+
+@pytest.mark.finding("redteam A5")
+@pytest.mark.parametrize("where", ["its own folder", "a folder beside it"])
+def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(released: Any, synthdp: Any, where: str) -> None:
+    shutil.rmtree(released.folder / ".synthdp")
+    out = released.out if where == "its own folder" else released.out.with_name("another")
+    refused = synthdp("release", released.spec, "--out", out, "--force")
+    assert refused.code == 3 and "published a release of dataset 'tiny' that the ledger does not know" in refused.err
+    assert verify_bundle(released.bundle).ok and released.kinds() == []
+
+
+@pytest.mark.finding("redteam A5")
+def test_plan_holds_the_ledger_against_the_bundles_at_hand(released: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(released.folder)
+    (released.folder / "releases").mkdir()
+    released.out.rename(released.folder / "releases" / "tiny")
+    assert synthdp("plan", released.spec).code == 0
+    shutil.rmtree(released.folder / ".synthdp")
+    refused = synthdp("plan", released.spec)
+    assert refused.code == 3 and "more was spent than it says" in refused.err and not (released.folder / ".synthdp").exists()
+
+
+@pytest.mark.finding("redteam A5")
+def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any) -> None:
+    told = "warning: dataset 'tiny' of this ledger has the same columns"
+    assert told not in synthdp("plan", released.spec).out
+    released.write(dataset={"id": "tiny2"})
+    assert told in synthdp("plan", released.spec).out
+    again = synthdp("release", released.spec, "--out", released.folder / "other")
+    assert again.code == 0 and told in again.err
+
+
+# --- clocks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.finding("math F7 clock")
+def test_a_bundle_holds_no_clock_finer_than_a_day(released: Any) -> None:
+    entries = json.loads((released.bundle / "privacy" / "ledger.json").read_text())["entries"]
+    assert {len(e["at"]) for e in entries} == {len("2026-01-01")}
+    clock = re.compile(rb"[0-2][0-9]:[0-5][0-9]:[0-5][0-9]")
+    files = [p for p in released.bundle.rglob("*") if p.is_file() and p.name != "spec.yaml"]  # the spec has bounds of dates
+    assert len(files) > 10 and [p.name for p in files if clock.search(p.read_bytes())] == []
