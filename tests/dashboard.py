@@ -50,6 +50,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "disk full during a release, ledger on the full disk: finished under one reservation",
         "disk full during a release, ledger elsewhere: finished under one reservation",
         "ledger: tampering seen and its row named",
+        *(f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice" for kind in ("sqlite", "postgresql")),
     ),
     "Races": tuple(
         f"ledger on {kind}: {what}"

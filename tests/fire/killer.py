@@ -178,11 +178,16 @@ def charged_on_disk(path: Path) -> list[str]:
 
 
 def arm(folder: Path, kill: int | None, log: int) -> None:
+    """Put all points in place, and write down looks at rows."""
+    watch_looks(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    arm_points(folder, kill, log)
+
+
+def arm_points(folder: Path, kill: int | None, log: int) -> None:
     """Put all points in place."""
     points = Points(folder, kill, log)
     reach = points.reach
     torn(reach)
-    watch_looks(folder, os.open(folder / "looks", os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     around(sa.engine.Connection, "commit", "ledger commit", reach)
     around(ledger_database, "append", "ledger row", reach)
     for kind in (mechanisms.NoisyMarginals, mechanisms.ChosenMarginals, dpsgd.Training):
@@ -337,8 +342,8 @@ def remembered(name: str) -> None:
     setattr(accounting, name, answer)
 
 
-def main(folder: Path) -> None:
-    """Serve requests until stdin ends."""
+def prepare_process(folder: Path) -> None:
+    """Import and compose what every child needs."""
     plan.GROUP_SIZES = (1,)
     for module in LATE:
         importlib.import_module(module)
@@ -349,6 +354,11 @@ def main(folder: Path) -> None:
     made = plan_for(loaded, Domain.from_spec(loaded.columns))
     plan_numbers = (made.epsilon_spent, made.profile, made.group_epsilons, [made.epsilon_of(s) for s in made.spends])
     assert plan_numbers
+
+
+def main(folder: Path) -> None:
+    """Serve requests until stdin ends."""
+    prepare_process(folder)
     for line in sys.stdin:
         request = json.loads(line)
         where = Path(request.get("folder", folder))
