@@ -27,7 +27,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "math F1",
         found="One text with seven digits of a second changed how other rows' dates were read.",
-        mended="",
+        mended="The ledger says who holds a run; entries are written on the condition that the last one is the writer's own.",
     ),
     Finding(
         "math F2",
@@ -67,7 +67,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "math F7 clock",
         found="A bundle held times to the second, which go with the number of rows.",
-        mended="",
+        mended="Entries are dated to the day before they are hashed.",
     ),
     Finding(
         "math F7 today",
@@ -77,7 +77,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "math F7 graph command",
         found="An interrupted `graph orient x y` answered a later `graph orient a b`.",
-        mended="",
+        mended="The command is part of a run's state, and another one is refused.",
     ),
     Finding(
         "math 2.1",
@@ -107,22 +107,22 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "redteam A2",
         found="A journal that was older than the ledger ran a charged mechanism again.",
-        mended="",
+        mended="The ledger holds the digest of each value that is used; a missing or older file is refused for good.",
     ),
     Finding(
         "redteam A3",
         found="`--force` took the folder of a living run.",
-        mended="",
+        mended="The folder's lock is taken before anything is moved, and each run writes below a folder with its own name.",
     ),
     Finding(
         "redteam A4",
         found="`synthdp resume` turned a graph run into a whole release.",
-        mended="",
+        mended="The command is part of a run's state; `resume` refuses a graph run and says how to go on.",
     ),
     Finding(
         "redteam A5",
         found="A deleted ledger was not noticed although the bundle that proves it lay in OUT.",
-        mended="",
+        mended="`plan` and `release` hold the ledger against the bundles at hand; the same columns under another id are told.",
     ),
     Finding(
         "redteam A6",

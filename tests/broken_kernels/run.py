@@ -66,7 +66,7 @@ def try_kernel(name: str, broken: Broken | None, folder: Path) -> Outcome:
     environment.pop("SYNTHDP_DASHBOARD", None)
     check_imported(folder, environment)
     tests, failures = 0, {}
-    for number, suite in enumerate(SUITES):
+    for number, suite in enumerate([("-m", "not slow", *broken.tests)] if broken and broken.tests else SUITES):
         count, failed = run_suite(suite, folder, folder / f"{number}.xml", environment)
         tests, failures = tests + count, failures | failed
     return Outcome(name, tests, failures, judge(broken, tests, failures))
