@@ -18,7 +18,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import VerifyError
 from synthdp.privacy import plan
-from synthdp.privacy.ledger import Entry
+from synthdp.privacy.chain import INTERNAL, Entry
 from synthdp.privacy.scores import ScoreCounts, Scored
 from synthdp.release import Outcome, resume
 from synthdp.reporter import Reporter
@@ -70,7 +70,7 @@ def make(folder: Path, *, interrupted: bool) -> Made:
     true_run = ScoreCounts.run
 
     def run(self: ScoreCounts, table: Any, randomness: Any) -> Scored:
-        made.ledger.append([e.body.get("purpose", e.kind) for e in made.tiny.ledger.entries()])
+        made.ledger.append([e.body.get("purpose", e.kind) for e in made.tiny.ledger.entries() if e.kind not in INTERNAL])
         made.seen.append(true_run(self, table, Listening(randomness, made.exact)))  # type: ignore[arg-type]
         return made.seen[-1]
 
