@@ -259,9 +259,14 @@ def _groups(epsilons: Mapping[int, float], *, delta: float) -> tuple[Group, ...]
 
     Total effect [derived here from Tschantz et al., section 6.3]: causes are acyclic, so the k statuses can
     be ordered such that the i-th reaches only the data points of the i-th and later ones, at most k - i + 1
-    of them. Its effect is at most the joint effect of that many data points; the total is their sum, and
-    deltas add up. With pure epsilon this is k (k + 1) / 2 epsilon, the paper's 3 epsilon for k = 2. A size
-    that is not tabulated is bounded by the next larger one.
+    of them. Its effect is at most the joint effect (e, d) of that many data points. The total is the sum of these k bounds,
+    epsilons and deltas each added up: an account of what each person loses, k (k + 1) / 2 epsilon where epsilon is pure, the
+    paper's 3 epsilon for k = 2. A size that is not tabulated is bounded by the next larger one.
+
+    It is no chain of steps from one world to another: chained, (e_1, d), (e_2, d), ... give the sum of epsilons at a delta of
+    d (1 + exp(e_1) + exp(e_1 + e_2) + ...), more than k d. Nor is a chain needed to compare two worlds. All k statuses
+    together reach these k data points alone, so that changing all of them, in whatever order, has at most the joint
+    effect (e_k, d). So (sum of e, k d) holds for that too, as both are larger, and the joint effect says more.
     """
     sizes = sorted(epsilons)
     bound = {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, sizes[-1] + 1)} if sizes else {}

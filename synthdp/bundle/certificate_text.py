@@ -8,7 +8,7 @@ as in the version published at IEEE S&P 2020): a bound on the causal effect of o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from synthdp.bundle.audit_text import audit_markdown
@@ -104,7 +104,9 @@ def _group_table(c: Certificate) -> str:
         "## Groups\n\n"
         "*Joint effect*: intervening on k data points at once. *Total effect*: the effects of k people's statuses added up, where each "
         "status may be a cause of all the later ones (the worst case). Which one matters is a moral question: the joint effect where the k data "
-        "points are about one person, the total effect where they are about k people. 'No bound': group privacy shows nothing at this delta.\n\n"
+        "points are about one person, the total effect where they are about k people. The total is a sum of k bounds, one for each status. "
+        "Changing all k statuses reaches these k data points alone, so what tells that world from this one is bounded by the joint effect. "
+        "'No bound': group privacy shows nothing at this delta.\n\n"
         "| k | joint effect: epsilon | at delta | total effect, at most: epsilon | at delta |\n|---|---|---|---|---|"
     )
     return "\n".join([head, *rows, "", _repeated(c)])
@@ -213,12 +215,11 @@ def _not_covered(c: Certificate) -> str:
         "They must not be published.",
         _other_releases(c),
     ]
-    chosen = any(x.event.get("event") == "gaussian" for x in c.planned)
-    if any({"gaussian", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.planned):
+    kinds = frozenset[str]().union(*(event_kinds(x.event) for x in c.planned))
+    if {"gaussian", "rounded_gaussian", "mixture_of_gaussians"} & kinds:
         lines.append(
             "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of a result "
-            "tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. Noise on planned tables is discrete and exact"
-            + ("; on tables chosen during the search it is a 64-bit Gaussian rounded to whole numbers." if chosen else ".")
+            f"tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. {_noise_on_tables(kinds)}"
         )
     for gate in c.outside_gates:
         bound = f"at most {gate.at_most:g}" if gate.at_most is not None else f"at least {gate.at_least:g}"
@@ -227,6 +228,15 @@ def _not_covered(c: Certificate) -> str:
             "That this bundle exists says that it held; this is outside the guarantee."
         )
     return "\n".join(["## What is not covered\n", *(f"- {line}" for line in lines)])
+
+
+def _noise_on_tables(kinds: Set[str]) -> str:
+    rounded = "is a 64-bit Gaussian rounded to whole numbers"
+    if "discrete_gaussian" not in kinds:
+        return f"Noise on tables {rounded}, on the same assumption."
+    return (
+        f"Noise on planned tables is discrete and exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."
+    )
 
 
 def _presence(c: Certificate) -> str:
@@ -288,14 +298,16 @@ def describe_event(event: Mapping[str, Any]) -> str:
     match event:
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
             return f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
+        case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
+            return f"rounded Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
         case {"event": "gaussian", "noise_multiplier": noise}:
             return f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together (in L2)"
         case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": rows}:
             sample = f", on a Poisson sample of rate {rate:.6g}" if rate < 1 else ""
             scales = f"discrete Laplace of scales {threshold:.6g} (threshold) and {query:.6g} (query)"
             return f"sparse vector up to its first query above: {scales} on whole numbers that a unit moves by at most {moved * rows}{sample}"
-        case {"event": "noisy_max", "scale": scale, "sensitivity": moved, "rows": rows}:
-            return f"the largest of scores with exponential noise of mean {scale:.6g}, whole numbers that a unit moves by at most {moved * rows}"
+        case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": rows}:
+            return f"the largest of scores with Gumbel noise of scale {scale:.6g}, whole numbers that a unit moves by at most {moved * rows}"
         case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves)}:
             return f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of a unit, each sampled by its own coin"
         case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:

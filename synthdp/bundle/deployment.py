@@ -203,9 +203,12 @@ def _mechanisms(c: Certificate) -> list[str]:
 
 
 def _security(c: Certificate) -> str:
-    floats = any({"gaussian", "poisson_sampled", "mixture_of_gaussians"} & event_kinds(x.event) for x in c.planned)
+    kinds = set[str]().union(*(event_kinds(x.event) for x in c.planned))
+    floats = {"gaussian", "poisson_sampled", "mixture_of_gaussians"} & kinds
     return (
-        f"Implemented by {c.program} with OpenDP (discrete Gaussian, exact on whole numbers), Opacus and dp-accounting. "
+        f"Implemented by {c.program} with {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}"
+        "Opacus and dp-accounting. "
+        + ("Noise on tables is a 64-bit Gaussian rounded to whole numbers. " if "discrete_gaussian" not in kinds else "")
         + ("Training's noise is a 64-bit Gaussian rounded to a public lattice. " if floats else "")
         + "Keys of the generators come from the operating system. Not interactive; nothing was done against timing. No mechanism looks at a row "
         "before its cost was written to a ledger."

@@ -4,10 +4,9 @@ An event (`dp_accounting.DpEvent`) says what was done; this module says what it 
 Google's dp-accounting PLDs with its pessimistic (connect-the-dots) discretisation, so every epsilon is an
 upper bound [Doroshenko et al., "Connect the Dots", arXiv:2207.04380v1, Theorem 3.2 and Corollary 3.3].
 
-dp-accounting has no event for the discrete Gaussian, so one is defined here; its PLD is the library's own. The
-events of mechanisms that choose (`privacy.events`) are pure epsilon-DP: randomised response dominates all such
-[Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy", arXiv:1311.0776v4, Theorem 3.2],
-also where later mechanisms are chosen in the light of earlier results, as long as their events are not.
+Events that dp-accounting lacks are those of `privacy.events`. The sparse vector is pure epsilon-DP: randomised response
+dominates all such [Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy", arXiv:1311.0776v4,
+Theorem 3.2], also where later mechanisms are chosen in the light of earlier results, as long as their events are not.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from scipy.special import gammaln
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.concentrated import concentrated_pld, discrete_gaussian_rho
-from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.concentrated import bounded_range_pld, concentrated_pld, discrete_gaussian_rho
+from synthdp.privacy.events import DiscreteGaussianDpEvent as DiscreteGaussianDpEvent
+from synthdp.privacy.events import GumbelMaxDpEvent, RoundedGaussianDpEvent, SparseVectorDpEvent
 
 Adjacency = Literal["add_remove", "replace_one"]
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians inverts its
@@ -43,26 +43,11 @@ LARGEST_EPSILON, SMALLEST_EPSILON = 600.0, 1e-6
 LARGEST_DELTA = 1 - 1e-8
 # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine grid takes minutes.
 MOST_FINE = 25.0
+UNITS: dict[Adjacency, int] = {"add_remove": 1, "replace_one": 2}  # that differ
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
 }
-
-
-@attrs.frozen
-class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
-    """Discrete Gaussian noise of parameter `sigma` on an integer table that one unit fills with <= `sensitivity` counts.
-
-    A unit of one row changes one cell by one under add/remove: a scalar mechanism, whose PLD is exact. Under
-    replace-one two cells change by one each: two scalar mechanisms [derived here; where both rows share a cell
-    nothing changes]. A unit of k > 1 rows may spread its counts over cells in many ways, each of squared L2 distance
-    at most k^2, or 2 k^2 where k rows leave and k come [derived here: for counts a, b >= 0 that add up to at most k,
-    |a|^2 <= (sum a)^2 and |a - b|^2 <= |a|^2 + |b|^2]. All of them share one Rényi bound, and
-    `concentrated` makes a PLD of it that dominates each of them.
-    """
-
-    sigma: float
-    sensitivity: int = 1
 
 
 def unit_sampled_gaussian(*, noise_multiplier: float, rate: float, rows: int, steps: int) -> dp_accounting.DpEvent:
@@ -114,8 +99,12 @@ def _squared_loss(event: dp_accounting.DpEvent) -> float:
             return sum(map(_squared_loss, parts))
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
             return float(noise**-2)
-        case SparseVectorDpEvent() | NoisyMaxDpEvent():
+        case RoundedGaussianDpEvent():
+            return event.noise_multiplier(1) ** -2
+        case SparseVectorDpEvent():
             return min(event.epsilon, LARGEST_EPSILON) ** 2
+        case GumbelMaxDpEvent():
+            return min(event.epsilon, LARGEST_EPSILON) ** 2 / 4
     return 0.0
 
 
@@ -141,7 +130,9 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
                     of lengths at most 1 and 2, so that moves 1 and 2 along one line dominate it
                     (`unit_sampled_gaussian`). For e < 0: the same with P and Q exchanged.
 
-    For counts see `DiscreteGaussianDpEvent`; no pair is known for a replaced unit of several sampled rows.
+    bounded range   scores move by at most twice as much, so the range is twice as long.
+
+    For counts see `privacy.events`; no pair is known for a replaced unit of several sampled rows.
     """
     match event:
         case dp_accounting.NoOpDpEvent():
@@ -152,16 +143,17 @@ def _pld(event: dp_accounting.DpEvent, adjacency: Adjacency, width: float) -> pl
             return _repeated(inner, count, adjacency, width)
         case dp_accounting.ComposedDpEvent(events=parts):
             return _composed(parts, adjacency, width)
-        case SparseVectorDpEvent() | NoisyMaxDpEvent():
-            return _randomised_responses(event.epsilon if adjacency == "add_remove" else 2 * event.epsilon, 1, width)
+        case SparseVectorDpEvent() | GumbelMaxDpEvent():
+            return _repeated(event, 1, adjacency, width)
+        case RoundedGaussianDpEvent():
+            return pld.from_gaussian_mechanism(event.noise_multiplier(UNITS[adjacency]), value_discretization_interval=width)
         case DiscreteGaussianDpEvent(sensitivity=sensitivity) if sensitivity > 1:
             return _spread_counts({event: 1}, adjacency, width)
         case DiscreteGaussianDpEvent(sigma=sigma):
             once = pld.from_discrete_gaussian_mechanism(sigma, sensitivity=1, value_discretization_interval=width)
             return once if adjacency == "add_remove" else once.self_compose(2)
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
-            scale = noise if adjacency == "add_remove" else noise / 2
-            return pld.from_gaussian_mechanism(scale, value_discretization_interval=width)
+            return pld.from_gaussian_mechanism(noise / UNITS[adjacency], value_discretization_interval=width)
         case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)):
             return pld.from_gaussian_mechanism(
                 noise, value_discretization_interval=width, sampling_prob=rate, neighboring_relation=RELATION[adjacency]
@@ -177,14 +169,19 @@ def _repeated(event: dp_accounting.DpEvent, count: int, adjacency: Adjacency, wi
     """`count` times the same event; in closed form where there is one, so that nothing is rounded `count` times.
 
     `count` Gaussians of one noise are one with that noise over sqrt(count) [derived here: moves and noises side by side
-    are one move, sqrt(count) times as long, under the same noise]; pure ones are `_randomised_responses`.
+    are one move, sqrt(count) times as long, under the same noise]; pure ones are `_randomised_responses`, and those of
+    bounded range `bounded_range_pld`.
     """
     match event:
         case dp_accounting.ComposedDpEvent(events=parts):
             each = tuple(dp_accounting.SelfComposedDpEvent(part, count) for part in parts)
             return _pld(dp_accounting.ComposedDpEvent(each), adjacency, width)
-        case SparseVectorDpEvent() | NoisyMaxDpEvent():
-            return _randomised_responses(event.epsilon if adjacency == "add_remove" else 2 * event.epsilon, count, width)
+        case SparseVectorDpEvent():
+            return _randomised_responses(UNITS[adjacency] * event.epsilon, count, width)
+        case GumbelMaxDpEvent():
+            return bounded_range_pld(UNITS[adjacency] * event.epsilon, count, width=width)
+        case RoundedGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
+            return _pld(RoundedGaussianDpEvent(sigma / math.sqrt(count), sensitivity), adjacency, width)
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
             return _pld(dp_accounting.GaussianDpEvent(noise / math.sqrt(count)), adjacency, width)
     return _pld(event, adjacency, width).self_compose(count)
@@ -223,8 +220,7 @@ def _spread_counts(tables: Mapping[DiscreteGaussianDpEvent, int], adjacency: Adj
     Squared distances are those that `DiscreteGaussianDpEvent` proves. Their Rényi bounds add up, and one conversion of the sum loses less
     than many; the rest is proved by `discrete_gaussian_rho` and `concentrated_pld`.
     """
-    units = 1 if adjacency == "add_remove" else 2
-    rho = math.fsum(n * discrete_gaussian_rho(sigma=e.sigma, squared_distance=units * e.sensitivity**2) for e, n in tables.items())
+    rho = math.fsum(n * discrete_gaussian_rho(sigma=e.sigma, squared_distance=UNITS[adjacency] * e.sensitivity**2) for e, n in tables.items())
     return concentrated_pld(rho, width=width)
 
 
@@ -287,10 +283,12 @@ def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
             return {"event": "all", "of": [event_to_json(part) for part in parts]}
         case SparseVectorDpEvent():
             return {"event": "sparse_vector", **attrs.asdict(event)}
-        case NoisyMaxDpEvent():
-            return {"event": "noisy_max", **attrs.asdict(event)}
-        case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
-            return {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}
+        case GumbelMaxDpEvent():
+            return {"event": "gumbel_max", **attrs.asdict(event)}
+        case DiscreteGaussianDpEvent():
+            return {"event": "discrete_gaussian", **attrs.asdict(event)}
+        case RoundedGaussianDpEvent():
+            return {"event": "rounded_gaussian", **attrs.asdict(event)}
         case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
             return {"event": "gaussian", "noise_multiplier": noise}
         case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=inner):
@@ -322,10 +320,12 @@ def event_from_json(data: dict[str, Any]) -> dp_accounting.DpEvent:
             "rows": int(rows),
         }:
             return SparseVectorDpEvent(float(threshold), float(query), sensitivity, float(rate), rows)
-        case {"event": "noisy_max", "scale": scale, "sensitivity": int(sensitivity), "rows": int(rows)}:
-            return NoisyMaxDpEvent(float(scale), sensitivity, rows)
+        case {"event": "gumbel_max", "scale": scale, "sensitivity": int(sensitivity), "rows": int(rows)}:
+            return GumbelMaxDpEvent(float(scale), sensitivity, rows)
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(sensitivity)}:
             return DiscreteGaussianDpEvent(float(sigma), sensitivity)
+        case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": int(sensitivity)}:
+            return RoundedGaussianDpEvent(float(sigma), sensitivity)
         case {"event": "gaussian", "noise_multiplier": noise}:
             return dp_accounting.GaussianDpEvent(float(noise))
         case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:

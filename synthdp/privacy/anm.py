@@ -31,6 +31,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.kernel import KernelGrid
 from synthdp.data.scales import Scale
 from synthdp.privacy.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
+from synthdp.privacy.events import RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.pair_table import NoisyPair, PairTable
@@ -83,7 +84,9 @@ class OrientationBudget:
         return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise models of pairs chosen from earlier releases"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """One Gaussian mechanism."""
+        """One Gaussian mechanism; on counts, where each pair has a two-way table."""
+        if self.scores == ("table",):
+            return RoundedGaussianDpEvent(self.noise_multiplier, rows_per_unit)
         return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
 
     def scaled(self, factor: float) -> OrientationBudget:

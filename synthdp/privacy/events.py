@@ -1,8 +1,8 @@
-"""Events of mechanisms that choose: the sparse vector and the noisy maximum. Both are pure epsilon-DP.
+"""Events of this kernel: noise on counts, the sparse vector, and the noisy maximum.
 
-An event states public scales and sensitivities, and `rows`, the most rows of one unit; `epsilon` follows from
-them, for adding or removing one unit. All scales are those of noise on whole numbers. Replacing a unit removes
-one and adds one, so it costs twice that.
+An event states public scales and sensitivities for units of so many rows, for adding or removing one unit; what it
+costs follows from them (`privacy.accounting`). All scales are those of noise on whole numbers. Replacing a unit removes
+one and adds one: twice what is pure, and for counts what is said there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,43 @@ import math
 
 import attrs
 import dp_accounting
+
+
+@attrs.frozen
+class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+    """Discrete Gaussian noise of parameter `sigma` on an integer table that one unit fills with <= `sensitivity` counts.
+
+    A unit of one row changes one cell by one under add/remove: a scalar mechanism, whose PLD is exact. Under
+    replace-one two cells change by one each: two scalar mechanisms [derived here; where both rows share a cell
+    nothing changes]. A unit of k > 1 rows (a group of k units of one) may spread its counts over cells in many ways,
+    each of squared L2 distance at most k^2, or 2 k^2 where k rows leave and k come (`RoundedGaussianDpEvent`). No one
+    of these ways is known to dominate the others, but all share one zero-concentrated bound, and `concentrated`
+    makes a PLD of it that dominates each of them.
+    """
+
+    sigma: float
+    sensitivity: int = 1
+
+
+@attrs.frozen
+class RoundedGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+    """Gaussian noise of standard deviation `sigma`, rounded to whole numbers, on a table that one unit fills with <= `sensitivity` counts.
+
+    Counts are whole numbers, so count + round(N) = round(count + N): post-processing of the Gaussian mechanism, whose cost
+    goes by the L2 length of the move alone and is exact. For counts a, b >= 0 of a unit, over all cells, that add up to
+    at most k: |a|^2 <= (sum a)^2 = k^2, reached where all k rows share a cell; and where a leaves and b comes
+    |a - b|^2 <= |a|^2 + |b|^2 <= 2 k^2, as their product is nowhere below 0: sqrt(2) k, not 2 k [derived here].
+
+    m tables of noise sigma sqrt(m) each are one such event of `sigma`: moves of m tables side by side are sqrt(m) times as
+    long at most, under either relation.
+    """
+
+    sigma: float
+    sensitivity: int = 1
+
+    def noise_multiplier(self, units: int) -> float:
+        """Noise over the longest move where one unit comes or goes (1), or one goes and another comes (2)."""
+        return self.sigma / (self.sensitivity * math.sqrt(units))
 
 
 @attrs.frozen
@@ -47,13 +84,14 @@ class SparseVectorDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
 
 
 @attrs.frozen
-class NoisyMaxDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
-    """The index of the largest of some scores after independent exponential noise of `scale`.
+class GumbelMaxDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+    """The index of the largest of some scores after independent Gumbel noise of `scale`.
 
-    A row moves every score by at most `sensitivity`. This is the exponential mechanism's better relative, permute
-    and flip, and 2 s / scale-DP like it [McKenna and Sheldon, "Permute-and-Flip", arXiv:2010.12603v1,
-    Theorem 1; Ding et al., "The Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with Exponential
-    Noise", arXiv:2105.07260v1]. `rows` rows move a score by at most `rows` times as much.
+    That is the exponential mechanism: index i has a chance that goes by exp(score_i / scale) [Gumbel's trick]. Adding or
+    removing a unit of `rows` rows moves every score by at most m = `rows` * `sensitivity`, so the logarithm of i's chance by
+    (its own move - the same for all i) / scale. Own moves lie in [-m, m], so the logarithms of the ratios lie in some
+    interval of length `epsilon` = 2 m / scale, wherever it begins: *bounded range* [Durfee and Rogers, "Practical
+    Differentially Private Top-k Selection with Pay-what-you-get Composition", arXiv:1905.04273; derived here]. `concentrated.bounded_range_pld` says what that costs, less than any other mechanism of that pure epsilon.
     """
 
     scale: float
@@ -62,5 +100,5 @@ class NoisyMaxDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
 
     @property
     def epsilon(self) -> float:
-        """For one unit added or removed."""
+        """Pure, and length of the range, for one unit added or removed."""
         return 2 * self.rows * self.sensitivity / self.scale

@@ -24,6 +24,7 @@ from synthdp.privacy.table import Table
 Floats = npt.NDArray[np.float64]
 
 GRID = 2.0**-20
+INSERTED = math.sqrt(1.5)  # times both diameters: how far a row that is inserted moves a shuffled statistic
 KERNEL = KernelGrid()
 
 
@@ -32,11 +33,20 @@ class IndependenceBit:
     """Whether the noisy statistic exceeds the upper quantile of the noisy statistics of `permutations` shuffled pairings.
 
     The statistic is `scatter`, rows times sqrt(HSIC). A pairing is shuffled along a random cycle through all rows, by a
-    key of each row's own: adding a row inserts it between two others. That changes the shuffled sum by
-    (a_i - a)(x)(b - b_j) besides what adding an unshuffled row would, together at most 2 d_x d_y with d the kernels'
-    diameters; the statistic itself moves by at most d_x d_y. Given the keys and the noise on the shuffled statistics,
-    statistic minus quantile thus moves by at most 3 d_x d_y, and the bit is post-processing of it plus noise of
-    `noise_multiplier` times that [derived here; two units of `GRID` are added for rounding]. A unit of k rows is k such steps.
+    key of each row's own: adding a row inserts it between two others. With d_x, d_y the kernels' diameters, that moves the
+    shuffled statistic by at most sqrt(3/2) d_x d_y (`INSERTED`), and the statistic itself by at most d_x d_y
+    (`data.kernel.scatter`). Given the keys and the noise on the shuffled statistics, statistic minus quantile thus moves by at
+    most (1 + sqrt(3/2)) d_x d_y, and the bit is post-processing of it plus noise of `noise_multiplier` times that [derived
+    here; two units of `GRID` are added for rounding]. A unit of k rows is k such steps.
+
+    The insertion [derived here]: row (a, b) comes between a_i and b_j. With means m, l of the n rows and c = n / (n + 1), the
+    centred shuffled sum changes by D_c = c (a - m)(x)(b - l) + (a_i - a)(x)(b - b_j), and D_c = c D_1 + (1 - c) (a_i - a)(x)(b - b_j),
+    so it is enough to bound D_1. Let X, W, Z be the squared sides of the triangle a, a_i, m, over d_x^2, in the order
+    a_i - a, m - a, a_i - m, and P, Q, R those of the triangle of b_j, b, l, over d_y^2, in the order b - b_j, l - b, b_j - l. All are at
+    most 1, as means lie in the convex hull. Writing inner products by sides, |D_1|^2 / (d_x d_y)^2 is
+    (X (P - Q + R) + W (Q - P + R) + Z (P + Q - R)) / 2. At most one bracket is negative, as two of them add up to twice a
+    square. If none is, this is at most (P + Q + R) / 2 <= 3/2; if one is, the other two add up to at most 2: at most 1.
+    A search over tables finds no more than d_x d_y for both statistics together.
 
     Level: approximate. With columns independent, each shuffled statistic has the law of the statistic, and noise of the
     same law; but random cycles are no group, so that the statistics are not exchangeable (seen from one cycle another is
@@ -68,7 +78,7 @@ class IndependenceBit:
     @property
     def sensitivity(self) -> float:
         """Of statistic minus quantile to one row."""
-        return 3 * self.kernel.diameter**2 + 2 * GRID
+        return (1 + INSERTED) * self.kernel.diameter**2 + 2 * GRID
 
     @property
     def sigma(self) -> float:

@@ -1,4 +1,4 @@
-"""Noisy marginals: counts of public tables plus discrete Gaussian noise.
+"""Noisy marginals: counts of public tables plus Gaussian noise on whole numbers.
 
 A mechanism is one frozen object that counts, adds the noise and states its event from the same fields, so
 noise and accounting cannot disagree. Fields are public; rows are only ever an argument of `run`.
@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.accounting import DiscreteGaussianDpEvent
+from synthdp.privacy.count_noise import CountNoise, Sampler
 from synthdp.privacy.counting import Columns as Columns
 from synthdp.privacy.counting import count_tables
+from synthdp.privacy.events import RoundedGaussianDpEvent
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
@@ -70,17 +71,19 @@ class NoisyTable:
 
 @dataclass(frozen=True)
 class NoisyMarginals:
-    """Count each table of `tables` and add discrete Gaussian noise to every cell, of parameter `sigma` times the table's own of `scales`.
+    """Count each table of `tables` and add Gaussian noise of the kind `sampler` to every cell, of `sigma` times the table's own of `scales`.
 
     Without `scales` all tables have the same noise. Sensitivity [derived here]: a row lies in exactly one cell of a table. Adding or
     removing a unit of k rows changes the counts of one table by k in L1 and at most k in L2, reached when all its rows share a cell;
-    replacing it does that twice. `m` tables are `m` such mechanisms run one after the other.
+    replacing it does that twice, by sqrt(2) k at most in L2 (`events.RoundedGaussianDpEvent`). `m` tables are `m` such mechanisms
+    run one after the other. A plan takes the sampler that `count_noise.sampler_for` names.
     """
 
     domain: Domain
     tables: tuple[Columns, ...]
     sigma: float
     scales: tuple[float, ...] = ()
+    sampler: Sampler = "discrete"
 
     def __post_init__(self) -> None:
         if self.scales and len(self.scales) != len(self.tables):
@@ -92,15 +95,20 @@ class NoisyMarginals:
         return tuple(self.sigma * scale for scale in self.scales or itertools.repeat(1.0, len(self.tables)))
 
     @property
+    def noises(self) -> tuple[CountNoise, ...]:
+        """Noise of each table, as it is drawn and charged."""
+        return tuple(CountNoise(self.sampler, sigma) for sigma in self.sigmas)
+
+    @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
         least, most = min(self.sigmas), max(self.sigmas)
-        return f"discrete Gaussian, sigma {least:.4g}{f' to {most:.4g}' if most > least else ''}, on {len(self.tables)} tables"
+        return f"{self.sampler} Gaussian, sigma {least:.4g}{f' to {most:.4g}' if most > least else ''}, on {len(self.tables)} tables"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """Discrete Gaussians of sensitivity `rows_per_unit`, in the order of `tables`, one for each."""
-        runs = [(sigma, len(list(same))) for sigma, same in itertools.groupby(self.sigmas)]
-        parts = tuple(dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(sigma, rows_per_unit), count) for sigma, count in runs)
+        """Gaussians of sensitivity `rows_per_unit`, in the order of `tables`, one for each."""
+        runs = [(noise, len(list(same))) for noise, same in itertools.groupby(self.noises)]
+        parts = tuple(dp_accounting.SelfComposedDpEvent(noise.event(rows_per_unit), count) for noise, count in runs)
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
     def scaled(self, factor: float) -> NoisyMarginals:
@@ -110,9 +118,7 @@ class NoisyMarginals:
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.domain, self.tables)
-        return _noisy(
-            self.tables, [randomness.discrete_gaussian(counts, sigma=s) for counts, s in zip(counted, self.sigmas, strict=True)], self.sigmas
-        )
+        return _noisy(self.tables, [noise.on(counts, randomness) for noise, counts in zip(self.noises, counted, strict=True)], self.sigmas)
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
         """Counts in the order of `tables`."""
@@ -129,9 +135,10 @@ class AdaptiveMarginals:
 
     k tables get Gaussian noise of standard deviation `noise_multiplier * sqrt(k)` per cell, rounded to whole
     numbers. Sensitivity [derived here]: one row moves one cell of each table by one, so the k tables together
-    by sqrt(k) in L2; a unit of r rows by at most r sqrt(k). Whatever k is chosen, this is a Gaussian mechanism
-    of noise `noise_multiplier / r`; and since counts are whole numbers, count + round(N) = round(count + N) is
-    post-processing of it. (The discrete Gaussian has no such common bound over k, hence the other sampler.)
+    by sqrt(k) in L2; a unit of r rows by at most r sqrt(k), and a replaced one by sqrt(2) r sqrt(k). Whatever k is
+    chosen, this is a Gaussian mechanism of noise `noise_multiplier / r`, and its rounding is post-processing
+    (`events.RoundedGaussianDpEvent`). Discrete Gaussians of that noise have one zero-concentrated bound for all k, r^2 over
+    2 `noise_multiplier`^2, but no one exact distribution, hence the other sampler.
     """
 
     domain: Domain
@@ -143,8 +150,8 @@ class AdaptiveMarginals:
         return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on tables chosen from earlier releases"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """One Gaussian mechanism."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+        """One Gaussian mechanism on counts."""
+        return RoundedGaussianDpEvent(self.noise_multiplier, rows_per_unit)
 
     def scaled(self, factor: float) -> AdaptiveMarginals:
         """The same with `factor` times the noise."""

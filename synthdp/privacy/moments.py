@@ -47,7 +47,7 @@ class MomentMatrix:
     |f_i| <= 1 because Legendre polynomials on [-1, 1], contrasts and indicators are at most one, and weights are too.
     Removing a row does the same; a unit of k rows at most k times as much; replacing it twice that. Scaling
     and cutting act on each row alone and only shrink f. The sums are whole numbers in units of `GRID`^2, so that
-    rounding the noise is post-processing (as for `AdaptiveMarginals`).
+    rounding the noise is post-processing (as for counts).
     """
 
     basis: Basis
@@ -90,12 +90,12 @@ class MomentMatrix:
         """Upper triangle over the chosen rows, without noise, in units of `GRID`^2: inside the kernel only."""
         rows = np.flatnonzero(chosen)
         terms = len(self.basis.terms)
-        total = np.zeros((terms, terms))
+        total = np.zeros((terms, terms), dtype=np.int64)  # a block's sums are exact in floating point, those of 2^33 rows would not be
         for start in range(0, len(rows), CHUNK_ROWS):
             block = rows[start : start + CHUNK_ROWS]
             functions = self.bounded(self.basis.matrix(table.frame.iloc[block], table.codes[block]))
-            total += functions.T @ functions
-        upper: Integers = total[np.triu_indices(terms)].astype(np.int64)
+            total += (functions.T @ functions).astype(np.int64)
+        upper: Integers = total[np.triu_indices(terms)]
         return upper
 
     def bounded(self, functions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

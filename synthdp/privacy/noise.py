@@ -55,7 +55,7 @@ class Randomness(Protocol):
         ...
 
     def noisy_max(self, scores: Integers, *, scale: float) -> int:
-        """Position of the largest of `scores` `[candidates]` after independent exponential noise of mean `scale`."""
+        """Position of the largest of `scores` `[candidates]` after independent Gumbel noise of `scale`."""
         ...
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
@@ -172,7 +172,7 @@ def _laplace_measurement(scale: float) -> Any:
 def _max_measurement(scale: float) -> Any:
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    return dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)  # the measure by which OpenDP draws Gumbel noise
 
 
 def _opendp() -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
+from synthdp.privacy.events import RoundedGaussianDpEvent
 from synthdp.privacy.hsic import scaled_columns
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
@@ -40,7 +41,7 @@ class PairTable:
 
     Sensitivity [derived here]: a row lies in one cell, or in none if either number is missing, whatever the other rows
     are. Adding or removing it moves one count by one, so 1 in L2; k rows of a unit at most k, reached in one cell. Counts
-    are whole numbers, so that rounding the noise is post-processing (as for `AdaptiveMarginals`).
+    are whole numbers, so that rounding the noise is post-processing (`events.RoundedGaussianDpEvent`).
 
     Raises:
         ValueError: a column is no number or instant.
@@ -61,8 +62,8 @@ class PairTable:
         return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a two-way table of {CELLS} x {CELLS} cells"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """One Gaussian mechanism."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier / rows_per_unit)
+        """One Gaussian mechanism on counts."""
+        return RoundedGaussianDpEvent(self.noise_multiplier, rows_per_unit)
 
     def run(self, table: Table, randomness: Randomness) -> NoisyPair:
         """Count, then the noise."""

@@ -20,6 +20,7 @@ import dp_accounting
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
+from synthdp.privacy.count_noise import sampler_for
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, Columns, NoisyMarginals
 from synthdp.privacy.scores import ScoreBudget
@@ -138,8 +139,7 @@ def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Mappin
     unit = release.dataset.privacy_unit
     rows_per_unit = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
     rough = _rough_spends(release, domain, graph_rounds)
-    plan = Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ())
-    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in rough)))
+    return _calibrated(Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ()), rough)
 
 
 def make_search_plan(
@@ -147,8 +147,7 @@ def make_search_plan(
 ) -> Plan:
     """The calibrated plan of a graph search alone, which spends everything."""
     rough = _graph_spends(rounds, _gaussian_mu(epsilon, delta))
-    plan = Plan(epsilon, delta, adjacency, rows_per_unit, ())
-    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in rough)))
+    return _calibrated(Plan(epsilon, delta, adjacency, rows_per_unit, ()), rough)
 
 
 def adaptive_round(domain: Domain, part: float) -> Start:
@@ -250,6 +249,17 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) < 0 else (low, middle)
     return low
+
+
+def _calibrated(plan: Plan, rough: Sequence[Spend]) -> Plan:
+    """`plan` with these spends, at the least common factor of their noise that meets its total."""
+    for_unit = [Spend(s.purpose, _of_unit(s.mechanism, plan.rows_per_unit)) for s in rough]
+    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in for_unit)))
+
+
+def _of_unit(mechanism: Planned, rows_per_unit: int) -> Planned:
+    """The same mechanism; counts with the noise whose cost is known exactly for units of so many rows."""
+    return replace(mechanism, sampler=sampler_for(rows_per_unit)) if isinstance(mechanism, NoisyMarginals | ScoreBudget) else mechanism
 
 
 def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:

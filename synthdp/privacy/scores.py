@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.accounting import DiscreteGaussianDpEvent
+from synthdp.privacy.count_noise import CountNoise, Sampler
 from synthdp.privacy.counting import CHUNK_ROWS, Columns, count_tables
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
@@ -30,6 +30,7 @@ IntArray = npt.NDArray[np.int64]
 
 PAIR_SEED = 0  # public: the same pairs are compared in every release of one domain
 MOST_PAIRS, MOST_PAIR_CELLS = 1000, 1 << 20
+MOST_PRODUCT = 2**63 - 1  # of 64-bit whole numbers
 COUNTED_AT_ONCE = 1 << 22  # cells of the pairs that one pass over the rows counts
 
 
@@ -68,12 +69,13 @@ class Scored:
 class ScoreBudget:
     """Scores of a table that is drawn later, at a price fixed when the plan is made.
 
-    The number of counts follows from the domain and from `targets`, and each has discrete Gaussian noise of parameter `sigma`.
+    The number of counts follows from the domain and from `targets`, and each has Gaussian noise of `sigma`, of the kind `sampler`.
     """
 
     domain: Domain
     targets: tuple[str, ...]
     sigma: float
+    sampler: Sampler = "discrete"
 
     @property
     def questions(self) -> int:
@@ -81,13 +83,18 @@ class ScoreBudget:
         return len(compared(self.domain)) + len(self.targets)
 
     @property
+    def noise(self) -> CountNoise:
+        """Of each score, as it is drawn and charged."""
+        return CountNoise(self.sampler, self.sigma)
+
+    @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"discrete Gaussian, sigma {self.sigma:.4g}, on {self.questions} scores of the synthetic table"
+        return f"{self.sampler} Gaussian, sigma {self.sigma:.4g}, on {self.questions} scores of the synthetic table"
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """A discrete Gaussian of sensitivity `rows_per_unit` for each score."""
-        return dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(self.sigma, rows_per_unit), self.questions)
+        """A Gaussian of sensitivity `rows_per_unit` for each score."""
+        return dp_accounting.SelfComposedDpEvent(self.noise.event(rows_per_unit), self.questions)
 
     def scaled(self, factor: float) -> ScoreBudget:
         """The same scores with `factor` times the noise."""
@@ -111,7 +118,7 @@ class ScoreBudget:
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
-    """Count how far `synthetic` is from the fitted rows, and how often `scorecards` are right on the held-out ones; add discrete Gaussian noise.
+    """Count how far `synthetic` is from the fitted rows, and how often `scorecards` are right on the held-out ones; add Gaussian noise.
 
     Sensitivity of misplaced rows [derived here]. For one table with counts n_c, n in all, and synthetic shares s_c, they are
     U(n) = sum_c max(0, n_c - n s_c) = n TV, half the L1 norm of a vector that sums to zero. So U is even and subadditive, and a change of
@@ -122,7 +129,7 @@ class ScoreCounts:
     nowhere but in U, and is not divided by. Shares are those of m synthetic rows, so m times U is a whole number and all is exact.
 
     Answers: a held-out row is wrong or right, by itself, so it is in one of two cells: a table like any of `NoisyMarginals`. Hence each
-    score is a discrete Gaussian mechanism of sensitivity k, and one after the other, sequential composition, pays for all: that a unit is
+    score is a mechanism on counts of sensitivity k like theirs, and one after the other, sequential composition, pays for all: that a unit is
     either held out or not earns no discount.
     """
 
@@ -142,13 +149,13 @@ class ScoreCounts:
 
     def run(self, table: Table, randomness: Randomness) -> Scored:
         """Count, then add the noise."""
-        sigma, domain = self.budget.sigma, self.budget.domain
+        noise, domain = self.budget.noise, self.budget.domain
         misplaced = [mean_misplaced(table.fit_codes, self.synthetic, domain, tables) for tables in compared(domain).values()]
-        noisy = [randomness.discrete_gaussian(np.array([count], dtype=np.int64), sigma=sigma) for count in misplaced]
+        noisy = [noise.on(np.array([count], dtype=np.int64), randomness) for count in misplaced]
         held_out = table.codes[table.held_out]
         answered = [right_and_wrong(card, held_out, domain) for card in self.scorecards]
-        answers = [randomness.discrete_gaussian(counts, sigma=sigma) for counts in answered]
-        return Scored(self.synthetic, np.concatenate(noisy), np.array(answers, dtype=np.int64).reshape(-1, 2), sigma)
+        answers = [noise.on(counts, randomness) for counts in answered]
+        return Scored(self.synthetic, np.concatenate(noisy), np.array(answers, dtype=np.int64).reshape(-1, 2), noise.sigma)
 
     def pack(self, value: Scored) -> Arrays:
         """The counts, and the table that they are about: a run that goes on publishes this one, and no other."""
@@ -190,9 +197,17 @@ def mean_misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequen
     rows, drawn, total = len(real), len(synthetic), 0
     for some in _groups(domain, tables):
         for ours, theirs in zip(count_tables(real, domain, some), count_tables(synthetic, domain, some), strict=True):
-            # Both products are at most rows x drawn, and so is the sum of what is positive: below 2^63 for the 2e9 rows that a spec may have.
-            total += int(np.maximum(0, drawn * ours - rows * theirs).sum())
+            total += _misplaced(ours, theirs, rows, drawn)
     return total // (drawn * len(tables))
+
+
+def _misplaced(ours: IntArray, theirs: IntArray, rows: int, drawn: int) -> int:
+    """`drawn` times the misplaced rows of one table: both products, and the sum of what is positive, are at most `rows` x `drawn`.
+
+    Beyond 64 bits that is counted in Python's whole numbers, which have no end.
+    """
+    kind = np.int64 if rows * drawn <= MOST_PRODUCT else object
+    return int(np.maximum(0, drawn * ours.astype(kind) - rows * theirs.astype(kind)).sum())
 
 
 def _groups(domain: Domain, tables: Sequence[Columns]) -> Iterator[list[Columns]]:

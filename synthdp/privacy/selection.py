@@ -10,13 +10,15 @@ HowMany   Of groups, in each of which the best query counts, how many are at lea
           minima move by no more than what they are taken of [derived here].
 Which     The position of the best query in a list.
 
-[Xu, Yuan and Wu, "Differential privacy preserving causal graph discovery" (2017), choose how many and which edges to
-delete with the exponential mechanism; the noisy maximum with exponential noise is never worse: McKenna and Sheldon,
-arXiv:2010.12603v1, Theorem 2.]
+The noisy maximum is by Gumbel noise, which is the exponential mechanism, as in Xu, Yuan and Wu, "Differential privacy
+preserving causal graph discovery" (2017). At one noise exponential noise chooses better [McKenna and Sheldon,
+"Permute-and-Flip", arXiv:2010.12603v1, Theorem 2]; for one price of many choices Gumbel noise is about half as much
+(`events.GumbelMaxDpEvent`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +27,7 @@ import dp_accounting
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import NoisyMaxDpEvent
+from synthdp.privacy.events import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.ranks import STEPS, RankTest
@@ -53,7 +55,7 @@ Strategy = Callable[[], Generator[HowMany | Which, int | None, Any]]
 
 @dataclass(frozen=True)
 class SelectionBudget:
-    """Public settings of a search by selection: at most `draws` noisy maxima, of `noise` times what a row moves.
+    """Public settings of a search by selection: at most `draws` noisy maxima, of Gumbel noise of scale `noise` times what a row moves.
 
     `rows`: declared rows that a fit is expected to see.
     """
@@ -74,8 +76,8 @@ class SelectionBudget:
         return level_moves(self.test)
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`draws` noisy maxima. Proofs: `events.NoisyMaxDpEvent`, and for what a row moves a score, this module and `strata.level`."""
-        return dp_accounting.SelfComposedDpEvent(NoisyMaxDpEvent(self.noise * self._moves, self._moves, rows_per_unit), self.draws)
+        """`draws` noisy maxima. Proofs: `events.GumbelMaxDpEvent`, and for what a row moves a score, this module and `strata.level`."""
+        return dp_accounting.SelfComposedDpEvent(GumbelMaxDpEvent(self.noise * self._moves, self._moves, rows_per_unit), self.draws)
 
     def scaled(self, factor: float) -> SelectionBudget:
         """The same search with `factor` times the noise."""
@@ -84,7 +86,7 @@ class SelectionBudget:
     @property
     def deviation(self) -> float:
         """Standard deviation of the noise of a score, in its own units."""
-        return self.noise * self._moves / STEPS
+        return math.pi / math.sqrt(6) * self.noise * self._moves / STEPS
 
     def search(self, strategy: Strategy) -> Selection:
         """The mechanism for a strategy, which must know public and released facts alone."""

@@ -45,7 +45,8 @@ def _loss(event: Mapping[str, Any], rows: int) -> float:
 
     [Derived here.] Gaussians moved by d under noise s: d^2 / 2 s^2, of discrete ones at most that
     (`discrete_gaussian_rho`). Subsampled: Kullback-Leibler divergence is convex in the mixture, and below the Renyi
-    divergence of order 2, which is log(1 + q^2 (exp(1 / s^2) - 1)) against no unit. Pure epsilon: at most epsilon.
+    divergence of order 2, which is log(1 + q^2 (exp(1 / s^2) - 1)) against no unit. Pure epsilon: at most epsilon, and of
+    bounded range at most an eighth of its square (`bounded_range_pld`).
     It bounds work, not privacy.
     """
     match event:
@@ -57,6 +58,8 @@ def _loss(event: Mapping[str, Any], rows: int) -> float:
             return math.fsum(_loss(part, rows) for part in parts)
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": moved}:
             return (_whole(moved, MOST_ROWS) / _positive(sigma, MOST_SIGMA)) ** 2 / 2
+        case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": moved}:
+            return (_whole(moved, MOST_ROWS) / _positive(sigma)) ** 2 / 2
         case {"event": "gaussian", "noise_multiplier": noise}:
             return _positive(noise) ** -2 / 2
         case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:
@@ -70,8 +73,9 @@ def _loss(event: Mapping[str, Any], rows: int) -> float:
         case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": own}:
             _positive(rate, 1)
             return _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) * (1 / _positive(threshold) + 2 / _positive(query))
-        case {"event": "noisy_max", "scale": scale, "sensitivity": moved, "rows": own}:
-            return 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) / _positive(scale)
+        case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": own}:
+            spread = 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) / _positive(scale)
+            return min(spread, spread**2 / 8)
     raise ValueError(f"unknown event {str(event)[:60]!r}")
 
 

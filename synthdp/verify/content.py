@@ -21,7 +21,6 @@ from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.validation import STATUSES, implications
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.spec.models import IdUnit
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
@@ -158,28 +157,23 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
             yield f"{name}: sigma must be above 0"
             continue
         precision += table["sigma"] ** -2
-    unit = reader.spec.dataset.privacy_unit
-    rows = unit.max_rows if isinstance(unit, IdUnit) else 1
-    paid = sum(_precision(e.body["event"], rows) for e in reader.charges if e.body["purpose"] != "scores")
+    paid = sum(_precision(e.body["event"]) for e in reader.charges if e.body["purpose"] != "scores")
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
 
 
-def _precision(event: Mapping[str, Any], rows: int) -> float:
-    """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats and averages share it out.
+def _precision(event: Mapping[str, Any]) -> float:
+    """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats, averages and rounds of chosen tables share it out.
 
-    A round of tables that are chosen later is one Gaussian, whose noise is stated per unit of `rows` rows. Trainings are of sampled
-    Gaussians, at whatever rate, and pay for none.
+    Trainings are of sampled Gaussians, at whatever rate, and pay for none; nor do Gaussians on what is no table of counts.
     """
     match event:
-        case {"event": "discrete_gaussian", "sigma": sigma}:
+        case {"event": "discrete_gaussian" | "rounded_gaussian", "sigma": sigma}:
             return float(sigma) ** -2
-        case {"event": "gaussian", "noise_multiplier": noise}:
-            return (float(noise) * rows) ** -2
         case {"event": "repeated", "count": count, "of": dict(inner)}:
-            return int(count) * _precision(inner, rows)
+            return int(count) * _precision(inner)
         case {"event": "all", "of": list(events)}:
-            return sum(_precision(e, rows) for e in events)
+            return sum(_precision(e) for e in events)
     return 0.0
 
 

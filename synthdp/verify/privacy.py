@@ -22,6 +22,7 @@ from synthdp.verify.bounds import MOST_ENTRIES, event_problems, group_problems
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
+WIDENED_ALONE = ("gaussian", "rounded_gaussian", "sparse_vector", "gumbel_max", "all")  # repeats of these widen as each of them does
 TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
 
 
@@ -116,11 +117,11 @@ def _rows(spec: ReleaseSpec) -> int:
 def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
     """Events that were planned as if a unit had fewer than `rows` rows."""
     match event:
-        case {"event": "discrete_gaussian", "sensitivity": covered} if covered < rows:
+        case {"event": "discrete_gaussian" | "rounded_gaussian", "sensitivity": covered} if covered < rows:
             yield f"a table was planned for {covered} rows of a unit; it may have {rows}"
         case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
             yield f"training was planned for {max(moves):g} rows of a unit; it may have {rows}"
-        case {"event": "sparse_vector" | "noisy_max", "rows": covered} if covered < rows:
+        case {"event": "sparse_vector" | "gumbel_max", "rows": covered} if covered < rows:
             yield f"a search was planned for {covered} rows of a unit; it may have {rows}"
         case {"event": "poisson_sampled"} if rows > 1:
             yield f"training was planned for one row of a unit; it may have {rows}"
@@ -171,12 +172,14 @@ def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
     match event:
         case {"event": "gaussian", "noise_multiplier": noise}:
             return GaussianDpEvent(float(noise) / size)
-        case {"event": "sparse_vector" | "noisy_max", "rows": int(rows)}:
+        case {"event": "rounded_gaussian", "sensitivity": int(rows)}:
+            return accounting.event_from_json({**event, "sensitivity": rows * size})
+        case {"event": "sparse_vector" | "gumbel_max", "rows": int(rows)}:
             return accounting.event_from_json({**event, "rows": rows * size})
         case {"event": "all", "of": list(parts)}:
             widened = [_widened(part, size) for part in parts]
             return None if None in widened else ComposedDpEvent(tuple(widened))
-        case {"event": "repeated", "count": int(count), "of": {"event": "gaussian" | "sparse_vector" | "noisy_max" | "all"} as inner}:
+        case {"event": "repeated", "count": int(count), "of": {"event": kind} as inner} if kind in WIDENED_ALONE:
             once = _widened(inner, size)
             return None if once is None else SelfComposedDpEvent(once, count)
         case {"event": "repeated", "count": int(count), "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)}}:

@@ -10,6 +10,7 @@ from synthdp.bundle.certificate import Certificate
 from synthdp.data.domain import Domain
 from synthdp.evaluate.charged import ChargedScores, charged_scores, headline
 from synthdp.privacy.accounting import event_to_json
+from synthdp.privacy.count_noise import sampler_for
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.scores import ScoreBudget, Scored, compared
 from synthdp.spec.models import IdUnit, ReleaseSpec
@@ -28,7 +29,7 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         return
     sigma = stated.scores[0].sigma
     domain = Domain.from_spec(spec.columns)
-    budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma)
+    budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma, sampler_for(_rows(spec)))
     if event_to_json(budget.event(_rows(spec))) != charge:
         yield "have not the noise, or the number, that the ledger's charge paid for"
     distances, answers = ([s for s in stated.scores if len(s.counts) == count] for count in (1, 2))

@@ -44,9 +44,9 @@ def narrow() -> Domain:
 
 
 def numbers() -> Domain:
-    """Numbers, which mechanisms for pairs of them need."""
+    """Numbers, which mechanisms for pairs of them need: more than one pair, whose noise grows with their number."""
     edges = (-1.0, -0.5, 0.0, 0.5)
-    return Domain(tuple(ColumnDomain(n, "number", (*"abcd", "missing"), True, edges=edges, stop=1.0, lower=-1.0, upper=1.0) for n in ("u", "v")))
+    return Domain(tuple(ColumnDomain(n, "number", (*"abcd", "missing"), True, edges=edges, stop=1.0, lower=-1.0, upper=1.0) for n in ("u", "v", "w")))
 
 
 def vae(domain: Domain) -> CausalVae:
@@ -78,7 +78,7 @@ def configurations(domain: Domain) -> Iterator[Configuration]:
         # Clips that some rows meet and others do not: where all are clipped alike, what one says of another's length is not seen.
         trained = ((vae(own), SETTINGS), (regression(own), replace(SETTINGS, clip=2.5)))
         for mechanism in [*examples, *(Training(settings, module, lambda done, total: None, None) for module, settings in trained)]:
-            for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one")):
+            for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one"), (3, "replace_one")):
                 if accounted(mechanism, rows, adjacency):
                     yield mechanism, own, rows, adjacency
 

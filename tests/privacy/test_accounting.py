@@ -19,7 +19,7 @@ from scipy import stats
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent, unit_sampled_gaussian
-from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events import GumbelMaxDpEvent, RoundedGaussianDpEvent, SparseVectorDpEvent
 
 Floats = npt.NDArray[np.float64]
 
@@ -156,6 +156,36 @@ def test_no_spread_of_counts_is_above_the_charge(sigma: float, k: int) -> None:
             assert mine <= worst * (1 + 1e-9) + 1e-10, (spread, sigma)
 
 
+@pytest.mark.finding("mutant units of k rows")
+@pytest.mark.parametrize("sigma", [1.0, 2.5, 20.0])
+@pytest.mark.parametrize("k", [2, 3])
+def test_no_spread_of_a_replaced_unit_is_above_the_charge(sigma: float, k: int) -> None:
+    """k rows leave and k come, however either are spread; the worst comes near what is charged."""
+    charged = dict(accounting.delta_profile([DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="replace_one"))
+    for gone, come in itertools.product(list(partitions(k)), repeat=2):
+        for epsilon, truth in zip(EPSILONS, spread_delta(sigma, (*gone, *come), EPSILONS), strict=True):
+            assert truth <= charged[epsilon] * (1 + 1e-9) + 1e-10, (gone, come)
+    assert charged[0.0] <= 1.6 * spread_delta(sigma, (k, k), (0.0,))[0] + 1e-3
+
+
+@pytest.mark.finding("mutant units of k rows")
+@pytest.mark.finding("math loose several rows")
+@pytest.mark.parametrize(("adjacency", "factor"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_rounded_gaussian_on_counts_is_charged_for_its_longest_move(k: int, adjacency: accounting.Adjacency, factor: float) -> None:
+    """Against the closed form for 12 tables of noise 30, and against the exact law of rounded noise on a single one."""
+    mu, event = factor * k * math.sqrt(12) / 30, dp_accounting.SelfComposedDpEvent(RoundedGaussianDpEvent(30.0, k), 12)
+    for epsilon, delta in accounting.delta_profile([event], epsilons=EPSILONS, adjacency=adjacency):
+        truth = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
+    cells = np.arange(-60, 61 + k)
+    one, other = (stats.norm.cdf(cells + 0.5, m, 4.0) - stats.norm.cdf(cells - 0.5, m, 4.0) for m in (0, k))
+    if adjacency == "replace_one":  # k counts leave one cell and enter another
+        one, other = np.outer(one, other).ravel(), np.outer(other, one).ravel()
+    for epsilon, delta in accounting.delta_profile([RoundedGaussianDpEvent(4.0, k)], epsilons=EPSILONS, adjacency=adjacency):
+        assert 0.9 * delta - 1e-6 <= hockey_stick(one, other, epsilon) <= delta + 1e-12
+
+
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 6.0])
 def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float) -> None:
     exact = spread_delta(sigma, (1,), EPSILONS)
@@ -247,7 +277,7 @@ def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(adjace
 
 def test_no_protection_is_a_delta_of_one() -> None:
     """The library wants deltas below one; what is reported, and at which delta, must not profit from that."""
-    for event in (NoisyMaxDpEvent(1e-3, 1, 1), DiscreteGaussianDpEvent(1e-3, 2)):
+    for event in (GumbelMaxDpEvent(1e-3, 1, 1), DiscreteGaussianDpEvent(1e-3, 2)):
         assert accounting.delta_profile([event], epsilons=(0.0, 10.0), adjacency="add_remove") == ((0.0, 1.0), (10.0, 1.0))
         assert math.isinf(accounting.epsilon([event], delta=1 - 1e-13, adjacency="add_remove"))
 
@@ -271,8 +301,9 @@ plain = st.one_of(
     st.just(dp_accounting.NoOpDpEvent()),
     st.builds(dp_accounting.GaussianDpEvent, finite),
     st.builds(DiscreteGaussianDpEvent, finite, st.integers(1, 640)),
+    st.builds(RoundedGaussianDpEvent, finite, st.integers(1, 640)),
     st.builds(SparseVectorDpEvent, finite, finite, st.integers(1, 640), st.floats(1e-6, 1.0), st.integers(1, 64)),
-    st.builds(NoisyMaxDpEvent, finite, st.integers(1, 640), st.integers(1, 64)),
+    st.builds(GumbelMaxDpEvent, finite, st.integers(1, 640), st.integers(1, 64)),
     st.builds(unit_sampled_gaussian, noise_multiplier=finite, rate=st.floats(1e-6, 1.0), rows=st.integers(1, 8), steps=st.integers(1, 10**6)),
 )
 

@@ -74,3 +74,22 @@ def test_scores_of_few_or_equal_rows_are_zero() -> None:
     for rows in ([], [1.0], [2.0, 2.0, 2.0]):
         assert spearman(np.array(rows), np.array(rows)) == kendall(np.array(rows), np.array(rows)) == 0
     assert hsic(np.zeros(0), np.zeros(0), KernelGrid()) == 0
+
+
+@pytest.mark.finding("math 2.1")
+def test_each_step_of_the_proof_for_hsic_holds_and_comes_near() -> None:
+    """`dependence.hsic`: one of m rows replaced moves T by at most 4 (m - 1) / m, |T| <= m / 2, so HSIC moves by at most 4 / (m - 1)."""
+    assert "4 / (m - 1)" in (hsic.__doc__ or "") and "[derived here" in (hsic.__doc__ or "")
+    kernel, rng, largest, furthest = KernelGrid(0.2), np.random.default_rng(5), 0.0, 0.0
+    for trial in range(400):
+        m = int(rng.integers(2, 30))
+        a, b = kernel(rng.choice([-1.0, 0.0, 1.0], (2, m), p=rng.dirichlet(np.ones(3))))
+        changed_a, changed_b = a.copy(), (b if trial % 2 else a).copy()
+        b = changed_b.copy()
+        changed_a[0], changed_b[0] = kernel(rng.choice([-1.0, 0.0, 1.0], 2))
+        before, after = ((u - u.mean(0)).T @ (v - v.mean(0)) for u, v in ((a, b), (changed_a, changed_b)))
+        moved, norms = float(np.linalg.norm(before - after)), [float(np.linalg.norm(t)) for t in (before, after)]
+        assert moved <= 4 * (m - 1) / m + 1e-6 and max(norms) <= m / 2 + 1e-6
+        assert abs(norms[0] ** 2 - norms[1] ** 2) / (m - 1) ** 2 <= 4 / (m - 1) + 1e-6
+        largest, furthest = max(largest, max(norms) / (m / 2)), max(furthest, moved / (4 * (m - 1) / m))
+    assert largest > 0.98 and furthest > 0.4

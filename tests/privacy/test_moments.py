@@ -11,6 +11,7 @@ from scipy.stats import kstest
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
+from synthdp.privacy import moments
 from synthdp.privacy.moments import GRID, MomentMatrix
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table
@@ -132,3 +133,16 @@ def test_the_journal_gives_back_what_was_released() -> None:
     again = mechanism.unpack(mechanism.pack(released))
     assert np.array_equal(again.sums, released.sums)
     assert again.sigma == released.sigma == mechanism.sigma
+
+
+@pytest.mark.finding("math F7 overflow")
+def test_sums_beyond_what_floating_point_holds_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a grid so fine that a row's products are near 2^52, as billions of rows' sums are on the true one: one row moves them by its own products."""
+    monkeypatch.setattr(moments, "GRID", 2.0**-26)
+    monkeypatch.setattr(moments, "CHUNK_ROWS", 1)
+    mechanism = matrix(2)
+    values = np.random.default_rng(6).uniform(-1, 1, (60, 2))
+    longer, shorter = (table_of(mechanism.basis.domain, values[:rows]) for rows in (60, 59))
+    one, other = (mechanism.exact(t, ~t.held_out) for t in (longer, shorter))
+    row = mechanism.bounded(mechanism.basis.matrix(longer.frame, longer.codes))[-1].astype(np.int64)
+    assert one[0] > 2**53 and np.array_equal(one - other, np.outer(row, row)[np.triu_indices(len(row))])

@@ -209,3 +209,15 @@ def test_what_was_not_planned_is_refused(domain_of: MakeDomain) -> None:
     ):
         with pytest.raises(ValueError, match=told):
             budget.choose(synthetic, own)
+
+
+@pytest.mark.finding("math F7 overflow")
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_counts_of_more_rows_than_sixty_four_bits_hold_are_exact(beyond: int) -> None:
+    """At rows x drawn of 2^63 - 1 and just above, and at the most rows that are read; nothing is counted for shares that agree."""
+    rows, drawn_rows = (2**63 - 1) // 7 + beyond, 7
+    ours, theirs = np.array([rows, 0], dtype=np.int64), np.array([0, 7], dtype=np.int64)
+    assert scores._misplaced(ours, theirs, rows, drawn_rows) == 7 * rows
+    assert scores._misplaced(ours, np.array([7, 0]), rows, drawn_rows) == 0
+    most = 16 * 2_000_000_000 + 1_000_000
+    assert scores._misplaced(np.array([most - 3, 3]), np.array([0, 2_000_000_000]), most, 2_000_000_000) == (most - 3) * 2_000_000_000

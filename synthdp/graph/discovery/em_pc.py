@@ -34,8 +34,8 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, S
     if not pairs:
         return {}
     draws = pairs + MAX_ORDER + 1
-    # A choice of small pure cost e weighs like a Gaussian of mu = e.
-    return {PURPOSE: lambda mu: SelectionBudget(domain, "kendall", draws, rows, noise=2 * math.sqrt(draws) / mu)}
+    # Many choices of small range r weigh like Gaussians of mu = r / 2 (`concentrated.bounded_range_pld`).
+    return {PURPOSE: lambda mu: SelectionBudget(domain, "kendall", draws, rows, noise=math.sqrt(draws) / mu)}
 
 
 def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:

@@ -89,7 +89,8 @@ def _no_ticks(done: int, total: int) -> None:
 def _noisy_marginals(domain: Domain) -> tuple[NoisyMarginals, ...]:
     tables = _tables(domain)
     one_way, scales = tables[: len(domain)], tuple(1.0 + (i % 2) for i in range(len(tables)))
-    return NoisyMarginals(domain, one_way, 0.7), NoisyMarginals(domain, tables, 3.0, scales), NoisyMarginals(domain, tables[:1], 40.0)
+    discrete = NoisyMarginals(domain, one_way, 0.7), NoisyMarginals(domain, tables, 3.0, scales), NoisyMarginals(domain, tables[:1], 40.0)
+    return *discrete, NoisyMarginals(domain, tables, 3.0, scales, sampler="rounded")
 
 
 def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
@@ -180,8 +181,8 @@ def _pair_tables(domain: Domain) -> tuple[PairTable, ...]:
 
 
 def _scores(domain: Domain) -> tuple[ScoreCounts, ...]:
-    budgets = ScoreBudget(domain, domain.names[:3], 0.8), ScoreBudget(domain, (), 30.0)
-    return budgets[0].choose(*_drawn(domain, budgets[0])), budgets[1].choose(*_drawn(domain, budgets[1]))
+    budgets = ScoreBudget(domain, domain.names[:3], 0.8), ScoreBudget(domain, (), 30.0), ScoreBudget(domain, domain.names[:2], 2.0, "rounded")
+    return tuple(budget.choose(*_drawn(domain, budget)) for budget in budgets)
 
 
 def _drawn(domain: Domain, budget: ScoreBudget) -> tuple[Codes, list[Scorecard]]:
@@ -269,7 +270,8 @@ def _runnable(planned: Any, domain: Domain, module: Callable[[Domain], PerExampl
         case ScoreBudget():
             return (planned.choose(*_drawn(domain, planned)),)
         case OrientationBudget():
-            return tuple(planned.choose([pair]) for pair in combinations((c.name for c in domain.columns if c.ranged), 2))[:1]
+            pairs = list(combinations((c.name for c in domain.columns if c.ranged), 2))[:2]
+            return (planned.choose(pairs),) if pairs else ()
         case DpSgd():
             short = replace(planned, steps=STEPS)
             return tuple(Training(short, own, _no_ticks, None) for own in (module(domain), _stretched(module(domain))))

@@ -5,8 +5,8 @@ Every draw of noise must belong to a charge and every charge must find its draw.
 values of two neighbours may move, in units of the noise:
 
 - `DiscreteGaussian(sigma, s)`: one draw of that very sigma, moved by at most s counts (L1, the event's own words).
-- Gaussians of noise m1, m2, ...: all draws up to the next kind of charge; together the squares of L2 move / sigma
-  may sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms compose to one [Dong, Roth, Su, "Gaussian Differential
+- Gaussians of noise m1, m2, ..., and rounded ones on counts, `RoundedGaussian(sigma, s)`, of m = sigma / s: all draws up to the
+  next kind of charge; together the squares of L2 move / sigma may sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms compose to one [Dong, Roth, Su, "Gaussian Differential
   Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian mechanisms, also of adaptively chosen ones].
 - A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for each row of the unit
   in the batch; so too the mixture of Gaussians for units of several rows, if its chances are those of that rate.
@@ -18,7 +18,7 @@ values of two neighbours may move, in units of the noise:
 The last two are asked for by searches that may come to their end before their charges do; that shows in nothing but
 what was released.
 
-Where units are replaced, one is taken away and one is put in: twice the move.
+Where units are replaced, one is taken away and one is put in: twice the move, and sqrt(2) times the L2 move of counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
 from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent
 from synthdp.privacy.audit.recording import Call, CoinCall, Kind, NoiseCall
-from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events import GumbelMaxDpEvent, RoundedGaussianDpEvent, SparseVectorDpEvent
 
 GAUSSIAN: Sequence[Kind] = ("rounded", "lattice")
 ROUNDING = 1 + 1e-9  # of the sums of squares here
@@ -104,8 +104,11 @@ def judge(event: dp_accounting.DpEvent, first: Sequence[Call], second: Sequence[
     """
     walk = _Walk(list(zip(first, second, strict=True)), unit_rows, factor=2 if adjacency == "replace_one" else 1)
     try:
-        for charge in _charges(event):
-            _match(walk, charge)
+        for charge in _charges(event, walk.factor):
+            if isinstance(charge, float):
+                _gaussians(walk, charge)
+            else:
+                _match(walk, charge)
         if walk.left():
             walk.refuse("no further draw: all charges are used")
     except _Mismatch:
@@ -113,19 +116,23 @@ def judge(event: dp_accounting.DpEvent, first: Sequence[Call], second: Sequence[
     return Verdict(tuple(walk.problems), walk.share)
 
 
-def _charges(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
-    """Single charges in the order of their draws; Gaussians that follow each other as one."""
+def _charges(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:
+    """Single charges in the order of their draws; of Gaussians that follow each other, the move in units of their noise that all together allow."""
     waiting = 0.0
     for leaf in _leaves(event):
-        if isinstance(leaf, dp_accounting.GaussianDpEvent):
-            waiting += 1 / leaf.noise_multiplier**2
-            continue
+        match leaf:
+            case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
+                waiting += (units / noise) ** 2
+                continue
+            case RoundedGaussianDpEvent():
+                waiting += leaf.noise_multiplier(units) ** -2
+                continue
         if waiting:
-            yield dp_accounting.GaussianDpEvent(waiting**-0.5)
+            yield math.sqrt(waiting)
             waiting = 0.0
         yield leaf
     if waiting:
-        yield dp_accounting.GaussianDpEvent(waiting**-0.5)
+        yield math.sqrt(waiting)
 
 
 def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
@@ -146,15 +153,13 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
     match charge:
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             _discrete(walk, sigma, sensitivity)
-        case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
-            _gaussians(walk, noise)
         case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)):
             _sampled(walk, (0.0, 1.0), (1 - rate, rate), noise)
         case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if walk.factor == 1:
             _sampled(walk, moves, chances, noise)
         case SparseVectorDpEvent():
             _sparse_vector(walk, charge)
-        case NoisyMaxDpEvent(scale=scale, sensitivity=sensitivity):
+        case GumbelMaxDpEvent(scale=scale, sensitivity=sensitivity):
             _noisy_max(walk, scale, sensitivity)
         case _:
             walk.refuse(f"nothing: no rule for the event {type(charge).__name__} here")
@@ -168,13 +173,13 @@ def _discrete(walk: _Walk, sigma: float, sensitivity: int) -> None:
     walk.spend(float(np.abs(_move(pair)).sum()), walk.factor * sensitivity, "counts", since=walk.at - 1)
 
 
-def _gaussians(walk: _Walk, noise: float) -> None:
+def _gaussians(walk: _Walk, allowed: float) -> None:
     """All draws up to the next kind of charge, together. No draw at all is less than what is charged."""
     start, squares = walk.at, 0.0
     while pair := walk.noise(GAUSSIAN):
         squares += _in_noise(pair) ** 2
         walk.at += 1
-    walk.spend(math.sqrt(squares), walk.factor / noise, "of the noise", since=start)
+    walk.spend(math.sqrt(squares), allowed, "of the noise", since=start)
 
 
 def _sampled(walk: _Walk, moves: Sequence[float], chances: Sequence[float], noise: float) -> None:

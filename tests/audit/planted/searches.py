@@ -10,7 +10,7 @@ import dp_accounting
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.privacy.events import NoisyMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events import GumbelMaxDpEvent, SparseVectorDpEvent
 from synthdp.privacy.mechanisms import count_tables
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -70,7 +70,7 @@ class Selection:
     name = "selection"
 
     def event(self, rows_per_unit: int) -> Any:
-        return dp_accounting.SelfComposedDpEvent(NoisyMaxDpEvent(6.0, 1, rows_per_unit), 2)
+        return dp_accounting.SelfComposedDpEvent(GumbelMaxDpEvent(6.0, 1, rows_per_unit), 2)
 
     def run(self, table: Table, randomness: Randomness) -> Any:
         counts = self.weight * count_tables(table.fit_codes, self.domain, [(self.domain.names[0],)])[0]

@@ -1,0 +1,41 @@
+"""Noise on tables of counts: drawn and charged from the same two fields, so that sampler and event cannot disagree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import dp_accounting
+
+from synthdp.privacy.events import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
+from synthdp.privacy.noise import Integers, Randomness
+
+Sampler = Literal["discrete", "rounded"]
+
+
+def sampler_for(rows_per_unit: int) -> Sampler:
+    """The sampler whose cost is known exactly for units of so many rows, which is public.
+
+    discrete  One row. The sampler is exact, with no assumption about real numbers, and so is its cost.
+    rounded   Several rows. The discrete Gaussian's cost is only bounded there (`events.DiscreteGaussianDpEvent`), and its bound
+              takes 5 to 10% more epsilon than the rounded Gaussian's exact cost at the same noise.
+    """
+    return "discrete" if rows_per_unit == 1 else "rounded"
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """Gaussian noise of `sigma` on every cell of one table of counts: of the kind `sampler`, whole numbers either way."""
+
+    sampler: Sampler
+    sigma: float
+
+    def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
+        """What one table does to a unit of at most `rows_per_unit` rows, which are as many counts."""
+        kind = DiscreteGaussianDpEvent if self.sampler == "discrete" else RoundedGaussianDpEvent
+        return kind(self.sigma, rows_per_unit)
+
+    def on(self, counts: Integers, randomness: Randomness) -> Integers:
+        """`counts` with the noise."""
+        draw = randomness.discrete_gaussian if self.sampler == "discrete" else randomness.rounded_gaussian
+        return draw(counts, sigma=self.sigma)
