@@ -32,8 +32,8 @@ def scores_markdown(c: Certificate) -> str:
     rows = [f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} | {', '.join(f'{n:,}' for n in s.counts)} | {s.sigma:.6g} |" for s in c.scores]
     return "\n".join(
         [
-            "## Scores on real rows\n\nCounted on the original with Gaussian noise on whole counts, planned and charged like every look (purpose `scores`"
-            f"{'' if cost is None else f', epsilon {cost:.4f} alone'}), so that they are inside the guarantee.\n",
+            "## Scores on real rows\n\nCounted on the original with Gaussian noise on whole counts, planned and charged like every look "
+            f"(purpose `scores`{'' if cost is None else f', epsilon {cost:.4f} alone'}), so that they are inside the guarantee.\n",
             f"| score | value | {LEVEL:.0%} interval | noisy counts | sigma |\n|---|---|---|---|---|",
             *rows,
             "\nCounts are of misplaced rows (that would have to move for the real tables to have the synthetic shares), or of wrong and right "

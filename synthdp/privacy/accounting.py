@@ -28,7 +28,8 @@ from scipy.special import gammaln
 from synthdp.errors import BudgetError
 from synthdp.privacy.concentrated import bounded_range_pld, concentrated_pld, discrete_gaussian_rho
 from synthdp.privacy.events import DiscreteGaussianDpEvent as DiscreteGaussianDpEvent
-from synthdp.privacy.events import GumbelMaxDpEvent, RoundedGaussianDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events import GumbelMaxDpEvent, SparseVectorDpEvent
+from synthdp.privacy.events import RoundedGaussianDpEvent as RoundedGaussianDpEvent
 
 Adjacency = Literal["add_remove", "replace_one"]
 # Widths of the loss grid. A wider grid costs tightness, never soundness; the mixture of Gaussians inverts its

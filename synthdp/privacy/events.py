@@ -91,7 +91,8 @@ class GumbelMaxDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     removing a unit of `rows` rows moves every score by at most m = `rows` * `sensitivity`, so the logarithm of i's chance by
     (its own move - the same for all i) / scale. Own moves lie in [-m, m], so the logarithms of the ratios lie in some
     interval of length `epsilon` = 2 m / scale, wherever it begins: *bounded range* [Durfee and Rogers, "Practical
-    Differentially Private Top-k Selection with Pay-what-you-get Composition", arXiv:1905.04273; derived here]. `concentrated.bounded_range_pld` says what that costs, less than any other mechanism of that pure epsilon.
+    Differentially Private Top-k Selection with Pay-what-you-get Composition", arXiv:1905.04273; derived here].
+    `concentrated.bounded_range_pld` says what that costs: less than what is only pure with that epsilon.
     """
 
     scale: float

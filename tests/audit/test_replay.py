@@ -22,6 +22,7 @@ from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.pipeline import target_regression
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent, unit_sampled_gaussian
+from synthdp.privacy.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.audit.neighbours import Pair, neighbours
 from synthdp.privacy.audit.recording import Call, CoinCall, NoiseCall
 from synthdp.privacy.audit.registry import BATCH, EXAMPLES, mechanism_classes, replay_plan, unregistered
@@ -104,6 +105,20 @@ def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(domai
             moved.add(kind)
     assert moved == mechanism_classes()
     figure("mechanisms replayed", len(moved), len(mechanism_classes()))
+
+
+@pytest.mark.finding("mutant replay sqrt k")
+def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> None:
+    """The examples and a plan's replay choose two pairs at once: with one, noise that does not grow with their number would pass."""
+    own = numbers()
+    plan = Plan(1.0, 1e-5, "add_remove", 1, (Spend("graph: orient", OrientationBudget(own, 2.0)),))
+    replayed = replay_plan(plan, own, module=lambda purpose, domain: vae(domain))
+    assert replayed.findings == () and replayed.largest_share > 0.99
+    examples = EXAMPLES[ChosenOrientations](own)
+    assert [len(chosen.models) for chosen in examples] == [2, 2]
+    for adjacency, rows in (("add_remove", 1), ("replace_one", 3)):
+        found = run((examples[1], own, rows, adjacency), islice(pairs_of((examples[1], own, rows, adjacency)), 0, None, 9))
+        assert found.findings == () and found.largest_share > 0.99
 
 
 def test_a_mechanism_without_an_example_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

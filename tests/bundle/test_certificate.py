@@ -80,6 +80,18 @@ def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
     assert five.total_epsilon >= 15 * 0.5
 
 
+@pytest.mark.finding("math F6")
+def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
+    """Chained, the bounds would need a larger delta than the sum that is stated; the joint effect bounds that change, and is said to."""
+    five = _groups({1: 0.5, 2: 1.0, 3: 1.5, 5: 2.5}, delta=1e-6)[-1]
+    chained = 1e-6 * sum(math.exp(sum((0.5, 1.0, 1.5, 2.5)[:i])) for i in range(5))
+    assert chained > five.total_delta == 5 * five.joint_delta
+    assert five.joint_epsilon is not None and five.total_epsilon is not None and five.joint_epsilon <= five.total_epsilon
+    text = (made / "privacy" / "certificate.md").read_text()
+    assert "The total is a sum of k bounds, one for each status." in text
+    assert "Changing all k statuses reaches these k data points alone, so what tells that world from this one is bounded by the joint effect." in text
+
+
 def test_infinite_group_bounds_are_named(release: Any) -> None:
     release.content = replace(release.content, group_epsilons={1: 1.3, 10: math.inf})
     certificate = _certificate(release)
@@ -122,7 +134,7 @@ def test_text_says(made: Path, words: str) -> None:
 
 def test_tables_chosen_in_the_search_have_other_noise(made: Path) -> None:
     certificate = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
-    chosen = certificate.charges[0].model_copy(update={"event": {"event": "gaussian", "noise_multiplier": 4.0}})
+    chosen = certificate.charges[0].model_copy(update={"event": {"event": "rounded_gaussian", "sigma": 4.0, "sensitivity": 1}})
     words = "on tables chosen during the search it is a 64-bit Gaussian rounded to whole numbers"
     assert words not in render(certificate) and words in render(certificate.model_copy(update={"planned": (*certificate.planned, chosen)}))
 
@@ -171,4 +183,8 @@ def test_every_event_is_described() -> None:
     assert describe_event({"event": "all", "of": [gaussian, {"event": "nothing"}]}) == (
         "Gaussian of 2 times the most that a unit moves all numbers together (in L2); and nothing"
     )
+    assert describe_event({"event": "rounded_gaussian", "sigma": 9.0, "sensitivity": 3}) == (
+        "rounded Gaussian of sigma 9 on counts that a unit moves by at most 3"
+    )
+    assert "Gumbel noise of scale 4" in describe_event({"event": "gumbel_max", "scale": 4.0, "sensitivity": 1, "rows": 1})
     assert describe_event({}) == "unknown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy import accounting, counting
+from synthdp.privacy.count_noise import Sampler, sampler_for
 from synthdp.privacy.counting import count_tables
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, _scales, adaptive_round, expected_fit_rows, make_plan
+from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, _scales, adaptive_round, expected_fit_rows, make_plan, make_search_plan
+from synthdp.privacy.scores import ScoreBudget
 from synthdp.privacy.table import Table
 from synthdp.spec import models as spec
 
@@ -115,6 +118,64 @@ def test_each_table_has_the_noise_of_its_own_scale(domain_of: MakeDomain, table_
     assert [(p["of"]["sigma"], p["of"]["sensitivity"], p["count"]) for p in event["of"]] == [(10.0, 2, 1), (5.0, 2, 1), (10.0, 2, 1)]
     with pytest.raises(ValueError, match="2 scales for 3 tables"):
         NoisyMarginals(domain, (("a",), ("b",), ("a",)), 10.0, (1.0, 0.5))
+
+
+@pytest.mark.finding("mutant units of k rows")
+@pytest.mark.parametrize("sampler", ["discrete", "rounded"])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_tables_are_charged_for_all_rows_of_a_unit(adjacency: accounting.Adjacency, sampler: Sampler, domain_of: MakeDomain) -> None:
+    """k rows that share a cell are one row with k times the count: a table of k times less noise. Chosen tables and scores too."""
+    domain, tables = domain_of(3, 4), (("a",), ("b",))
+    mechanisms = [
+        NoisyMarginals(domain, tables, 30.0, (1.0, 1.5), sampler),
+        ScoreBudget(domain, ("a",), 30.0, sampler),
+        AdaptiveMarginals(domain, 30.0).choose(tables),
+    ]
+    for mechanism in mechanisms:
+        costs = [accounting.epsilon([mechanism.event(rows)], delta=1e-6, adjacency=adjacency) for rows in (1, 3)]
+        less = [accounting.RoundedGaussianDpEvent(10.0 * scale) for scale in {"NoisyMarginals": (1.0, 1.5)}.get(type(mechanism).__name__, (1.0,))]
+        less *= mechanism.questions if isinstance(mechanism, ScoreBudget) else 1
+        exact = accounting.epsilon(less, delta=1e-6, adjacency=adjacency)
+        assert costs[0] < 0.5 * costs[1] and exact * (1 - 1e-3) <= costs[1] <= 1.12 * exact
+
+
+@pytest.mark.finding("math loose several rows")
+def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+    """Noise, sampler and event from one object; at the same noise the Rényi bound asks for more epsilon."""
+    domain = domain_of(2000, 3000)
+    for rows, kind in ((1, accounting.DiscreteGaussianDpEvent), (3, accounting.RoundedGaussianDpEvent)):
+        start = {"margins": lambda mu: NoisyMarginals(domain, (("a",), ("b",)), 1 / mu, (1.0, 1.5))}
+        mechanism = make_search_plan(start, epsilon=1.0, delta=1e-6, rows_per_unit=rows).spends[0].mechanism  # type: ignore[arg-type]
+        assert isinstance(mechanism, NoisyMarginals) and mechanism.sampler == sampler_for(rows)
+        asked: list[str] = []
+        noisy = mechanism.run(table_of(domain, codes_of(domain, 0)), Hearing.of(asked))
+        assert set(asked) == {mechanism.sampler} and mechanism.name.startswith(mechanism.sampler)
+        parts = mechanism.event(rows).events
+        assert [part.event for part in parts] == [kind(sigma, rows) for sigma in mechanism.sigmas]
+        for table, sigma in zip(noisy, mechanism.sigmas, strict=True):
+            assert table.sigma == sigma and 0.85 < table.counts.std() / sigma < 1.15
+    loose = replace(mechanism, sampler="discrete").event(3)
+    assert 1.05 < accounting.epsilon([loose], delta=1e-6, adjacency="add_remove") < 1.12
+
+
+@dataclass(frozen=True, repr=False)
+class Hearing(Streams):
+    """Real noise, and which sampler it was asked of."""
+
+    asked: list[str]
+
+    @classmethod
+    def of(cls, asked: list[str]) -> Hearing:
+        fresh = Streams.fresh()
+        return cls(fresh.noise, fresh.sampling, fresh.holdout, fresh.latent, asked)
+
+    def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        self.asked.append("discrete")
+        return super().discrete_gaussian(counts, sigma=sigma)
+
+    def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
+        self.asked.append("rounded")
+        return super().rounded_gaussian(counts, sigma=sigma)
 
 
 def test_wider_tables_have_less_noise_at_the_same_price(domain_of: MakeDomain) -> None:

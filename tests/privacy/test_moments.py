@@ -137,7 +137,7 @@ def test_the_journal_gives_back_what_was_released() -> None:
 
 @pytest.mark.finding("math F7 overflow")
 def test_sums_beyond_what_floating_point_holds_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a grid so fine that a row's products are near 2^52, as billions of rows' sums are on the true one: one row moves them by its own products."""
+    """One row moves them by its own products, on a grid so fine that these are near 2^52, as sums over billions of rows are on the true one."""
     monkeypatch.setattr(moments, "GRID", 2.0**-26)
     monkeypatch.setattr(moments, "CHUNK_ROWS", 1)
     mechanism = matrix(2)

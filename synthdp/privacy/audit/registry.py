@@ -169,7 +169,7 @@ def _independence_bits(domain: Domain) -> tuple[Mechanism[Any], ...]:
 
 def _orientations(domain: Domain) -> tuple[ChosenOrientations, ...]:
     pairs = list(combinations((c.name for c in domain.columns if c.ranged), 2))[:2]
-    return (OrientationBudget(domain, 0.9, SCORES).choose(pairs), OrientationBudget(domain, 5.0).choose(pairs[:1])) if pairs else ()
+    return (OrientationBudget(domain, 0.9, SCORES).choose(pairs), OrientationBudget(domain, 5.0).choose(pairs)) if pairs else ()
 
 
 def _additive_noise_scores(domain: Domain) -> tuple[AdditiveNoiseScores, ...]:

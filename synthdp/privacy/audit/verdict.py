@@ -6,8 +6,9 @@ values of two neighbours may move, in units of the noise:
 
 - `DiscreteGaussian(sigma, s)`: one draw of that very sigma, moved by at most s counts (L1, the event's own words).
 - Gaussians of noise m1, m2, ..., and rounded ones on counts, `RoundedGaussian(sigma, s)`, of m = sigma / s: all draws up to the
-  next kind of charge; together the squares of L2 move / sigma may sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms compose to one [Dong, Roth, Su, "Gaussian Differential
-  Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian mechanisms, also of adaptively chosen ones].
+  next kind of charge; together the squares of L2 move / sigma may sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms
+  compose to one [Dong, Roth, Su, "Gaussian Differential Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian
+  mechanisms, also of adaptively chosen ones].
 - A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for each row of the unit
   in the batch; so too the mixture of Gaussians for units of several rows, if its chances are those of that rate.
 
