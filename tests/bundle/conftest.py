@@ -19,6 +19,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.model.causal_vae import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
+from synthdp.privacy.count_noise import Sampler, sampler_for
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
@@ -84,8 +85,9 @@ def released(value: Any, receipts: frozenset[Receipt]) -> Released[Any]:
     return Released(value, receipts, key=_KERNEL_KEY)
 
 
-def measure_event(rows: int) -> dict[str, Any]:
-    return {"event": "repeated", "count": len(TABLES), "of": {"event": "discrete_gaussian", "sigma": SIGMA, "sensitivity": rows}}
+def measure_event(rows: int, sampler: Sampler) -> dict[str, Any]:
+    """For a unit or group of so many rows; a group gets the noise that a unit gets."""
+    return {"event": "repeated", "count": len(TABLES), "of": {"event": f"{sampler}_gaussian", "sigma": SIGMA, "sensitivity": rows}}
 
 
 def train_event(rows: int) -> dict[str, Any]:
@@ -94,7 +96,9 @@ def train_event(rows: int) -> dict[str, Any]:
 
 def group_epsilon(spec: ReleaseSpec, rows: int) -> float:
     """As the plan computes it: a group is a unit with more rows."""
-    events = [accounting.event_from_json(e) for e in (measure_event(rows), train_event(rows))]
+    unit = spec.dataset.privacy_unit
+    sampler = sampler_for(unit.max_rows if unit.kind == "id" else 1)
+    events = [accounting.event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))]
     return accounting.epsilon(events, delta=spec.privacy.delta, adjacency="add_remove")
 
 
@@ -109,7 +113,7 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
         "clinic", "run-0", epsilon=0.5, delta=1e-6, cap=(cap.epsilon, cap.delta) if cap else None, body={}
     )  # another run's entry comes between
     planned = (
-        PlannedSpend(purpose="measure", mechanism="discrete Gaussian on 3 tables", event=measure_event(rows)),
+        PlannedSpend(purpose="measure", mechanism="discrete Gaussian on 3 tables", event=measure_event(rows, sampler_for(rows))),
         PlannedSpend(purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows)),
     )
     body = {"adjacency": "add_remove", "plan_sha256": plan_digest(planned)}

@@ -9,7 +9,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from synthdp.privacy.concentrated import _convex_minorant, concentrated_pld, discrete_gaussian_rho
+from synthdp.privacy.concentrated import JUDGED_AT, _convex_minorant, bounded_range_pld, concentrated_pld, discrete_gaussian_rho
+from synthdp.privacy.mechanisms import AdaptiveMarginals
 
 WIDTH = 1e-3
 EPSILONS = np.array([-3.0, -1.0, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5, 5.0])
@@ -60,3 +61,36 @@ def test_renyi_bound_of_the_discrete_gaussian(sigma: float, shift: int, order: f
 def test_convex_minorant() -> None:
     x = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
     assert _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0])).tolist() == [4.0, 2.5, 1.0, 0.5, 0.0]
+
+
+@pytest.mark.finding("math F7 discrete Gaussian")
+@pytest.mark.parametrize("rows", [1, 3])
+def test_discrete_gaussians_on_any_number_of_chosen_tables_share_one_bound(rows: int) -> None:
+    """k tables of noise m sqrt(k), each of which r rows move by r: rho is r^2 / (2 m^2) whatever k is; no exact law is common to them."""
+    shared = [discrete_gaussian_rho(sigma=7.0 * math.sqrt(k), squared_distance=k * rows**2) for k in (1, 2, 9, 400)]
+    assert shared == pytest.approx([rows**2 / (2 * 7.0**2)] * 4)
+    said = " ".join((AdaptiveMarginals.__doc__ or "").split())
+    assert "one zero-concentrated bound for all k" in said and "no one exact distribution" in said
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.3, 2.0, 9.0])
+def test_one_choice_of_bounded_range_has_its_closed_form(spread: float) -> None:
+    """On both sides of zero and beyond both ends."""
+    bound = bounded_range_pld(spread, 1, width=WIDTH)
+    for share in (-1.5, -1.0, -0.6, 0.0, 0.35, 0.8, 1.0, 1.3):
+        epsilon = share * spread
+        inside = (1 - math.exp((epsilon - spread) / 2)) ** 2 / (1 - math.exp(-spread))
+        exact = 0.0 if share >= 1 else 1 - math.exp(epsilon) if share <= -1 else inside
+        assert exact - 1e-12 <= bound.get_delta_for_epsilon(epsilon) <= exact + 1e-3 * spread
+
+
+@pytest.mark.parametrize(("spread", "count"), [(1.0, 1), (0.5, 10), (0.1, 300)])
+def test_the_better_of_two_bounds_of_a_range_is_taken(spread: float, count: int) -> None:
+    taken = bounded_range_pld(spread, count, width=WIDTH).get_epsilon_for_delta(JUDGED_AT)
+    one_by_one = bounded_range_pld(spread, 1, width=WIDTH).self_compose(count).get_epsilon_for_delta(JUDGED_AT)
+    as_zcdp = concentrated_pld(count * spread**2 / 8, width=WIDTH).get_epsilon_for_delta(JUDGED_AT)
+    assert taken == pytest.approx(min(one_by_one, as_zcdp), rel=1e-6) and (as_zcdp < one_by_one) == (count == 300)
+
+
+def test_a_range_beyond_all_bounds_protects_nothing() -> None:
+    assert bounded_range_pld(1e3, 2, width=WIDTH).get_delta_for_epsilon(10.0) > 1 - 1e-8
