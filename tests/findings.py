@@ -52,7 +52,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "math F6",
         found="'Total effect' added up deltas, which a chain of bounds does not allow.",
-        mended="Certificate, its docstring and the docs say that the total effect is a sum of k bounds and no chain; comparing two worlds is bounded by the joint effect.",
+        mended="The total effect is said to be a sum of k bounds and no chain; what changes with all statuses is bounded by the joint effect.",
     ),
     Finding(
         "math F7 overflow",

@@ -22,6 +22,7 @@ ORDERS = 1 + np.geomspace(1e-3, 1e4, 200)  # any order above 1 gives a sound bou
 TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
 LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
 NO_PROTECTION = 1 - 1e-9  # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports 1
+MOST_ONE_BY_ONE = 1000  # choices: of more, that bound is the looser one, and takes minutes
 JUDGED_AT = 1e-6  # the delta at which two sound bounds are compared
 POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
 
@@ -89,13 +90,15 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
     """
     if spread > LARGEST_EPSILON:
         return _nothing(width)
+    as_zcdp = concentrated_pld(count * spread**2 / 8, width=width)
+    if count > MOST_ONE_BY_ONE:
+        return as_zcdp
     steps = _grid(spread, width)
     inside = np.clip(steps * width, -spread, spread)
     deltas = np.expm1((inside - spread) / 2) ** 2 / -math.expm1(-spread)
     deltas[0] = -math.expm1(steps[0] * width)  # at or below -spread, where delta is that of any pair without overlap left
     each = pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, deltas))
-    together = each.self_compose(count), concentrated_pld(count * spread**2 / 8, width=width)
-    return min(together, key=lambda bound: float(bound.get_epsilon_for_delta(JUDGED_AT)))
+    return min(as_zcdp, each.self_compose(count), key=lambda bound: float(bound.get_epsilon_for_delta(JUDGED_AT)))
 
 
 def _grid(reach: float, width: float) -> npt.NDArray[np.int64]:

@@ -240,6 +240,17 @@ class TestPrivacyClaims:
         assert "measure: a table was planned for 1 rows of a unit; it may have 3" in found
         assert "train: training was planned for one row of a unit; it may have 3" in found
 
+    @pytest.mark.finding("mutant units of k rows")
+    @pytest.mark.parametrize("kind", ["discrete_gaussian", "rounded_gaussian"])
+    def test_tables_of_units_of_several_rows_charged_as_one(self, kind: str, build: Any, tmp_path: Path, spec_text: str) -> None:
+        """The charge itself states one row: a plan that forgets the others is refused, whatever its noise."""
+        text = spec_text.replace("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}")
+        release = build(tmp_path, text)
+        folder = write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
+        verify_bundle(folder)
+        edit_json(folder / CERTIFICATE, lambda c: c["planned"][0]["event"]["of"].update(event=kind, sensitivity=1))
+        assert "measure: a table was planned for 1 rows of a unit; it may have 2" in problems(folder)
+
     def test_spec_with_mistakes(self, bundle: Path) -> None:
         replace(bundle / "spec.yaml", "adjacency: add_remove", "adjacency: none_at_all")
         assert "spec.yaml: 1 mistake" in problems(bundle)

@@ -145,6 +145,9 @@ BUNDLES: dict[str, Spoil] = {
     # events that would take days, or mean nothing
     "event: hardly any noise": event(gaussian(1e-9)),
     "event: noise without end": event({"event": "discrete_gaussian", "sigma": 1e12, "sensitivity": 1}),
+    "event: hardly any noise on counts": event({"event": "rounded_gaussian", "sigma": 1e-9, "sensitivity": 1}),
+    "event: counts of no rows": event({"event": "rounded_gaussian", "sigma": 5.0, "sensitivity": 0}),
+    "event: choices with hardly any noise": event({"event": "gumbel_max", "scale": 1e-9, "sensitivity": 1, "rows": 1}),
     "event: no noise": event(gaussian(0)),
     "event: negative noise": event(gaussian(-1.0)),
     "event: a quintillion times": event({"event": "repeated", "count": 10**18, "of": gaussian(5.0)}),
