@@ -162,7 +162,14 @@ def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: 
 
 
 @app.command()
-def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")], as_json: Json = False) -> None:
+def resume(
+    out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")],
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", help="Go on by this spec; it may differ in constraints, sampling and what else is done with released values."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Continue an interrupted run without paying again."""
     from synthdp.release import resume as resume_run
     from synthdp.reporter import Reporter
@@ -170,7 +177,7 @@ def resume(out: Annotated[Path, typer.Argument(help="Output folder of the interr
     from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
-        outcome = together(lambda helpers: resume_run(out, reporter=Reporter(display), helpers=helpers))
+        outcome = together(lambda helpers: resume_run(out, spec_path=spec, reporter=Reporter(display), helpers=helpers))
     if outcome is not None:
         _finish(outcome, as_json=as_json)
 

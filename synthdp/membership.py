@@ -54,6 +54,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
+from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.pipeline import Fitted, measure, sample, train
 from synthdp.model.shadows import fitted_shadows
 from synthdp.privacy.accounting import event_to_json
@@ -115,8 +116,15 @@ class ShadowTrainer:
             yield self._released(fitted, seed_sequence)
 
     def _released(self, fitted: Fitted, seed_sequence: np.random.SeedSequence) -> AnyCodes | WhiteBox:
-        synthetic = sample(fitted, self.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value
+        synthetic = self._sampled(fitted, np.random.default_rng(seed_sequence))
         return WhiteBox(synthetic, released_scores(fitted)) if self.white_box else synthetic
+
+    def _sampled(self, fitted: Fitted, rng: np.random.Generator) -> AnyCodes:
+        """Its synthetic set. A model of so few rows may fulfil no constraint; it is then not held to them, so that no release ends for it."""
+        try:
+            return sample(fitted, self.release, rng=rng, progress=_quiet).value
+        except ConstraintsUnmet:
+            return sample(fitted, self.release.model_copy(update={"constraints": ()}), rng=rng, progress=_quiet).value
 
 
 def released_scores(fitted: Fitted) -> dict[str, Score]:

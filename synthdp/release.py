@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from synthdp import run_folder
+from synthdp.amending import amended, check_spec
 from synthdp.books import cap_of, check_affordable, columns_sha256, open_ledger, other_ids
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
@@ -31,8 +32,8 @@ from synthdp.gates import Verdict, check_gates, check_simulated, simulated_figur
 from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
-from synthdp.model.constraints import Constraints
-from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample
+from synthdp.model.constraints import Constraints, ConstraintsUnmet
+from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample, try_constraints
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -141,11 +142,12 @@ def release(
         folder.close()
 
 
-def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | None = None) -> Outcome:
-    """Continue the interrupted run in `out` under the reservation it already holds.
+def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None, helpers: Helpers | None = None) -> Outcome:
+    """Continue the interrupted run in `out` under the reservation it already holds; from now on by the spec at `spec_path`, where one is given.
 
     Raises:
         OutputError: there is no such run, or it is one of `synthdp graph`.
+        SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
     folder = run_folder.reopen(out)
@@ -154,9 +156,14 @@ def resume(out: Path, *, reporter: Reporter | None = None, helpers: Helpers | No
             hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
             raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
         loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
+        ledger = open_ledger(loaded, folder.spec_path, resumed=True)
+        if spec_path is None:
+            check_spec(folder, ledger)
+        else:
+            folder = amended(folder, ledger, spec_path, out=out)
+            loaded = parse_spec(folder.spec_text, path=str(spec_path))
         domain = Domain.from_spec(loaded.columns)
         plan = plan_for(loaded, domain)
-        ledger = open_ledger(loaded, folder.spec_path, resumed=True)
         return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), helpers), reporter or Reporter(), force=True)
     finally:
         folder.close()
@@ -170,6 +177,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
         try:
             with reporter.stage("measure and train") as progress:
                 fitted = fit(session, release, job.domain, progress=progress, helpers=job.helpers)
+                try_constraints(fitted, release, rng=fresh_generator())
             with reporter.stage("sample") as progress:
                 codes = sample(fitted, release, rng=fresh_generator(), progress=progress, begin=partial(progress, 0, 0))
                 codes, scores = disclose(session, job, fitted, codes)
@@ -198,10 +206,20 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             job.folder.remove()
             record_refusal(log, job, refusal.report, report=report)
             raise GateError(f"the bundle is withheld: {refusal.message}", hint=f"the budget is spent; see {report}, and {refusal.hint}") from None
+        except ConstraintsUnmet as unmet:
+            raise _mendable(unmet, job) from None
         job.folder.remove()
         with reporter.stage("track"):
             record(log, job, fitted, judgement, verdicts, bundle=bundle, report=report)
     return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(log.warnings))
+
+
+def _mendable(unmet: ConstraintsUnmet, job: Job) -> ConstraintsUnmet:
+    """The same refusal, with what was spent, what is kept, and the way on."""
+    return ConstraintsUnmet(
+        f"{unmet.message}; epsilon {job.plan.epsilon:g} is spent, and all that it paid for, the trained model too, is kept in {job.folder.path}",
+        hint=f"{unmet.hint}; go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW",
+    )
 
 
 def open_session(job: Job, reporter: Reporter) -> Session:

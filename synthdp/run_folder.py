@@ -17,8 +17,9 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -105,12 +106,7 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         (path / run).mkdir(mode=0o700)
         holdout = secrets.token_hex(16)
         state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
-        partial = path / "state.partial"
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(state))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path / STATE)
+        _write_state(path, state)
     except OSError as error:
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
     return RunFolder(path, run, command, spec_path, spec_text, created, holdout, lock)
@@ -189,6 +185,29 @@ def _hold(path: Path) -> int:
     os.ftruncate(handle, 0)
     os.pwrite(handle, str(os.getpid()).encode(), 0)
     return handle
+
+
+def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
+    """The same run, from now on by another spec, however often it is interrupted.
+
+    Raises:
+        OutputError: its folder cannot be written.
+    """
+    try:
+        _write_state(folder.path, _state(folder.path) | {"spec_text": spec_text})
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder.path}: {error.strerror}", hint="make room or allow writing; nothing is paid again") from None
+    return replace(folder, spec_text=spec_text)
+
+
+def _write_state(path: Path, state: Mapping[str, object]) -> None:
+    """The run's state, whole or not at all."""
+    partial = path / "state.partial"
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(state))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path / STATE)
 
 
 def _discard(path: Path) -> None:

@@ -22,7 +22,7 @@ from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
 from synthdp.spec.models import Gate, Model, ReleaseSpec
 
-FORMAT = 9  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = 10  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -101,6 +101,7 @@ class Certificate(Model):
     columns: int
     graph: Literal["none", "given", "validate", "learn"]
     constraints: tuple[str, ...] = ()
+    amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     planned: tuple[PlannedSpend, ...]
     charges: tuple[Charge, ...]
@@ -163,6 +164,7 @@ def certify(
         columns=len(spec.columns),
         graph=spec.graph.mode,
         constraints=spec.constraints,
+        amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         planned=tuple(planned),
         charges=charges,
@@ -187,6 +189,11 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
     return tuple(
         Charge(entry=e.hash, purpose=e.body["purpose"], mechanism=e.body["mechanism"], event=e.body["event"]) for e in entries if e.kind == "charge"
     )
+
+
+def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
+    """Fields of the spec that were changed after the reservation."""
+    return tuple(sorted({str(name) for e in entries if e.kind == "amend" for name in e.body["changed"]}))
 
 
 def planned_of(plan: Plan) -> tuple[PlannedSpend, ...]:

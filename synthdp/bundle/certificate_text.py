@@ -133,6 +133,7 @@ def _released(c: Certificate) -> str:
             "are functions of the spec, the ledger and these.\n\n| file | paid for by |\n|---|---|",
             *lines,
             *_constraints(c),
+            *_amended(c),
         ]
     )
 
@@ -145,6 +146,16 @@ def _constraints(c: Certificate) -> list[str]:
         "and costs no privacy; the original rows were never held to them.\n"
     )
     return [head, *map(code, c.constraints)]
+
+
+def _amended(c: Certificate) -> list[str]:
+    if not c.amended:
+        return []
+    return [
+        "\nAfter the budget was reserved the publisher changed the spec once or more (the ledger's `amend` entries), in: "
+        f"{', '.join(map(plain, c.amended))}. "
+        "These fields say what is done with released values: plan, budget and the rows that were looked at are those of the reservation."
+    ]
 
 
 def _spends(c: Certificate) -> str:

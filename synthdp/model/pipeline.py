@@ -49,6 +49,7 @@ class TrainingReleaser(Releaser, Protocol):
 
 ONE_THREAD_WORK = 4_000_000  # hidden values of one batch; below this more threads cost more than they save
 LEAST_CALIBRATION_ROWS, MOST_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
+TRIED_ROWS = 4096  # written, of those that are drawn to try the constraints
 MOST_FEATURE_CELLS = 1 << 24  # of all columns' features
 START_FLOOR_ROWS = 5.0  # no level starts training with less than this many rows' worth of probability
 
@@ -260,6 +261,20 @@ def sample(
         return chosen
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)
+
+
+def try_constraints(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator) -> None:
+    """Draw some rows and write their values, only to see whether the trained model fulfils the constraints, before anything else takes time.
+
+    Raises:
+        ConstraintsUnmet: next to none of its rows does.
+    """
+    constraints = Constraints.from_spec(release, Domain.from_spec(release.columns))
+    if not constraints.expressions:
+        return
+    synthesizer = fitted.synthesizer.value
+    codes = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads), TRIED_ROWS, rng=rng)
+    constraints.decode(codes, rng=rng)
 
 
 def drawn_last(release: spec.ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints) -> list[int]:

@@ -1,9 +1,10 @@
 """The budget ledger: an append-only, hash-chained table of what every release of a dataset reserved and spent.
 
-One table holds entries of six kinds: `cap` (the most a dataset may spend), `reserve` (a run's fixed epsilon
-and delta, taken before any row is read), `charge` (one mechanism, written durably before it runs), `settle` (the run
-is done), and two that make a run one run wherever its folder is copied: `lease` (a process has taken the run)
-and `kept` (the digest of the value that is used). Balances are always derived from the entries, never stored.
+One table holds entries of seven kinds: `cap` (the most a dataset may spend), `reserve` (a run's fixed epsilon
+and delta, taken before any row is read), `charge` (one mechanism, written durably before it runs), `amend` (what is
+done with released values was changed), `settle` (the run is done), and two that make a run one run wherever its
+folder is copied: `lease` (a process has taken the run) and `kept` (the digest of the value that is used). Balances
+are always derived from the entries, never stored.
 
 A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be done again
 and counts once, so one that was lost on its way back from the database is simply tried again.
@@ -199,8 +200,29 @@ class Ledger:
             settled = next((e for e in mine if e.kind == "settle"), None)
             if settled is not None and after is None:
                 return settled
-            charges = sum(e.kind == "charge" for e in mine)
-            return _append(connection, dataset, run, "settle", {"charges": charges}, after)
+            amended = sum(e.kind == "amend" for e in mine)
+            counts = {"charges": sum(e.kind == "charge" for e in mine)} | ({"amendments": amended} if amended else {})
+            return _append(connection, dataset, run, "settle", counts, after)
+
+    def amend(self, dataset: str, run: str, *, body: dict[str, Any]) -> Entry:
+        """Write down, durably, that a run goes on by another spec (`spec_sha256`), and in which fields it was `changed`: never in what it spends.
+
+        The same amendment twice is one.
+
+        Raises:
+            BudgetError: the run reserved nothing on `dataset`, or has settled.
+        """
+        with database.writing(self._engine) as connection:
+            mine = database.select(connection, dataset=dataset, run=run)
+            last = next((e for e in reversed(mine) if e.kind == "amend"), None)
+            if last is not None and {**last.body, "by": None} == {**body, "by": None}:
+                return last
+            kinds = [e.kind for e in mine]
+            if "reserve" not in kinds:
+                raise _no_reservation(dataset, run)
+            if "settle" in kinds:
+                raise BudgetError(f"run {run} has settled, and its spec is final", hint="resume it without --spec, or start a new release")
+            return database.append(connection, dataset, run, "amend", body)
 
 
 def _append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any], after: str | None) -> Entry:

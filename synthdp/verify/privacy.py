@@ -9,13 +9,14 @@ from typing import Any
 
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from synthdp.bundle.certificate import FORMAT, Certificate, PlannedSpend, certify, events_of, plan_problems
+from synthdp.bundle.certificate import FORMAT, Certificate, PlannedSpend, amended_of, certify, events_of, plan_problems
 from synthdp.bundle.published import public_spec
 from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy import accounting
 from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
+from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load import parse_spec
 from synthdp.spec.models import IdUnit, ReleaseSpec
 from synthdp.verify.bounds import MOST_ENTRIES, event_problems, group_problems
@@ -55,12 +56,16 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         if after.seq <= before.seq or (after.seq == before.seq + 1 and after.previous != before.hash):
             yield f"privacy/ledger.json: entry {after.seq} does not follow entry {before.seq}"
     kinds = [e.kind for e in entries if e.kind != "cap"]
-    charges = kinds.count("charge")
-    if charges == 0 or kinds != ["reserve", *["charge"] * charges, "settle"]:
+    charges, amendments = kinds.count("charge"), kinds.count("amend")
+    if charges == 0 or [*kinds[:1], *(k for k in kinds[1:-1] if k != "amend"), *kinds[-1:]] != ["reserve", *["charge"] * charges, "settle"]:
         yield f"privacy/ledger.json: a run is one reservation, then charges, then a settlement; got {', '.join(kinds) or 'nothing'}"
         return
     if entries[-1].body.get("charges") != charges:
         yield f"privacy/ledger.json: the settlement counts {entries[-1].body.get('charges')} charges, and {charges} are listed"
+    if entries[-1].body.get("amendments", 0) != amendments:
+        yield f"privacy/ledger.json: the settlement counts {entries[-1].body.get('amendments', 0)} changes of the spec, and {amendments} are listed"
+    if strange := sorted({*amended_of(entries)} - {*CHANGEABLE}):
+        yield f"privacy/ledger.json: {', '.join(map(repr, strange))} was changed after the reservation, and decides what was paid for"
     reserved = next(e.body for e in entries if e.kind == "reserve")
     if (reserved["epsilon"], reserved["delta"]) != (spec.privacy.epsilon, spec.privacy.delta):
         yield "privacy/ledger.json: the reservation is not the spec's epsilon and delta"

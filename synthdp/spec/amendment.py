@@ -1,0 +1,100 @@
+"""What of a spec may still be changed when a run's budget is spent: what is done with released values, and nothing that decided on them.
+
+A change of these fields is post-processing. The plan, the rows that mechanisms see and every draw that an outcome hangs on stay those of the
+reservation. Whatever is not named in `CHANGEABLE` is refused, so that a new field is refused until someone has thought about it.
+
+Gates on real rows stay as they are: publishing hangs on them, and the certificate tells them as fixed before. So does what they are computed from,
+and what published scores are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.syntax import Loc
+from synthdp.spec.wording import got
+from synthdp.spec.yamltree import read
+
+# `*` is any name. What is not the whole of a section is named by its field.
+CHANGEABLE = (
+    "columns.*.description", "columns.*.unit", "constraints", "dataset.citation", "dataset.description", "dataset.licence", "dataset.title",
+    "evaluation.classifiers", "evaluation.effects", "evaluation.max_rows", "evaluation.random_targets", "evaluation.subgroups",
+    "evaluation.targets", "evaluation.triples", "gates", "publication", "sampling", "signing", "tracking",
+)  # fmt: skip
+SCORED_TABLE = ("constraints", "sampling")  # what the synthetic table is made by: fixed once its published scores were counted
+REAL_GATES = "gates on real rows"
+MOST_SHOWN = 200  # characters of a value
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A field that two specs differ in, as a path from the root."""
+
+    loc: Loc
+    old: object
+    new: object
+
+
+def amendment(old: ReleaseSpec, new: ReleaseSpec, text: str, *, path: str, scored: bool = False) -> tuple[str, ...]:
+    """Which of `CHANGEABLE` differ between a run's spec and the one in `text`; `scored` where published scores of its table were counted.
+
+    Raises:
+        SpecError: another field differs; every one is told, with both values.
+    """
+    open_fields = _changeable(old, scored=scored)
+    changed, problems = set(), []
+    tree, _ = read(text)
+    for change in _differences(_parts(old), _parts(new)):
+        field = next((f for f in open_fields if _covers(f, change.loc)), None)
+        if field is not None:
+            changed.add(field)
+            continue
+        place = tree.place(change.loc) if tree is not None else (1, 1)
+        message = f"is {_shown(change.new)}, and the run was paid for with {_shown(change.old)}"
+        problems.append(SpecProblem(path, *place, ".".join(map(str, change.loc)), message, _why(change.loc, old, scored=scored)))
+    if problems:
+        raise SpecError(problems)
+    return tuple(sorted(changed))
+
+
+def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
+    """What may change of this run: less where gates or scores of real rows rest on it."""
+    real = any(gate.outside_guarantee for gate in spec.gates)
+    fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")} | ({"evaluation.targets"} if spec.evaluation.charged else set())
+    return tuple(f for f in CHANGEABLE if f not in fixed | ({*SCORED_TABLE} if scored else set()))
+
+
+def _parts(spec: ReleaseSpec) -> dict[str, Any]:
+    """A spec as plain values: gates on real rows apart from others, and the order of columns, which a map has and does not tell."""
+    inside, outside = ([g.model_dump() for g in spec.gates if g.outside_guarantee == real] for real in (False, True))
+    return spec.model_dump() | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.columns)}
+
+
+def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[_Change]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*old, *new]):
+            yield from _differences(old.get(key), new.get(key), (*loc, key))
+    elif old != new:
+        yield _Change(loc, old, new)
+
+
+def _covers(field: str, loc: Loc) -> bool:
+    steps = field.split(".")
+    return len(steps) <= len(loc) and all(step in ("*", at) for step, at in zip(steps, loc, strict=False))
+
+
+def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
+    if scored and loc[0] in SCORED_TABLE:
+        return "the published scores of this run's table were counted already, so the table stays as it is"
+    if loc[0] == REAL_GATES or (loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)):
+        return "gates on real rows and published scores are fixed before anything is spent: bring the old value back"
+    return f"bring it back, or pay for a new release; without paying change {', '.join(_changeable(spec, scored=scored))}"
+
+
+def _shown(value: object) -> str:
+    text = got(value) if value is None or isinstance(value, str | bool | int | float) else str(value)
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
