@@ -15,7 +15,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -45,12 +45,21 @@ _REFUSED = {
 
 
 @dataclass(frozen=True)
+class Equation:
+    """A part of an expression that says of two or more columns of numbers or dates that what is computed from them is equal."""
+
+    columns: frozenset[str]
+    truth: Truth
+
+
+@dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns it reads (in their order in the spec), and its truth."""
+    """A checked expression: its text, the columns it reads (in their order in the spec), its truth, and the equations in it."""
 
     text: str
     columns: tuple[str, ...]
     truth: Truth
+    equations: tuple[Equation, ...] = ()
 
     def violated(self, values: Values) -> Any:
         """Which rows make it false, shape `[rows]`; `values` holds `columns`."""
@@ -81,7 +90,7 @@ def parse(text: str, columns: Mapping[str, Column]) -> tuple[Expression | None, 
         truth = reader.read()
     except _Unreadable as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
-    return Expression(text, tuple(n for n in columns if n in reader.used), truth), []
+    return Expression(text, tuple(n for n in columns if n in reader.used), truth, tuple(reader.equations)), []
 
 
 @dataclass(frozen=True)
@@ -98,15 +107,18 @@ class _Operand:
     ordered: bool = False
     literal: str = ""
     name: str = ""
+    columns: frozenset[str] = frozenset()
 
 
 @dataclass
 class _Reader:
-    """Reads one text; `used` columns fill while it does."""
+    """Reads one text; `used` columns and `equations` fill while it does. What is `negated` must not hold."""
 
     text: str
     columns: Mapping[str, Column]
     used: set[str] = field(default_factory=set)
+    equations: list[Equation] = field(default_factory=list)
+    negated: bool = False
     quoted: dict[str, str] = field(default_factory=dict)
     source: str = ""
     lead: int = 0
@@ -163,13 +175,21 @@ class _Reader:
             case ast.BoolOp(op=op, values=parts):
                 return (every if isinstance(op, ast.And) else some)(self._each(self._truth, parts))
             case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return negation(self._truth(inner))
+                return self._negation(lambda: self._truth(inner))
             case ast.Compare():
                 return self._chain(node)
             case ast.Name() if isinstance(self.columns.get(self.quoted.get(node.id, node.id)), Boolean | Unread):
                 return comparison(operator.eq, self._operand(node).value, lambda values: 1.0)
         self._operand(node)
         self._wrong(node, "is a value where something true or false is needed", "compare it with something, e.g. age >= 18")
+
+    def _negation(self, read: Callable[[], Truth]) -> Truth:
+        """What `read` reads must not hold."""
+        self.negated = not self.negated
+        try:
+            return negation(read())
+        finally:
+            self.negated = not self.negated
 
     def _chain(self, node: ast.Compare) -> Truth:
         """A comparison, or a chain such as 18 <= age < 65: every neighbouring pair must hold."""
@@ -197,8 +217,11 @@ class _Reader:
         if not isinstance(right, ast.Tuple | ast.List | ast.Set) or not right.elts:
             self._wrong(right, "`in` needs a list of values", "e.g. sex in ('Female', 'Male')")
         operand = self._operand(left)
-        equal = self._each(lambda e: self._compared(operand, operator.eq, self._operand(e), where=e), right.elts)
-        return some(equal) if isinstance(op, ast.In) else negation(some(equal))
+
+        def equal() -> Truth:
+            return some(self._each(lambda e: self._compared(operand, operator.eq, self._operand(e), where=e), right.elts))
+
+        return equal() if isinstance(op, ast.In) else self._negation(equal)
 
     def _compared(self, left: _Operand, holds: Callable[[Any, Any], Any], right: _Operand, *, where: ast.expr) -> Truth:
         if left.constant and right.constant:
@@ -213,6 +236,8 @@ class _Reader:
                 self._wrong(where, f"{left.name!r} and {right.name!r} have different categories")
             if holds not in (operator.eq, operator.ne) and not (left.ordered and right.ordered):
                 self._wrong(where, f"the categories of {left.name!r} have no order", "use ==, != or in; only ordinal columns have an order")
+        elif holds is (operator.ne if self.negated else operator.eq) and len(left.columns | right.columns) > 1:
+            self.equations.append(Equation(left.columns | right.columns, comparison(operator.eq, left.value, right.value)))
         return comparison(holds, left.value, right.value)
 
     def _resolved(self, where: ast.expr, one: _Operand, other: _Operand) -> _Operand:
@@ -250,7 +275,7 @@ class _Reader:
                 operand = self._operand(inner)
                 if operand.kind not in ("number", "unread"):
                     self._wrong(node, f"a sign cannot stand before {_said(operand)}")
-                return operand if isinstance(op, ast.UAdd) else _Operand(operand.kind, negative(operand.value), operand.constant)
+                return operand if isinstance(op, ast.UAdd) else replace(operand, value=negative(operand.value), name="")
             case ast.BinOp() if type(node.op) in _ARITHMETIC:
                 return self._calculated(node)
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
@@ -260,18 +285,18 @@ class _Reader:
 
     def _calculated(self, node: ast.BinOp) -> _Operand:
         left, right = self._each(self._operand, [node.left, node.right])
-        value = arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value)
+        value, read = arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value), left.columns | right.columns
         if "unread" in (left.kind, right.kind):
             return _Operand("unread", value)
         match left.kind, node.op, right.kind:
             case ("number", _, "number"):
                 if left.constant and right.constant:
                     self._wrong(node, "calculates with constants alone", "write the result")
-                return _Operand("number", value)
+                return _Operand("number", value, columns=read)
             case ("date", ast.Sub(), "date"):
-                return _Operand("number", value)
+                return _Operand("number", value, columns=read)
             case ("date", ast.Add() | ast.Sub(), "number") | ("number", ast.Add(), "date"):
-                return _Operand("date", value)
+                return _Operand("date", value, columns=read)
         hint = "the difference of two dates is a number of days, and days can be added to a date" if "date" in (left.kind, right.kind) else None
         self._wrong(node, f"cannot calculate with {_said(left)} and {_said(right)}", hint)
 
@@ -287,9 +312,9 @@ class _Reader:
         column = self.columns[name]
         value: Numbers = operator.itemgetter(name)
         if isinstance(column, Integer | Number):
-            return _Operand("number", value, name=name)
+            return _Operand("number", value, name=name, columns=frozenset({name}))
         if isinstance(column, Datetime):
-            return _Operand("date", value, name=name)
+            return _Operand("date", value, name=name, columns=frozenset({name}))
         if isinstance(column, Unread):
             return _Operand("unread", value, name=name)
         labels = (column.false, column.true) if isinstance(column, Boolean) else column.categories

@@ -3,15 +3,19 @@
 Rows that violate a constraint are drawn again until enough are left, so what next to no row fulfils would end a release after
 its budget was spent. A constraint is refused if none of many rows fulfils it; several are, if many rows fulfil all but one of
 them and none that one. Many constraints that are each likely, such as an order of ten dates, are not refused for being rare together.
+
+An equation between columns of numbers or dates is another matter. The model knows levels, and draws values inside of bins by themselves, so
+that an equation holds by chance alone, whatever the model learnt. It is refused between real numbers, and between whole ones and dates where
+fewer than a tenth of even rows fulfil it: drawing again is given up at a hundredth, and a model is not even.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.expressions import EPOCH, parse
+from synthdp.spec.expressions import EPOCH, Equation, parse
 from synthdp.spec.models import RESOLUTION_SECONDS, Boolean, Categorical, Column, Datetime, Number, Ordinal, ReleaseSpec, Unread
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 EVEN_ROWS = 50_000
+LEAST_EQUAL = 0.1  # of even rows, for an equation between whole numbers
+COMPUTED = 'take one column out of the model and have it computed from the others, e.g. `after: {type: number, derived: "before + change", ...}`'
 CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer than a hundredth do
 
 
@@ -34,9 +40,13 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     values = {name: _drawn(column, rng) for name, column in spec.columns.items() if any(name in e.columns for e in held.values())}
     with np.errstate(all="ignore"):
         holds = {i: ~e.violated(values) for i, e in held.items()}
+        by_chance = [i for i, e in held.items() if any(_by_chance(equation, values, spec.columns) for equation in e.equations)]
+    for i in by_chance:
+        yield CrossProblem(("constraints", i), f"{held[i].text!r}: is an equation between numbers, which drawn rows fulfil by chance alone", COMPUTED)
+        del holds[i]
     told = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
-        hint = "rows that violate a constraint are drawn again, so it must hold by chance: an equation between numbers does not"
+        hint = "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or change the columns' bounds"
         yield CrossProblem(("constraints", i), f"{held[i].text!r}: {told}", hint)
         del holds[i]
     places = list(holds)
@@ -44,6 +54,11 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         names = " and ".join(f"#{places[k] + 1} {held[places[k]].text!r}" for k in others)
         message = f"{held[places[last]].text!r}: {told} together with {names}"
         yield CrossProblem(("constraints", places[last]), message, "each can hold alone, and together they cannot: change or delete one of them")
+
+
+def _by_chance(equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]) -> bool:
+    """Whether next to no drawn row fulfils an equation, whatever the model learnt."""
+    return any(isinstance(columns[name], Number) for name in equation.columns) or bool(equation.truth(values)[0].mean() < LEAST_EQUAL)
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
