@@ -189,7 +189,8 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 steps = Steps(len(WRITING) + 3, progress)
                 session.settle()
                 steps.run("bounds for groups", lambda: job.plan.group_epsilons)
-                bundle = publish(job, fitted, synthetic, force=force, steps=steps, scores=scores) if all(v.passed for v in verdicts) else None
+                whole = synthetic.map(constraints.derived.added)
+                bundle = publish(job, fitted, whole, force=force, steps=steps, scores=scores) if all(v.passed for v in verdicts) else None
                 report = internal_report(
                     job.internal,
                     job,

@@ -153,7 +153,7 @@ class Sampler:
                 self.constraints.check_share(broken, drawn, kept)
                 done += len(frame := frame.iloc[: rows - done])
                 progress(done, rows)
-                yield frame
+                yield self.constraints.derived.added(frame)
 
     def _values(self, codes: Codes, settings: Mapping[str, Setting], rng: np.random.Generator) -> pd.DataFrame:
         """Values for levels; a column that was set has the very value that was asked for."""

@@ -20,7 +20,7 @@ from synthdp.evaluate.charged import ChargedScores
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
-from synthdp.spec.models import Gate, Model, ReleaseSpec
+from synthdp.spec.models import Gate, Model, ReleaseSpec, derived_of
 
 FORMAT = 10  # raise it whenever facts or wording change: `verify` compares texts of the same format only
 GROUP_SIZES = (1, 2, 3, 5, 10)
@@ -101,6 +101,7 @@ class Certificate(Model):
     columns: int
     graph: Literal["none", "given", "validate", "learn"]
     constraints: tuple[str, ...] = ()
+    derived: tuple[tuple[str, str], ...] = ()
     amended: tuple[str, ...] = ()
     cap: tuple[float, float] | None
     planned: tuple[PlannedSpend, ...]
@@ -164,6 +165,7 @@ def certify(
         columns=len(spec.columns),
         graph=spec.graph.mode,
         constraints=spec.constraints,
+        derived=tuple((name, text) for name, column in spec.columns.items() if (text := derived_of(column)) is not None),
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         planned=tuple(planned),

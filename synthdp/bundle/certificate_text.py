@@ -133,6 +133,7 @@ def _released(c: Certificate) -> str:
             "are functions of the spec, the ledger and these.\n\n| file | paid for by |\n|---|---|",
             *lines,
             *_constraints(c),
+            *_derived(c),
             *_amended(c),
         ]
     )
@@ -146,6 +147,16 @@ def _constraints(c: Certificate) -> list[str]:
         "and costs no privacy; the original rows were never held to them.\n"
     )
     return [head, *map(code, c.constraints)]
+
+
+def _derived(c: Certificate) -> list[str]:
+    if not c.derived:
+        return []
+    head = (
+        "\nThe columns below were computed from others of the same synthetic row, within their declared bounds. Their values in the original were "
+        "not read.\n"
+    )
+    return [head, *(code(f"{name} = {text}") for name, text in c.derived)]
 
 
 def _amended(c: Certificate) -> list[str]:

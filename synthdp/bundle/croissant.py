@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.parquet_table import PARQUET_NAME
-from synthdp.bundle.wording import title_of, up
+from synthdp.bundle.wording import about_column, title_of, up
 from synthdp.spec import models
 
 CROISSANT = "croissant.json"
@@ -128,7 +128,7 @@ def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
 
 
 def _field(name: str, column: models.Column) -> Mapping[str, Any]:
-    said = [column.description, f"unit: {column.unit}" if column.unit else None, "may be missing" if column.missing else None]
+    said = [about_column(column), f"unit: {column.unit}" if column.unit else None, "may be missing" if column.missing else None]
     field: dict[str, Any] = {"@type": "cr:Field", "@id": record_id(name), "name": name, "dataType": _type(column)}
     if any(said):
         field["description"] = "; ".join(s for s in said if s)

@@ -12,7 +12,7 @@ from synthdp.bundle.certificate import Certificate
 from synthdp.bundle.croissant import citation
 from synthdp.bundle.datapackage import DATE_FORMATS
 from synthdp.bundle.scores_text import in_words
-from synthdp.bundle.wording import code, plain, title_of, up
+from synthdp.bundle.wording import about_column, code, plain, title_of, up
 from synthdp.graph.causal import CausalGraph
 from synthdp.spec import models
 
@@ -132,7 +132,7 @@ def _quality(certificate: Certificate) -> Iterator[str]:
 
 
 def _row(name: str, column: models.Column) -> str:
-    cells = [name, column.type, _values(column), "yes" if column.missing else "no", column.unit or "", column.description or ""]
+    cells = [name, column.type, _values(column), "yes" if column.missing else "no", column.unit or "", about_column(column)]
     return f"| {' | '.join(plain(c) for c in cells)} |"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from synthdp.bundle.wording import title_of
+from synthdp.bundle.wording import about_column, title_of
 from synthdp.errors import VerifyError
 from synthdp.spec import models
 
@@ -98,8 +98,8 @@ def _licence(text: str) -> dict[str, str]:
 
 def _field(name: str, column: models.Column) -> dict[str, Any]:
     field = {"name": name, **_type(column)}
-    if column.description:
-        field["description"] = column.description
+    if about := about_column(column):
+        field["description"] = about
     if column.unit:
         field["unit"] = column.unit
     constraints: dict[str, Any] = field.setdefault("constraints", {})

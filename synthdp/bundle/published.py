@@ -59,8 +59,8 @@ def spec_yaml(spec: ReleaseSpec) -> str:
 
     content = spec.model_dump(mode="json", exclude_none=True)
     for column in content["columns"].values():
-        if "edges" in column:
-            del column["bins"]  # the contract takes one of the two
+        if "edges" in column or "derived" in column:
+            del column["bins"]  # the contract takes one of the three
     return SPEC_HEAD + yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

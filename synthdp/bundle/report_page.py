@@ -5,7 +5,7 @@ It takes a folder and no values: whatever is not published cannot get into it. `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def public_report(folder: Path) -> str:
         profile=[(float(p["epsilon"]), float(p["delta"])) for p in profile],
         graph=_graph_view(graph, spec),
         tables=[_table(t) for t in parse_json(read_text(folder / "marginals.json"))["tables"]],
-        codes=published_levels(folder / CSV_NAME, domain),
+        codes=published_levels(folder / CSV_NAME, domain, header=tuple(spec.columns)),
         rows=spec.sampling.rows or 0,
         first=spec.evaluation.targets,
         notes=tuple(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
@@ -61,10 +61,10 @@ def _table(stated: Mapping[str, Any]) -> NoisyTable:
     return NoisyTable(tuple(stated["columns"]), np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]), float(stated["sigma"]))
 
 
-def published_levels(path: Path, domain: Domain) -> Codes:
-    """Levels of the first `MOST_ROWS` rows of a published table, shape `[rows, columns]`."""
+def published_levels(path: Path, domain: Domain, *, header: Sequence[str]) -> Codes:
+    """Levels of the modelled columns in the first `MOST_ROWS` rows of a published table, shape `[rows, columns]`."""
     check_plain(path)
-    check_header(path, domain.names)
+    check_header(path, header)
     frame = pd.read_csv(path, nrows=MOST_ROWS, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8", index_col=False)
     return np.column_stack([encode_column(c, _values(c, frame[c.name])).codes for c in domain.columns])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from synthdp.spec.models import Dataset
+from synthdp.spec.models import Column, Dataset, derived_of
 
 
 def plain(text: str) -> str:
@@ -30,3 +30,10 @@ def title_of(dataset: Dataset) -> str:
     """The synthetic table's title, which says once that it is synthetic."""
     title = dataset.title or dataset.id
     return title if title.rstrip(" .)").lower().endswith("synthetic") else f"{title} (synthetic)"
+
+
+def about_column(column: Column) -> str:
+    """What a column holds, and what it is computed from; empty where neither was stated."""
+    derived = derived_of(column)
+    said = [column.description, None if derived is None else f"computed from other columns: {derived}"]
+    return "; ".join(s for s in said if s)

@@ -188,7 +188,7 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
     """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair and nothing was measured."""
     if spec.graph.mode == "learn":
-        return graph == CausalGraph.from_spec(spec.graph, tuple(spec.columns))
+        return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
     return spec.graph.mode in ("none", "given") and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
 
 

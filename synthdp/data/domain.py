@@ -77,13 +77,20 @@ class ColumnDomain:
 
 @dataclass(frozen=True)
 class Domain:
-    """The columns of a table, in the spec's order."""
+    """The columns of a table, in the spec's order. `derived` names those that are computed from them: a source may hold these, and they are not read."""
 
     columns: tuple[ColumnDomain, ...]
+    derived: tuple[str, ...] = ()
 
     @classmethod
     def from_spec(cls, columns: Mapping[str, spec.Column]) -> Domain:
-        """Build the domain from the spec's `columns` section."""
+        """What is read and modelled, from the spec's `columns` section."""
+        derived = tuple(name for name, column in columns.items() if spec.derived_of(column) is not None)
+        return cls(tuple(_column(name, column) for name, column in columns.items() if name not in derived), derived)
+
+    @classmethod
+    def written(cls, columns: Mapping[str, spec.Column]) -> Domain:
+        """What is written, derived columns too."""
         return cls(tuple(_column(name, column) for name, column in columns.items()))
 
     @cached_property

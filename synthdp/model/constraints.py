@@ -18,6 +18,7 @@ import pandas as pd
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode, decode_column, encode_column, to_numbers
 from synthdp.errors import GateError
+from synthdp.model.derived import Derived
 from synthdp.spec.expressions import Expression, parse
 from synthdp.spec.models import ReleaseSpec
 
@@ -39,21 +40,23 @@ class Constraints:
 
     domain: Domain
     expressions: tuple[Expression, ...]
+    derived: Derived = Derived()
 
     @classmethod
     def from_spec(cls, release: ReleaseSpec, domain: Domain) -> Constraints:
         """The constraints of a checked spec."""
         parsed = [parse(text, release.columns)[0] for text in release.constraints]
-        return cls(domain, tuple(e for e in parsed if e is not None))
+        return cls(domain, tuple(e for e in parsed if e is not None), Derived.from_spec(release.columns))
 
     @cached_property
     def columns(self) -> tuple[ColumnDomain, ...]:
-        """The columns that they read."""
+        """The modelled columns that they read, also through derived ones."""
         read = {name for e in self.expressions for name in e.columns}
         return tuple(c for c in self.domain.columns if c.name in read)
 
     def violated(self, values: Values) -> Mask:
-        """Which constraint each row violates, shape `[constraints, rows]`; `values` as `numbers` gives them."""
+        """Which constraint each row violates, shape `[constraints, rows]`; `values` of modelled columns as `numbers` gives them."""
+        values = {**values, **self.derived.values(values)}
         with np.errstate(all="ignore"):
             return np.stack([e.violated(values) for e in self.expressions])
 

@@ -177,7 +177,7 @@ def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) 
     if wanted - found:
         problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}")
         hints.append("names must be the source's own, letter by letter; take what it lacks out of the spec")
-    strange = [str(i) for i, name in enumerate(names, start=1) if name not in wanted]
+    strange = [str(i) for i, name in enumerate(names, start=1) if name not in wanted and name not in domain.derived]
     if strange:
         # By position: what stands for a name may be a value, where the header is missing or runs into the first row.
         problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}")

@@ -22,6 +22,7 @@ from synthdp.spec.yamltree import read
 # `*` is any name. What is not the whole of a section is named by its field.
 CHANGEABLE = (
     "columns.*.description", "columns.*.unit", "constraints", "dataset.citation", "dataset.description", "dataset.licence", "dataset.title",
+    "derived columns",
     "evaluation.classifiers", "evaluation.effects", "evaluation.max_rows", "evaluation.random_targets", "evaluation.subgroups",
     "evaluation.targets", "evaluation.triples", "gates", "publication", "sampling", "signing", "tracking",
 )  # fmt: skip
@@ -69,9 +70,11 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
-    """A spec as plain values: gates on real rows apart from others, and the order of columns, which a map has and does not tell."""
+    """A spec as plain values: derived columns and gates on real rows apart from others, and the order of columns, which a map has and does not tell."""
+    columns = {name: column.model_dump() for name, column in spec.columns.items()}
+    parts = {"columns": {n: columns[n] for n in spec.modelled}, "derived columns": {n: c for n, c in columns.items() if n not in spec.modelled}}
     inside, outside = ([g.model_dump() for g in spec.gates if g.outside_guarantee == real] for real in (False, True))
-    return spec.model_dump() | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.columns)}
+    return spec.model_dump() | parts | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.modelled)}
 
 
 def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[_Change]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec import budgetchecks, evaluationchecks, gatechecks, graphchecks, rules
+from synthdp.spec import budgetchecks, derivedchecks, evaluationchecks, gatechecks, graphchecks, rules
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import parse
@@ -133,7 +133,7 @@ def _plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
 
 
 def _levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    total = sum(level_count(column) for column in spec.columns.values())
+    total = sum(level_count(column) for column in spec.modelled.values())
     if total > MAX_LEVELS:
         message = f"all columns together have {total:,} levels; at most {MAX_LEVELS:,} fit into the model"
         yield CrossProblem(("columns",), message, "use fewer bins, or merge rare categories")
@@ -230,6 +230,7 @@ CHECKS = (
     _Check(("evaluation.enabled", "evaluation.disclosure", "evaluation.disclosure_share"), evaluationchecks.disclosure),
     _Check(("columns", "evaluation.subgroups"), evaluationchecks.subgroups),
     _Check(("columns", "evaluation.effects"), evaluationchecks.effects),
+    _Check(("columns",), derivedchecks.derived),
     _Check(("columns",), _column_names),
     _Check(("graph.groups",), _group_names),
     _Check(("columns",), _levels),

@@ -14,6 +14,14 @@ from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
+Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
+DERIVED = Field(
+    default=None,
+    description="how the column is computed from others when rows are written; it is then not modelled, costs nothing, and is not read in the source",
+    examples=["before + change"],
+)
+
+
 class ColumnBase(Model):
     """What every column has."""
 
@@ -68,6 +76,8 @@ class Integer(ColumnBase):
         default=(), description="values with a level of their own; zero inflation is [0]", examples=[[0]]
     )
 
+    derived: Derived = DERIVED
+
     @model_validator(mode="after")
     def _ranges(self) -> Integer:
         return _check_range(self)
@@ -88,6 +98,8 @@ class Number(ColumnBase):
     )
     decimals: Annotated[Whole, Field(ge=0, le=12), Unit("digits")] = Field(default=4, description="digits written after the point", examples=[2])
 
+    derived: Derived = DERIVED
+
     @model_validator(mode="after")
     def _ranges(self) -> Number:
         return _check_range(self)
@@ -107,6 +119,8 @@ class Datetime(ColumnBase):
         default=(), description="instants with a level of their own", examples=[["2001-01-01"]]
     )
     resolution: Literal["day", "hour", "minute", "second"] = Field(default="day", description="step in which instants are written", examples=["hour"])
+
+    derived: Derived = DERIVED
 
     @model_validator(mode="after")
     def _ranges(self) -> Datetime:
@@ -154,3 +168,8 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
 
 
 Column = Annotated[Categorical | Ordinal | Boolean | Integer | Number | Datetime, Field(discriminator="type")]
+
+
+def derived_of(column: Column) -> str | None:
+    """What a column is computed from; None for one that is modelled."""
+    return getattr(column, "derived", None)

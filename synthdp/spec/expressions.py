@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar
 
-from synthdp.spec.models import Boolean, Column, Datetime, Integer, Number, Ordinal, Unread
+from synthdp.spec.models import Boolean, Column, Datetime, Integer, Number, Ordinal, Unread, derived_of
 from synthdp.spec.truth import Numbers, Truth, Values, arithmetic, comparison, every, is_missing, negation, negative, some
 from synthdp.spec.wording import got, nearest
 
@@ -67,6 +67,16 @@ class Expression:
 
 
 @dataclass(frozen=True)
+class Calculation:
+    """What a derived column is computed from: the columns it reads, its value (a number, or a date in days), and whether it divides by what may be 0."""
+
+    columns: tuple[str, ...]
+    value: Numbers
+    kind: Literal["number", "date"]
+    divides: bool
+
+
+@dataclass(frozen=True)
 class Mistake:
     """What is wrong, at a character of the text counted from 1."""
 
@@ -83,14 +93,25 @@ class _Unreadable(Exception):
         self.mistakes = mistakes
 
 
-def parse(text: str, columns: Mapping[str, Column]) -> tuple[Expression | None, list[Mistake]]:
-    """The expression, or every mistake in it."""
-    reader = _Reader(text, columns)
+def parse(text: str, columns: Mapping[str, Column], *, derived: bool = True) -> tuple[Expression | None, list[Mistake]]:
+    """The expression, or every mistake in it; it reads what the `derived` columns in it are computed from, too, or may not read them."""
+    reader = _Reader(text, columns, derived)
     try:
         truth = reader.read()
     except _Unreadable as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
     return Expression(text, tuple(n for n in columns if n in reader.used), truth, tuple(reader.equations)), []
+
+
+def calculation(text: str, columns: Mapping[str, Column]) -> tuple[Calculation | None, list[Mistake]]:
+    """What `text` computes from columns that are modelled, or every mistake in it."""
+    reader = _Reader(text, columns, derived=False)
+    try:
+        operand = reader.calculated()
+    except _Unreadable as wrong:
+        return None, sorted(wrong.mistakes, key=lambda m: m.at)
+    kind: Literal["number", "date"] = "date" if operand.kind == "date" else "number"
+    return Calculation(tuple(n for n in columns if n in reader.used), operand.value, kind, reader.divides), []
 
 
 @dataclass(frozen=True)
@@ -116,14 +137,27 @@ class _Reader:
 
     text: str
     columns: Mapping[str, Column]
+    derived: bool
     used: set[str] = field(default_factory=set)
     equations: list[Equation] = field(default_factory=list)
     negated: bool = False
+    divides: bool = False
     quoted: dict[str, str] = field(default_factory=dict)
     source: str = ""
     lead: int = 0
 
     def read(self) -> Truth:
+        return self._truth(self._parsed())
+
+    def calculated(self) -> _Operand:
+        """The value of a text that is one."""
+        node = self._parsed()
+        operand = self._operand(node)
+        if operand.constant or operand.kind not in ("number", "date", "unread"):
+            self._wrong(node, f"{_said(operand)} is not computed from numbers or dates of other columns", "e.g. before + change")
+        return operand
+
+    def _parsed(self) -> ast.expr:
         if _MARK in self.text:
             self._wrong(self.text.index(_MARK) + 1, f"the letter {_MARK!r} cannot be used here")
         source = _TOKEN.sub(self._unquoted, re.sub(r"\s", " ", self.text))
@@ -140,7 +174,7 @@ class _Reader:
             self._wrong(1, "cannot be read: it is nested too deeply, or holds a sign that no expression has")
         if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
             self._wrong(1, f"has more than {MAX_NODES} parts", "write several constraints; all of them must hold")
-        return self._truth(tree.body)
+        return tree.body
 
     def _unquoted(self, match: re.Match[str]) -> str:
         if match[1] is None:
@@ -281,11 +315,12 @@ class _Reader:
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
                 self._wrong(node, "& | ~ are not used here", "write and, or, not")
         what = _REFUSED.get(type(node), "this")
-        self._wrong(node, f"{what} is not allowed in a constraint", f"allowed are {_ALLOWED}")
+        self._wrong(node, f"{what} is not allowed in an expression", f"allowed are {_ALLOWED}")
 
     def _calculated(self, node: ast.BinOp) -> _Operand:
         left, right = self._each(self._operand, [node.left, node.right])
         value, read = arithmetic(_ARITHMETIC[type(node.op)], left.value, right.value), left.columns | right.columns
+        self.divides |= isinstance(node.op, ast.Div) and not (isinstance(node.right, ast.Constant) and node.right.value != 0)
         if "unread" in (left.kind, right.kind):
             return _Operand("unread", value)
         match left.kind, node.op, right.kind:
@@ -311,14 +346,25 @@ class _Reader:
         self.used.add(name)
         column = self.columns[name]
         value: Numbers = operator.itemgetter(name)
-        if isinstance(column, Integer | Number):
-            return _Operand("number", value, name=name, columns=frozenset({name}))
-        if isinstance(column, Datetime):
-            return _Operand("date", value, name=name, columns=frozenset({name}))
+        if isinstance(column, Integer | Number | Datetime):
+            return _Operand("date" if isinstance(column, Datetime) else "number", value, name=name, columns=self._read(node, name, column))
         if isinstance(column, Unread):
             return _Operand("unread", value, name=name)
         labels = (column.false, column.true) if isinstance(column, Boolean) else column.categories
         return _Operand("text", value, categories=labels, ordered=isinstance(column, Ordinal), name=name)
+
+
+    def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:
+        """The modelled columns that a column of numbers or dates stands for: itself, or those that it is computed from."""
+        text = derived_of(column)
+        if text is None:
+            return frozenset({name})
+        if not self.derived:
+            self._wrong(node, f"column {name!r} is computed from others itself, when rows are written", f"write ({text}) in its place")
+        computed, _ = calculation(text, self.columns)
+        inputs = frozenset(computed.columns) if computed else frozenset({name})
+        self.used |= inputs
+        return inputs
 
 
 def _said(operand: _Operand) -> str:

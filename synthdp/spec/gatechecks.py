@@ -52,7 +52,7 @@ def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         elif gate.metric == "tstr_accuracy_charged" and not categories:
             hint = "name a categorical, ordinal or boolean column in evaluation.targets"
             yield CrossProblem(where, f"{gate.metric} needs a target with categories, and evaluation.targets names none", hint)
-        elif gate.metric == "tv2_charged" and len(spec.columns) < 2:
+        elif gate.metric == "tv2_charged" and len(spec.modelled) < 2:
             yield CrossProblem(where, f"{gate.metric} needs two columns, and there is one", "bound tv1_charged")
 
 

@@ -153,7 +153,7 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Algorithms that rank values need columns with an order, or with two values."""
     if spec.graph.mode != "learn" or spec.graph.algorithm not in RANKED:
         return
-    for name, column in spec.columns.items():
+    for name, column in spec.modelled.items():
         if isinstance(column, Categorical) and len(column.categories) > 2:
             message = f"{spec.graph.algorithm} ranks values, and no order is declared for the {len(column.categories)} categories of {name!r}"
             yield CrossProblem(("graph", "algorithm"), message, "declare it ordinal, with categories from lowest to highest, or use measured_pc")

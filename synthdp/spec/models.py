@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from synthdp.spec.columns import RESOLUTION_SECONDS, Boolean, Categorical, Column, ColumnBase, Datetime, Integer, Number, Ordinal, Unread
+from synthdp.spec.columns import RESOLUTION_SECONDS, Boolean, Categorical, Column, ColumnBase, Datetime, Integer, Number, Ordinal, Unread, derived_of
 from synthdp.spec.dataset import BuiltinSource, CsvSource, Dataset, IdUnit, ParquetSource, PrivacyUnit, Rows, RowUnit, Source, SqlSource
 from synthdp.spec.evaluation import Attacks, ClassifierName, Effect, Evaluation, MembershipAttack
 from synthdp.spec.fields import (
@@ -107,6 +107,7 @@ __all__ = [
     "Tracking",
     "Unread",
     "Whole",
+    "derived_of",
     "starts_formula",
 ]
 
@@ -162,3 +163,8 @@ class ReleaseSpec(Model):
     compute: Compute = Field(default=Compute(), description="where the work is done", examples=[{"threads": 2}])
     publication: Publication | None = Field(default=None, description="what a public register asks about the release", examples=[_PUBLICATION])
     signing: Signing = Field(default=Signing(), description="who vouches for the bundle", examples=[{"required": False}])
+
+    @property
+    def modelled(self) -> dict[str, Column]:
+        """The columns that are read and modelled: all but those that are computed from others."""
+        return {name: column for name, column in self.columns.items() if derived_of(column) is None}

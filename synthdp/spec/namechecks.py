@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from synthdp.spec.columns import Column
+from synthdp.spec.columns import Column, derived_of
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import parse
 from synthdp.spec.graph import sides
@@ -41,9 +41,10 @@ def name_problems(data: object, columns: Mapping[str, Column]) -> Iterator[Cross
     for pattern in _COLUMNS:
         yield from itertools.islice(_unknown(data, pattern, columns), MOST_TOLD)
     yield from node_problems(data, columns)
+    yield from itertools.islice(_computed(data, {name for name, column in columns.items() if derived_of(column) is not None}), MOST_TOLD)
     for pattern in _EXPRESSIONS:
         texts = ((where, text) for where, text in _found(data, pattern) if isinstance(text, str) and 0 < len(text) <= MOST_EXPRESSION)
-        mistakes = ((where, m) for where, text in texts for m in parse(text, columns)[1])
+        mistakes = ((where, m) for where, text in texts for m in parse(text, columns, derived=pattern == "constraints.*")[1])
         yield from (CrossProblem(where, f"character {m.at}: {m.message}", m.hint) for where, m in itertools.islice(mistakes, MOST_TOLD))
 
 
@@ -64,6 +65,16 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
     for pattern in _NODES:
         names = ((where, name) for where, value in _found(data, pattern) if (name := _name(value)))
         yield from itertools.islice((p for where, name in names for p in _no_node(where, name, columns, groups, group_of)), MOST_TOLD)
+
+
+def _computed(data: object, derived: Collection[str]) -> Iterator[CrossProblem]:
+    """Derived columns where a column stands that is looked at in the source, or that the model has."""
+    places = [place for pattern in (*_COLUMNS, *_NODES, "graph.groups.*.*") for place in _found(data, pattern)]
+    ends = [end for pattern in _ARROWS for where, arrow in _found(data, pattern) for end in _ends(where, arrow)]
+    for where, value in [*places, *ends] if derived else ():
+        if (name := _name(value)) in derived:
+            message = f"column {name!r} is computed from others when rows are written: it is not in the model, and its real values are not read"
+            yield CrossProblem(where, message, "name columns that it is computed from")
 
 
 def _ends(where: Loc, arrow: object) -> Iterator[tuple[Loc, str]]:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.expressions import EPOCH, Equation, parse
-from synthdp.spec.models import RESOLUTION_SECONDS, Boolean, Categorical, Column, Datetime, Number, Ordinal, ReleaseSpec, Unread
+from synthdp.spec.expressions import EPOCH, Equation, calculation, parse
+from synthdp.spec.models import RESOLUTION_SECONDS, Boolean, Categorical, Column, Datetime, Number, Ordinal, ReleaseSpec, Unread, derived_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,8 +37,10 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     import numpy as np  # a spec without constraints is checked without it
 
     rng = np.random.default_rng(0)
-    values = {name: _drawn(column, rng) for name, column in spec.columns.items() if any(name in e.columns for e in held.values())}
+    read = [name for name in spec.columns if any(name in e.columns for e in held.values())]
+    values = {name: _drawn(column, rng) for name, column in spec.modelled.items() if name in read}
     with np.errstate(all="ignore"):
+        values |= {name: _computed(name, values, spec) for name in read if name not in values}
         holds = {i: ~e.violated(values) for i, e in held.items()}
         by_chance = [i for i, e in held.items() if any(_by_chance(equation, values, spec.columns) for equation in e.equations)]
     for i in by_chance:
@@ -54,6 +56,19 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         names = " and ".join(f"#{places[k] + 1} {held[places[k]].text!r}" for k in others)
         message = f"{held[places[last]].text!r}: {told} together with {names}"
         yield CrossProblem(("constraints", places[last]), message, "each can hold alone, and together they cannot: change or delete one of them")
+
+
+def _computed(name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: ReleaseSpec) -> npt.NDArray[np.float64]:
+    """Values of a derived column, within its bounds; nothing is known of one whose own entry is wrong."""
+    import numpy as np
+
+    column = spec.columns[name]
+    computed, _ = calculation(derived_of(column) or "", spec.columns)
+    if computed is None or isinstance(column, Categorical | Ordinal | Boolean):
+        return np.full(EVEN_ROWS, np.nan)
+    day = RESOLUTION_SECONDS[column.resolution] / 86_400 if isinstance(column, Datetime) else 1.0
+    found = computed.value(values)
+    return np.clip(np.where(np.isfinite(found), found, np.nan), _number(column.lower, column) * day, _number(column.upper, column) * day)
 
 
 def _by_chance(equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]) -> bool:

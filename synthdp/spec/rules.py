@@ -35,18 +35,18 @@ def batch(rows: int) -> int:
 
 def steps(release: ReleaseSpec) -> int:
     """800; 300 where there are few rows, 200 where there are very many columns."""
-    if len(release.columns) > WIDEST:
+    if len(release.modelled) > WIDEST:
         return 200
     return 300 if release.dataset.rows.value < FEW_ROWS else 800
 
 
 def hidden(release: ReleaseSpec) -> int:
     """32 units a column, fewer where there are many columns; at least the levels of a target, which its stage needs."""
-    columns = len(release.columns)
+    columns = len(release.modelled)
     targets = [level_count(release.columns[name]) for name in release.synthesizer.targets if name in release.columns]
     return max([32 if columns <= WIDE else 16 if columns <= WIDEST else 8, *(n for n in targets if n <= MOST_LEVELS)])
 
 
 def latent(release: ReleaseSpec) -> int:
     """What columns share that no arrow tells: more where no arrow is told at all."""
-    return 4 if release.graph.mode == "none" else 1 if len(release.columns) > WIDEST else 2
+    return 4 if release.graph.mode == "none" else 1 if len(release.modelled) > WIDEST else 2

@@ -35,8 +35,8 @@ PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 def _check_csv(reader: Reader) -> Iterator[str]:
     """Header in the spec's order, the spec's number of rows, every value in its domain, every row as the constraints say."""
     spec, path = reader.spec, reader.folder / CSV_NAME
-    domain, rows = Domain.from_spec(spec.columns), 0
-    constraints = Constraints.from_spec(spec, domain)
+    domain, rows = Domain.written(spec.columns), 0
+    constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
     if path.stat().st_size > most_bytes(domain, spec.sampling.rows or 0):
         yield f"{CSV_NAME}: is larger than a table of the spec's columns and rows can be"
         return
@@ -45,7 +45,7 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     except VerifyError:
         yield f"{CSV_NAME}: its header is not the spec's columns in order"
         return
-    bad, broken = dict.fromkeys(domain.names, 0), dict.fromkeys(spec.constraints, 0)
+    bad, broken, wrong = dict.fromkeys(domain.names, 0), dict.fromkeys(spec.constraints, 0), dict.fromkeys(constraints.derived.names, 0)
     options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False, "encoding": "utf-8", "index_col": False}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would drop surplus fields with a warning only
@@ -60,12 +60,15 @@ def _check_csv(reader: Reader) -> Iterator[str]:
                         bad[column.name] += _misfits(column, chunk[column.name])
                     for text, violated in constraints.violated_in(chunk).items():
                         broken[text] += int(violated.sum())
+                    for name, differs in constraints.derived.wrong_in(chunk).items():
+                        wrong[name] += int(differs.sum())
         except pd.errors.ParserWarning:
             yield f"{CSV_NAME}: a row has more fields than the header"
             return
     if rows != spec.sampling.rows:
         yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
     yield from (f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain" for name, count in bad.items() if count)
+    yield from (f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows" for name, count in wrong.items() if count)
     yield from (f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}" for text, count in broken.items() if count)
 
 
@@ -100,11 +103,11 @@ def _check_graph(reader: Reader) -> Iterator[str]:
     """A graph without cycles over the spec's columns; the spec's own where it is given. The picture runs no code."""
     spec = reader.spec
     content = reader.json("graph.json")
-    if isinstance(content, dict) and content.get("nodes", list(spec.columns)) != list(spec.columns):
+    if isinstance(content, dict) and content.get("nodes", list(spec.modelled)) != list(spec.modelled):
         yield "graph.json: its nodes are not the spec's columns"
         return
     graph = CausalGraph.from_json(content)
-    own = CausalGraph.from_spec(spec.graph, tuple(spec.columns))
+    own = CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
     if spec.graph.mode in ("none", "given") and set(graph.edges) != set(own.edges):
         yield "graph.json: its arrows are not the spec's"
     yield from _validation_problems(content.get("validation"), graph, reader)
@@ -115,7 +118,7 @@ def _check_graph(reader: Reader) -> Iterator[str]:
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
     """What was found of a given graph: of claims that the spec's graph makes, counted right, and the same as its arrows say."""
-    settings, columns = reader.spec.graph, tuple(reader.spec.columns)
+    settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
     if (stated is not None) != (settings.mode == "validate"):
         yield f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph mode is {settings.mode}"
     if stated is None or settings.mode != "validate":

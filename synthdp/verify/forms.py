@@ -44,7 +44,7 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
 
 def _plausible(group: Any, reader: Reader, size: int) -> bool:
     """Whether a group of rows states no more rows and bytes than it can have: dictionaries of all labels, and at most a number in a cell."""
-    columns = Domain.from_spec(reader.spec.columns).columns
+    columns = Domain.written(reader.spec.columns).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
     return bool(group.num_rows <= size and group.total_byte_size <= labels + len(columns) * PAGE_BYTES + 24 * group.num_rows * len(columns))
 

@@ -218,7 +218,7 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
 
 def _nothing_learnt(reader: Reader, spec: ReleaseSpec) -> bool:
     """Whether the graph is what the spec says without any row."""
-    return CausalGraph.from_json(reader.json("graph.json")) == CausalGraph.from_spec(spec.graph, tuple(spec.columns))
+    return CausalGraph.from_json(reader.json("graph.json")) == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
 
 
 def _same(stated: Any, true: Any) -> bool:

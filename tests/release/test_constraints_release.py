@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from synthdp.errors import GateError, SpecError, VerifyError
+from synthdp.sampling import Sampler
 from synthdp.verify import verify_bundle
 
 TEXTS = ["visits == 0 or weight >= 60", "joined >= '2021-01-01' or not smoker", "grade is missing or grade != 'high' or visits < 8"]
@@ -50,3 +53,32 @@ def test_constraints_that_the_model_does_not_fulfil_withhold_the_bundle(tiny: An
     with pytest.raises(GateError, match="the hardest, 'weight < 60'"):
         tiny.write(constraints=["weight < 60", "visits < 20"]).release()
     assert not tiny.bundle.exists() and tiny.kinds().count("charge") == 2
+
+
+AFTER = {"type": "number", "lower": 60, "upper": 160, "decimals": 1, "derived": "weight + visits"}
+SEEN = {"type": "datetime", "lower": "2020-01-01", "upper": "2024-01-31", "derived": "joined + visits"}
+
+
+@pytest.mark.finding("issue constraints")
+def test_what_an_equation_would_say_is_a_derived_column_that_costs_nothing(tiny: Any, make_table: Any) -> None:
+    """The source may hold the column; its values are not read."""
+    with pytest.raises(SpecError, match="is an equation between numbers"):
+        tiny.write(columns={"after": {**AFTER, "derived": None}}, constraints=["after == weight + visits"]).release()
+    table = make_table()
+    out = tiny.write(table.assign(after="no number"), columns={"after": AFTER, "seen": SEEN}, constraints=["after <= 110"]).release()
+    assert [s.purpose for s in out.job.plan.spends] == ["measure", "train"] and verify_bundle(tiny.bundle).ok
+    rows = pd.read_csv(tiny.bundle / "synthetic.csv", parse_dates=["joined", "seen"])
+    assert list(rows.columns) == [*table.columns, "after", "seen"] and (rows["after"] <= 110).all()
+    pd.testing.assert_series_equal(rows["after"], (rows["weight"] + rows["visits"]).clip(60).round(1).rename("after"))
+    assert ((rows["seen"] - rows["joined"]).dt.days == rows["visits"]).all()
+    measured = {n for t in json.loads((tiny.bundle / "marginals.json").read_text())["tables"] for n in t["columns"]}
+    assert measured == {*table.columns} and "    after = weight + visits\n" in (tiny.bundle / "privacy" / "certificate.md").read_text()
+    for name in ("DATACARD.md", "croissant.json", "datapackage.json"):
+        assert "computed from other columns: " in (tiny.bundle / name).read_text()
+    frames = list(Sampler.of_bundle(tiny.bundle).sample(300, given=["visits=5"], rng=np.random.default_rng(1), progress=lambda *_: None))
+    drawn = pd.concat(frames)
+    np.testing.assert_allclose(drawn["after"], (drawn["weight"] + 5).clip(60))
+    row = rows[rows["after"] > 60].iloc[0]
+    mended(tiny.bundle, f",{row['after']},", f",{row['after'] + 0.1:.1f},")
+    with pytest.raises(VerifyError, match="'after' is not what the spec computes it from in 1 rows"):
+        verify_bundle(tiny.bundle)

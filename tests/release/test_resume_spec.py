@@ -91,15 +91,16 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     new = other(tiny, constraints=["seen < 20"], attacks={"membership": {"enabled": False}})
     refused = synthdp("resume", tiny.out, "--spec", new)
     assert refused.code == 2 and "attacks.membership.enabled: is false, and the run was paid for with true" in refused.err
-    new = other(tiny, constraints=["seen < 20"], sampling={"rows": 99})
+    both = {"type": "integer", "lower": 0, "upper": 40, "derived": "seen + left"}
+    new = other(tiny, constraints=["seen < 20", "both < 30"], sampling={"rows": 99}, columns={"both": both})
     done = synthdp("resume", tiny.out, "--spec", new)
     assert done.code == 0, done.err
     assert steps == before  # nothing was trained anew
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "amend", "settle"]
     assert verify_bundle(tiny.bundle).ok
     table = pd.read_csv(tiny.bundle / "synthetic.csv")
-    assert len(table) == 99 and (table["seen"] < 20).all()
-    assert "in: constraints, sampling." in (tiny.bundle / "privacy" / "certificate.md").read_text()
+    assert len(table) == 99 and (table["seen"] < 20).all() and (table["both"] == table["seen"] + table["left"]).all()
+    assert "in: constraints, derived columns, sampling." in (tiny.bundle / "privacy" / "certificate.md").read_text()
 
 
 def test_what_was_paid_for_cannot_be_changed_and_every_such_field_is_told(stuck: Any, synthdp: Any) -> None:

@@ -54,7 +54,7 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
     tree, mistakes = read(text.removeprefix("\ufeff"))
     if tree is not None and "synthdp" in tree.entries:
         loaded = parse_spec(text, path=file)
-        return CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
+        return CausalGraph.from_spec(loaded.graph, tuple(loaded.modelled))
     problems = [SpecProblem(file, m.line, m.column, "graph", m.message, m.hint) for m in mistakes]
     if problems or tree is None or tree.kind != "map":
         allowed = "expected `graph:` with `edges:` below it, or a whole spec"
