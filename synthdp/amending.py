@@ -33,6 +33,7 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
         BudgetError: it would change the plan, or the run is over.
         OutputError, GateError: its gates or its key cannot be used.
     """
+    lock_journal(folder.journal)  # another process that has the run would go on by the old spec
     old, new = parse_spec(folder.spec_text, path=str(folder.spec_path)), load_spec(spec_path)
     text = spec_path.read_text(encoding="utf-8-sig")
     entries = ledger.run_entries(folder.run)
@@ -44,7 +45,6 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
     if any(e.kind == "reserve" for e in entries):
         if {plan_digest(planned_of(plan))} != {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}:
             raise BudgetError(f"{spec_path} would change what run {folder.run} has planned", hint="resume it without --spec, or start a new release")
-        lock_journal(folder.journal)
         if changed or _spec_of(ledger, folder) != _digest(text):
             body = {"by": os.environ.get("SYNTHDP_STEWARD", "not stated"), "spec_sha256": _digest(text), "changed": list(changed)}
             ledger.amend(new.dataset.id, folder.run, body=body)

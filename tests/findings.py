@@ -232,7 +232,8 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "issue constraints",
         found="A constraint that no drawn row fulfils was found only after the whole attack, and `resume` failed again.",
-        mended="",
+        mended="`validate` refuses equations between numbers (derived columns say them), constraints are tried right after training, and "
+        "`resume --spec` mends post-processing under the same reservation.",
     ),
     Finding(
         "mutant stored noise key",

@@ -77,7 +77,7 @@ class ColumnDomain:
 
 @dataclass(frozen=True)
 class Domain:
-    """The columns of a table, in the spec's order. `derived` names those that are computed from them: a source may hold these, and they are not read."""
+    """The columns of a table, in the spec's order. `derived` names columns that are computed from them: a source may hold these, unread."""
 
     columns: tuple[ColumnDomain, ...]
     derived: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
-    """A spec as plain values: derived columns and gates on real rows apart from others, and the order of columns, which a map has and does not tell."""
+    """A spec as plain values: derived columns and gates on real rows apart from others, and the order of columns, which no map tells."""
     columns = {name: column.model_dump() for name, column in spec.columns.items()}
     parts = {"columns": {n: columns[n] for n in spec.modelled}, "derived columns": {n: c for n, c in columns.items() if n not in spec.modelled}}
     inside, outside = ([g.model_dump() for g in spec.gates if g.outside_guarantee == real] for real in (False, True))

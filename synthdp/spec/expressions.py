@@ -68,7 +68,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class Calculation:
-    """What a derived column is computed from: the columns it reads, its value (a number, or a date in days), and whether it divides by what may be 0."""
+    """What a derived column is computed from: the columns it reads, its value (dates in days), and whether it divides by what may be 0."""
 
     columns: tuple[str, ...]
     value: Numbers
@@ -352,7 +352,6 @@ class _Reader:
             return _Operand("unread", value, name=name)
         labels = (column.false, column.true) if isinstance(column, Boolean) else column.categories
         return _Operand("text", value, categories=labels, ordered=isinstance(column, Ordinal), name=name)
-
 
     def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:
         """The modelled columns that a column of numbers or dates stands for: itself, or those that it is computed from."""
