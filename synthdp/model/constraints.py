@@ -8,7 +8,7 @@ rows are never held to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -40,7 +40,7 @@ class Constraints:
 
     domain: Domain
     expressions: tuple[Expression, ...]
-    derived: Derived = Derived()
+    derived: Derived = field(default_factory=Derived)
 
     @classmethod
     def from_spec(cls, release: ReleaseSpec, domain: Domain) -> Constraints:

@@ -7,7 +7,7 @@ it cannot be computed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 class Derived:
     """The derived columns of a spec, and the order of all columns; none by default."""
 
-    written: Domain = Domain(())
+    written: Domain = field(default_factory=lambda: Domain(()))
     calculations: tuple[tuple[str, Calculation], ...] = ()
 
     @classmethod

@@ -189,3 +189,15 @@ def test_a_game_of_shadow_models_survives_the_death_of_a_worker(where: str, tmp_
         with cluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as running:
             assert played(Dask(running.scheduler_address)) == 0
     assert dying.died.exists()
+
+
+@pytest.mark.finding("issue constraints")
+def test_a_shadow_that_cannot_fulfil_the_constraints_is_sampled_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a model ended the release that it attacked, with the budget spent."""
+    wanted = release(steps=1).model_copy(update={"constraints": ("c < 3",)})
+    rows = rows_of(0.5, np.random.default_rng(1))
+    held = trainer(wanted)(rows, seed_sequence=np.random.SeedSequence(1))
+    monkeypatch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.999)
+    free = trainer(wanted)(rows, seed_sequence=np.random.SeedSequence(1))
+    assert isinstance(held, np.ndarray) and isinstance(free, np.ndarray)
+    assert len(held) == len(free) == ROWS and (held[:, 2] < 2).all() and (free[:, 2] >= 2).any()
