@@ -33,7 +33,6 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
         BudgetError: it would change the plan, or the run is over.
         OutputError, GateError: its gates or its key cannot be used.
     """
-    lock_journal(folder.journal)  # another process that has the run would go on by the old spec
     old, new = parse_spec(folder.spec_text, path=str(folder.spec_path)), load_spec(spec_path)
     text = spec_path.read_text(encoding="utf-8-sig")
     entries = ledger.run_entries(folder.run)

@@ -142,18 +142,6 @@ def test_a_change_of_spec_that_was_killed_halfway_is_given_again(stuck: Any, mon
     assert stuck.kinds().count("amend") == 1 and verify_bundle(stuck.bundle).ok
 
 
-def test_a_run_that_another_process_has_is_not_changed(stuck: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from synthdp.errors import BudgetError
-
-    def held(journal: Any) -> None:
-        raise BudgetError("another process is running this release")
-
-    monkeypatch.setattr("synthdp.amending.lock_journal", held)
-    with pytest.raises(BudgetError, match="another process"):
-        resume(stuck.out, spec_path=other(stuck, constraints=[]))
-    assert "amend" not in stuck.kinds()
-
-
 def test_a_table_whose_scores_were_counted_stays_as_it_is(write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, synthdp: Any) -> None:
     tiny = write(evaluation={"disclosure": "charged"}, constraints=["seen < 20"])
     with monkeypatch.context() as patch:
