@@ -79,15 +79,15 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
 ) -> None:
     attacked: list[str] = []
     monkeypatch.setattr("synthdp.judging.attack_release", lambda *a, **k: attacked.append("attack"))
-    monkeypatch.setattr(release_module, "sample", lambda *a, **k: pytest.fail("sampled before the constraints were tried"))
     with monkeypatch.context() as patch:
+        patch.setattr(release_module, "sample", lambda *a, **k: pytest.fail("sampled before the constraints were tried"))
         patch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.99)
         tiny = write(constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
-    monkeypatch.undo()
     assert failed.code == 4 and "the hardest, 'seen + left < 2 or smoker'" in failed.err and not attacked
     assert "epsilon 1 is spent" in failed.err and f"synthdp resume {tiny.out} --spec NEW" in failed.err and "kept in" in failed.err
     before = list(steps)
+    assert len(before) == 20
     new = other(tiny, constraints=["seen < 20"], attacks={"membership": {"enabled": False}})
     refused = synthdp("resume", tiny.out, "--spec", new)
     assert refused.code == 2 and "attacks.membership.enabled: is false, and the run was paid for with true" in refused.err
@@ -95,7 +95,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     new = other(tiny, constraints=["seen < 20", "both < 30"], sampling={"rows": 99}, columns={"both": both})
     done = synthdp("resume", tiny.out, "--spec", new)
     assert done.code == 0, done.err
-    assert steps == before  # nothing was trained anew
+    assert steps == before and attacked == ["attack"]  # nothing was trained anew
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "amend", "settle"]
     assert verify_bundle(tiny.bundle).ok
     table = pd.read_csv(tiny.bundle / "synthetic.csv")
