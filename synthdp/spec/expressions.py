@@ -20,8 +20,11 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar
 
 from synthdp.spec.models import Boolean, Column, Datetime, Integer, Number, Ordinal, Unread, derived_of
-from synthdp.spec.truth import Numbers, Truth, Values, arithmetic, comparison, every, is_missing, negation, negative, some
+from synthdp.spec.parsed import Calculation, Equation, Expression, Mistake
+from synthdp.spec.truth import Numbers, Truth, arithmetic, comparison, every, is_missing, negation, negative, some
 from synthdp.spec.wording import got, nearest
+
+__all__ = ["EPOCH", "LARGEST", "MAX_NODES", "Calculation", "Equation", "Expression", "Mistake", "calculation", "parse"]
 
 MAX_NODES = 200
 LARGEST = 1e15  # beyond it neighbouring whole numbers are one
@@ -42,47 +45,6 @@ _REFUSED = {
     ast.Call: "a call", ast.Attribute: "a dot after a name", ast.Subscript: "square brackets after a name", ast.IfExp: "if ... else",
     ast.Lambda: "lambda", ast.JoinedStr: "an f-string", ast.NamedExpr: ":=", ast.Tuple: "a list outside of `in`", ast.List: "a list outside of `in`",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Equation:
-    """A part of an expression that says of two or more columns of numbers or dates that what is computed from them is equal."""
-
-    columns: frozenset[str]
-    truth: Truth
-
-
-@dataclass(frozen=True)
-class Expression:
-    """A checked expression: its text, the columns it reads (in their order in the spec), its truth, and the equations in it."""
-
-    text: str
-    columns: tuple[str, ...]
-    truth: Truth
-    equations: tuple[Equation, ...] = ()
-
-    def violated(self, values: Values) -> Any:
-        """Which rows make it false, shape `[rows]`; `values` holds `columns`."""
-        return self.truth(values)[1]
-
-
-@dataclass(frozen=True)
-class Calculation:
-    """What a derived column is computed from: the columns it reads, its value (dates in days), and whether it divides by what may be 0."""
-
-    columns: tuple[str, ...]
-    value: Numbers
-    kind: Literal["number", "date"]
-    divides: bool
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """What is wrong, at a character of the text counted from 1."""
-
-    at: int
-    message: str
-    hint: str | None = None
 
 
 class _Unreadable(Exception):
