@@ -243,7 +243,7 @@ def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background of a script ignores it
     )  # fmt: skip
     deadline = time.monotonic() + 90
-    while not list(tiny.out.glob(".run/*/train.*.safetensors")):
+    while not (list(tiny.out.glob(".run/*/train.*.safetensors")) and any(e.kind == "kept" and e.body["step"] for e in tiny.ledger.entries())):
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < deadline
         time.sleep(0.02)
