@@ -7,17 +7,18 @@ over the bin's whole numbers that are not spikes), so synthetic values never rep
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.values import Floats, Read, read_values
 
 if TYPE_CHECKING:  # a plan encodes nothing
     import pandas as pd
+    import pyarrow as pa
 
 Codes = npt.NDArray[np.uint16]
 
@@ -30,6 +31,7 @@ class EncodedColumn:
     wrong_type: int
     outside: int
     unexpected_missing: int
+    numbers: Floats | None = None  # of a range: inside its bounds, the lower one where the value is missing or none
 
     @property
     def misfits(self) -> int:
@@ -37,73 +39,47 @@ class EncodedColumn:
         return self.wrong_type + self.outside + self.unexpected_missing
 
 
-def encode_column(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
+def encode_column(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> EncodedColumn:
     """Levels of `values`. Misfits become the nearest level of a range, or the first category, and are counted.
 
-    Missing values of a column that declares none are misfits too; they get the first level.
+    Missing values of a column that declares none are misfits too; they get the first level. Each row's level depends on its
+    own value alone: `read_values` has the proof, and what follows it here computes row by row.
     """
-    return _encode_range(column, values) if column.ranged else _encode_category(column, values)
+    read = read_values(column, values)
+    return _encode_range(column, read) if column.ranged else _encode_category(column, read)
 
 
-def _encode_category(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
-    import pandas as pd
-
-    known = column.labels[: column.levels - 1] if column.missing else column.labels
-    absent = values.isna().to_numpy()
-    # Text alone needs no look at each value; anything else may hold 1, 1.0 and true, which are equal and mean different categories.
-    plain = pd.api.types.infer_dtype(values, skipna=True) == "string"
-    text = (values if plain else values.map(_category_text)).to_numpy(dtype=object)
-    position = pd.Index(known).get_indexer(text)  # -1 where unknown
-    outside = (position < 0) & ~absent
-    codes = np.where(position < 0, 0, position)
-    return _finish(column, codes, absent, wrong_type=0, outside=int(outside.sum()))
+def _encode_category(column: ColumnDomain, read: Read) -> EncodedColumn:
+    unknown = np.isnan(read.numbers)
+    outside = np.count_nonzero(unknown) - np.count_nonzero(read.absent)
+    codes = np.where(unknown, 0.0, read.numbers).astype(np.uint16)
+    return _finish(column, codes, read.absent, wrong_type=0, outside=outside)
 
 
-def _category_text(value: Hashable) -> Hashable:
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return value if value is None or isinstance(value, str) else str(value)
-
-
-def _encode_range(column: ColumnDomain, values: pd.Series[object]) -> EncodedColumn:
-    absent = values.isna().to_numpy()
-    numbers = to_numbers(column, values)
+def _encode_range(column: ColumnDomain, read: Read) -> EncodedColumn:
+    numbers, absent = read.numbers, read.absent
     wrong = np.isnan(numbers) & ~absent
     if column.type == "integer":
-        fraction = ~absent & ~wrong & np.isfinite(numbers) & (np.floor(numbers) != numbers)
-        wrong = wrong | fraction
+        wrong |= np.isfinite(numbers) & (np.floor(numbers) != numbers)
     clean = np.where(np.isnan(numbers), column.lower, numbers)
     outside = (clean < column.lower) | (clean > column.upper)
-    clean = np.clip(clean, column.lower, column.upper)
+    # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be the same in both.
+    clean = np.clip(clean, column.lower, column.upper) + 0.0
     codes = level_of(column, clean)
-    return _finish(column, codes, absent, wrong_type=int(wrong.sum()), outside=int((outside & ~absent & ~wrong).sum()))
+    return _finish(column, codes, absent, wrong_type=int(wrong.sum()), outside=int((outside & ~wrong).sum()), numbers=clean)
 
 
-def _finish(column: ColumnDomain, codes: npt.NDArray[np.intp], absent: npt.NDArray[np.bool_], *, wrong_type: int, outside: int) -> EncodedColumn:
-    if column.missing_level is None:
-        unexpected = int(absent.sum())
-        codes = np.where(absent, 0, codes)
-    else:
-        unexpected = 0
-        codes = np.where(absent, column.missing_level, codes)
-    return EncodedColumn(codes.astype(np.uint16), wrong_type, outside, unexpected)
+def _finish(
+    column: ColumnDomain, codes: npt.NDArray[np.integer], absent: npt.NDArray[np.bool_], *, wrong_type: int, outside: int, numbers: Floats | None = None
+) -> EncodedColumn:
+    codes = np.where(absent, column.missing_level or 0, codes).astype(np.uint16)
+    unexpected = int(absent.sum()) if column.missing_level is None else 0
+    return EncodedColumn(codes, wrong_type, outside, unexpected, numbers)
 
 
-def to_numbers(column: ColumnDomain, values: pd.Series[object]) -> npt.NDArray[np.float64]:
+def to_numbers(column: ColumnDomain, values: pd.Series[Any]) -> Floats:
     """Values on the column's numeric scale, shape `[rows]`; NaN where missing or not a number."""
-    import pandas as pd
-
-    if column.type != "datetime":
-        numbers: npt.NDArray[np.float64] = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-        return numbers
-    # A named format: left to itself, pandas takes the first value's format for all, so that one row would
-    # decide how every other is read. Times with a zone are read as UTC.
-    instants = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True).to_numpy(dtype="datetime64[s]")
-    seconds = instants.astype(np.int64)
-    steps = np.floor_divide(seconds, RESOLUTION_SECONDS[column.resolution]).astype(np.float64)
-    return np.where(np.isnat(instants), np.nan, steps)
+    return read_values(column, values).numbers
 
 
 def level_of(column: ColumnDomain, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:

@@ -4,15 +4,15 @@
 at most `max_rows` rows of each unit, flips the holdout coins and seals the result. What it may raise names
 columns only: never a value, a row or a count.
 
-Clamping and encoding act on each row alone and the row bound on each unit alone, so neighbouring tables stay
-neighbours: adding one unit adds at most `max_rows` of the rows kept, and replacing one also takes as many away
-[derived here; `_bound_rows` and `_coins` have the part that concerns chance].
+Reading, clamping and encoding act on each value alone (proof: `synthdp.data.values`; a row of a CSV file is a line: proof:
+`table_files`), and the row bound on each unit alone. So neighbouring tables stay neighbours: adding one unit adds at most
+`max_rows` of the rows kept, and replacing one also takes as many away [derived here; `_bound_rows` and `_coins` have the part
+that concerns chance].
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,75 +23,84 @@ import pandas as pd
 
 from synthdp.data import builtin
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
-from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode, to_numbers
+from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode
+from synthdp.data.values import unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
 from synthdp.privacy.streaming import BATCH_ROWS, encode_batches
 from synthdp.privacy.table import Table
 from synthdp.privacy.table_files import parquet_batches, read_csv_file, read_parquet_files
+from synthdp.privacy.table_query import read_query
 from synthdp.spec import models as spec
 
 T = TypeVar("T")
+Integers = npt.NDArray[np.int64]
 
 
-def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams) -> Private[Table]:
+def read_private(
+    dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams, delta: float = 0.0
+) -> Private[Table]:
     """Read, fit and seal a table. `folder` is the spec's; `holdout` the chance of each unit to be held out.
+
+    `delta` is the release's: a table of 1 / delta rows or more is refused (0: none is).
 
     Raises:
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
     source = dataset.source
     if isinstance(source, spec.ParquetSource) and source.levels_only:
-        table = _guarded(source, lambda: _levels_only(dataset, domain, folder / source.path, holdout=holdout, rng=streams.holdout))
+        path = folder / source.path
+        table = _guarded(source, lambda: _levels_only(dataset, domain, path, holdout=holdout, rng=streams.holdout, delta=delta))
     else:
-        table = fit_table(_read(dataset, domain, folder), dataset, domain, holdout=holdout, rng=streams.holdout)
+        raw = _read(dataset, domain, folder, delta)
+        table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
 
 
-def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdout: float, rng: np.random.Generator) -> Table:
+def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdout: float, rng: np.random.Generator, delta: float = 0.0) -> Table:
     """Fit rows as they were read to the domain. For the kernel: its reader, and the audit of reading on made-up rows.
 
     Raises:
         DataError: `raw` holds what the spec does not declare.
     """
-    unit, id_column = dataset.privacy_unit, _id_column(dataset)
+    id_column = _id_column(dataset)
     _check_columns([str(c) for c in raw.columns], domain, id_column)
-    _check_size(len(raw), dataset)
-    if isinstance(unit, spec.IdUnit):
-        raw = _bound_rows(raw, unit, rng)
-    units = raw[id_column] if id_column else None
-    failed = ""
+    _check_size(len(raw), dataset, delta)
+    failed: DataError | None = None
     try:
-        codes, encoded = encode(domain, raw)
-        frame = _clean(domain, raw, codes)
+        kept, units = _bound_rows(raw, dataset.privacy_unit, rng)
+        codes, encoded = encode(domain, kept)
+        frame = _clean(domain, codes, encoded)
+    except DataError as error:
+        failed = error
     except Exception as error:
-        # As in `_read`: the message of a conversion that fails would quote the value.
-        failed = type(error).__name__
+        # As in `_guarded`: the message of a conversion that fails would quote the value.
+        failed = DataError(f"values that cannot be read as the declared types ({type(error).__name__})", hint="check the columns' types")
     if failed:
-        raise DataError(f"values that cannot be read as the declared types ({failed})", hint="check the columns' types")
-    misfits = _check_misfits(encoded, dataset)
-    _check_declared_rows(len(raw), dataset)
-    return Table(codes, frame, _coins(len(raw), units, holdout, rng), misfits)
+        raise failed
+    misfits = _check_misfits(encoded, domain, dataset)
+    _check_declared_rows(len(codes), dataset)
+    return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits)
 
 
-def _levels_only(dataset: spec.Dataset, domain: Domain, path: Path, *, holdout: float, rng: np.random.Generator) -> Table:
+def _levels_only(dataset: spec.Dataset, domain: Domain, path: Path, *, holdout: float, rng: np.random.Generator, delta: float) -> Table:
     """A Parquet table as levels alone, read batch by batch."""
     if isinstance(dataset.privacy_unit, spec.IdUnit):
         raise DataError("a table read as levels only has a row as its unit", hint="leave out source.levels_only, or declare privacy_unit: row")
     rows, batches = parquet_batches(
         path,
         check=lambda names: _check_columns(names, domain, None),
-        check_rows=lambda rows: _check_size(rows, dataset),
+        check_rows=lambda rows: _check_size(rows, dataset, delta),
         batch_rows=BATCH_ROWS,
     )
     codes, encoded = encode_batches(domain, batches, rows=rows)
-    misfits = _check_misfits(encoded, dataset)
+    misfits = _check_misfits(encoded, domain, dataset)
     _check_declared_rows(rows, dataset)
     return Table(codes, pd.DataFrame(index=pd.RangeIndex(rows)), _coins(rows, None, holdout, rng), misfits)
 
 
-def _check_misfits(encoded: Mapping[str, EncodedColumn], dataset: spec.Dataset) -> dict[str, dict[str, int]]:
+def _check_misfits(encoded: Mapping[str, EncodedColumn], domain: Domain, dataset: spec.Dataset) -> dict[str, dict[str, int]]:
     misfits = {
         name: {"wrong type": e.wrong_type, "outside the domain": e.outside, "unexpected missing": e.unexpected_missing} for name, e in encoded.items()
     }
@@ -99,17 +108,25 @@ def _check_misfits(encoded: Mapping[str, EncodedColumn], dataset: spec.Dataset) 
     if bad and dataset.out_of_domain == "refuse":
         raise DataError(
             f"values outside the declared domain in column{'s' if len(bad) > 1 else ''} {', '.join(map(repr, bad))}",
-            hint=f"{_written_as(dataset.source)}correct the domain or the data, or accept clamping with `dataset.out_of_domain: clamp`",
+            hint=f"{_written_as(dataset.source, [domain[name] for name in bad])}; correct the domain or the data, or accept clamping with "
+            "`dataset.out_of_domain: clamp`",
         )
     return misfits
 
 
-def _written_as(source: spec.Source) -> str:
-    """What the text of a CSV file must look like; the same for every table, so that it tells nothing of this one."""
-    if not isinstance(source, spec.CsvSource):
-        return ""
-    missing = ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values) or "nothing"
-    return f"numbers are read as 1200.5, dates as 2024-12-31, and {missing} as missing (dataset.source.missing_values); "
+def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
+    """What values of these columns must look like: the same whatever was found in them, so that it tells nothing of the rows."""
+    told = []
+    if any(not c.ranged for c in columns):
+        told.append("categories are compared letter by letter" + (" (1.0 is not 1)" if isinstance(source, spec.CsvSource) else ""))
+    if any(c.type in ("integer", "number") for c in columns):
+        told.append("numbers are read as 1200.5")
+    if any(c.type == "datetime" for c in columns):
+        told.append("dates as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone")
+    if isinstance(source, spec.CsvSource):
+        missing = ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values) or "nothing"
+        told.append(f"{missing} as missing (dataset.source.missing_values)")
+    return ", ".join(told)
 
 
 def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:
@@ -121,16 +138,23 @@ def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:
 
 
 def most_rows(dataset: spec.Dataset) -> int:
-    """The most rows that are read: a constant of the spec."""
+    """The most rows that are read, whatever delta is: a constant of the spec."""
     return 16 * dataset.rows.value + 1_000_000
 
 
-def _read(dataset: spec.Dataset, domain: Domain, folder: Path) -> pd.DataFrame:
-    source, check = dataset.source, lambda names: _check_columns(names, domain, _id_column(dataset))
+def _read(dataset: spec.Dataset, domain: Domain, folder: Path, delta: float) -> pd.DataFrame:
+    source = dataset.source
+
+    def check(names: Sequence[str]) -> None:
+        _check_columns(names, domain, _id_column(dataset))
+
+    def check_rows(rows: int) -> None:
+        _check_size(rows, dataset, delta)
+
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
         spec.CsvSource: lambda s: read_csv_file(folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check),
-        spec.ParquetSource: lambda s: read_parquet_files(folder / s.path, check=check, check_rows=lambda rows: _check_size(rows, dataset)),
-        spec.SqlSource: _read_sql,
+        spec.ParquetSource: lambda s: read_parquet_files(folder / s.path, check=check, check_rows=check_rows),
+        spec.SqlSource: lambda s: read_query(s, check=check, check_rows=check_rows),
         spec.BuiltinSource: lambda s: builtin.frame(s.name),
     }
     return _guarded(source, lambda: readers[type(source)](source))
@@ -152,16 +176,6 @@ def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
         # The library's message may quote a row: name the kind of error only.
         problem = DataError(f"cannot read {what!r} as {source.kind} ({type(error).__name__})", hint="check the file's format, encoding and delimiter")
     raise problem  # out here, so that the library's error does not hang on it as its context
-
-
-def _read_sql(source: spec.SqlSource) -> pd.DataFrame:
-    import sqlalchemy
-
-    url = os.environ.get(source.url_env)
-    if not url:
-        raise DataError(f"the environment variable {source.url_env} is not set", hint="it holds the database URL, with its password")
-    with sqlalchemy.create_engine(url).connect() as connection:
-        return pd.read_sql_query(sqlalchemy.text(source.query), connection)
 
 
 def _id_column(dataset: spec.Dataset) -> str | None:
@@ -191,48 +205,59 @@ def _few(texts: Iterable[str]) -> str:
     return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
 
 
-def _check_size(rows: int, dataset: spec.Dataset) -> None:
-    """A few bytes of a file can unpack to more rows than any memory holds."""
+def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
+    """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below 1 / rows, of the true rows too."""
     if rows > most_rows(dataset):
         raise DataError("the table has far more rows than dataset.rows declares", hint="correct dataset.rows, or the source")
+    if rows * delta >= 1:
+        raise DataError(
+            f"the table has 1 / delta = {1 / delta:,.0f} rows or more, and a delta this large allows one whole row to be published",
+            hint="correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1 / rows or less; nothing was spent",
+        )
 
 
-def _bound_rows(raw: pd.DataFrame, unit: spec.IdUnit, rng: np.random.Generator) -> pd.DataFrame:
-    """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows alone.
+def _bound_rows(raw: pd.DataFrame, unit: spec.PrivacyUnit, rng: np.random.Generator) -> tuple[pd.DataFrame, Integers | None]:
+    """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows alone, and their units' numbers.
 
+    Rows belong to one unit where `id_text` of their ids is the same: a rule of each id by itself, which joins and never parts.
     [Derived here: a uniformly random order of all rows gives the rows of each id a uniformly random order, independently
     for different ids. So with one id more, the rows kept of all others have the law that they had without it.]
     """
-    if raw[unit.column].isna().any():
-        raise DataError(f"column {unit.column!r} (the privacy unit) has missing ids", hint="every row must belong to a unit")
-    shuffled = raw.iloc[rng.permutation(len(raw))]
-    rank = shuffled.groupby(unit.column, sort=False).cumcount()
-    return shuffled[rank.to_numpy() < unit.max_rows].reset_index(drop=True)
+    if not isinstance(unit, spec.IdUnit):
+        return raw, None
+    units = unit_numbers(raw[unit.column])
+    if (units < 0).any():
+        raise DataError(
+            f"column {unit.column!r} (the privacy unit) has missing ids",
+            hint="every row must belong to a unit; ids are compared as text without white space around it, whole numbers as numbers (01 is 1.0)",
+        )
+    order = rng.permutation(len(raw))
+    rank = pd.Series(units[order]).groupby(units[order], sort=False).cumcount().to_numpy()
+    kept = order[rank < unit.max_rows]
+    return raw.iloc[kept].reset_index(drop=True), units[kept]
 
 
-def _coins(rows: int, units: pd.Series[Any] | None, holdout: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def _coins(rows: int, units: Integers | None, holdout: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     """One independent coin per unit: a unit is held out as a whole, whatever the others do."""
     if units is None:
         alone: npt.NDArray[np.bool_] = rng.random(rows) < holdout
         return alone
-    ids, _ = pd.factorize(units)
+    _, ids = np.unique(units, return_inverse=True)
     coins: npt.NDArray[np.bool_] = rng.random(int(ids.max(initial=-1)) + 1) < holdout
     held: npt.NDArray[np.bool_] = coins[ids]
     return held
 
 
-def _clean(domain: Domain, raw: pd.DataFrame, codes: Codes) -> pd.DataFrame:
+def _clean(domain: Domain, codes: Codes, encoded: Mapping[str, EncodedColumn]) -> pd.DataFrame:
     """Values as the domain knows them: clamped numbers, declared categories, missing where declared."""
     columns: dict[str, pd.Series[Any]] = {}
     for i, column in enumerate(domain.columns):
-        if not column.ranged:
+        numbers = encoded[column.name].numbers
+        if numbers is None:
             # No draw is made for categories; drawing anything by a row's place would make others' values depend on it.
             columns[column.name] = decode_column(column, codes[:, i], rng=np.random.Generator(np.random.Philox(key=0)))
-            continue
-        numbers = to_numbers(column, raw[column.name])
-        # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be the same in both.
-        numbers = np.clip(np.where(np.isnan(numbers), column.lower, numbers), column.lower, column.upper) + 0.0
-        columns[column.name] = _series(column, numbers, codes[:, i] == column.missing_level)
+        else:
+            columns[column.name] = _series(column, numbers, codes[:, i] == column.missing_level)
     return pd.DataFrame(columns)
 
 

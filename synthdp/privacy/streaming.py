@@ -8,13 +8,12 @@ a unit needs all of its rows at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, EncodedColumn, encode_column
 
 BATCH_ROWS = 65_536
@@ -31,7 +30,7 @@ def encode_batches(domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: i
     done = 0
     for batch in batches:
         for i, column in enumerate(domain.columns):
-            encoded = _encode(column, batch.column(column.name))
+            encoded = encode_column(column, batch.column(column.name))
             codes[done : done + batch.num_rows, i] = encoded.codes
             misfits[column.name] += (encoded.wrong_type, encoded.outside, encoded.unexpected_missing)
         done += batch.num_rows
@@ -40,21 +39,3 @@ def encode_batches(domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: i
     nothing = np.zeros(0, dtype=np.uint16)
     # Of one byte each where that does: whoever computes on levels widens them first, as for two bytes.
     return cast("Codes", codes), {name: EncodedColumn(nothing, *map(int, found)) for name, found in misfits.items()}
-
-
-def _encode(column: ColumnDomain, values: pa.Array) -> EncodedColumn:
-    """As `encode_column`. Categories that all fit are encoded once each rather than row by row."""
-    if column.ranged:
-        return encode_column(column, _series(values))
-    held: Any = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    once = encode_column(column, _series(held.dictionary))
-    if once.misfits or held.dictionary.null_count or (values.null_count and column.missing_level is None):
-        return encode_column(column, _series(held.dictionary_decode()))
-    position = held.indices.fill_null(len(once.codes)).to_numpy(zero_copy_only=False)
-    level_of = np.append(once.codes, column.missing_level or 0).astype(np.uint16)
-    return EncodedColumn(level_of[position], 0, 0, 0)
-
-
-def _series(values: pa.Array) -> pd.Series[Any]:
-    series: pd.Series[Any] = values.to_pandas()
-    return series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series

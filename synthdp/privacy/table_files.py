@@ -54,8 +54,8 @@ def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check
         )
     if table.column_names != list(names):
         raise DataError("the header cannot be read", hint="the first line must name the columns, without line breaks")
-    _check_closed(table)
-    return table.to_pandas()
+    _check_lines(table)
+    return frame_of(table)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -80,12 +80,23 @@ def _header(file: BinaryIO, delimiter: str) -> tuple[str, ...]:
     return names
 
 
-def _check_closed(table: pa.Table) -> None:
-    """A quotation mark that is never closed takes the rest of the file into the last value."""
-    last = table.column(table.num_columns - 1)
-    text = last[len(last) - 1].as_py() if len(last) else None
-    if text is not None and re.search(r"[\r\n]", text):
-        raise DataError("the last value holds a line break", hint="look for a quotation mark that is never closed")
+def _check_lines(table: pa.Table) -> None:
+    """Each row is one line of the file: a field with a line break would have made a row of several.
+
+    A quotation mark that is never closed takes other rows into its field, so that one row would decide how others are read.
+    No category holds a line break, so nothing that is declared is lost.
+    """
+    for name in table.column_names:
+        if any(pc.any(pc.match_substring(table.column(name), end)).as_py() for end in ("\n", "\r")):
+            raise DataError(
+                f"a value of column {name!r} holds a line break, and a row of a CSV file is one line",
+                hint="look for a quotation mark that is never closed, or take line breaks out of the source",
+            )
+
+
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """The same cells of the same types: nothing is converted, since that would look at whole columns."""
+    return pd.DataFrame({name: pd.Series(pd.arrays.ArrowExtensionArray(table.column(name))) for name in table.column_names})
 
 
 def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) -> pd.DataFrame:
@@ -98,8 +109,7 @@ def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) 
     table = dataset.read(use_threads=False)
     for column in table.columns:
         _check_cells(column)
-    frame: pd.DataFrame = table.to_pandas()
-    return frame.astype({name: object for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)})
+    return frame_of(table.unify_dictionaries())
 
 
 def parquet_batches(path: Path, *, check: CheckNames, check_rows: CheckRows, batch_rows: int) -> tuple[int, Iterator[pa.RecordBatch]]:
