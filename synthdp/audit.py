@@ -116,7 +116,9 @@ def audit(
             record = with_rows(job, record, twin, folder)
         if rows == "real":
             streams = replace(Streams.fresh(), holdout=folder.coins("rows of a unit"))
-            private = read_private(release.dataset, domain, folder=spec_path.resolve().parent, holdout=0.0, streams=streams)
+            private = read_private(
+                release.dataset, domain, folder=spec_path.resolve().parent, holdout=0.0, streams=streams, delta=release.privacy.delta
+            )
             record = inspect(private, lambda table: with_rows(job, record, table.fit_codes, folder), reason="audit on real rows").for_steward()
         return record, write_record(record, job.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE))
 

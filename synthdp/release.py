@@ -228,7 +228,9 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     release, streams = job.release, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
     holdout = release.evaluation.holdout if release.evaluation.enabled else 0.0
     with reporter.stage("read"):
-        private = read_private(release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams)
+        private = read_private(
+            release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams, delta=release.privacy.delta
+        )
     kinds = {entry.kind for entry in job.ledger.run_entries(job.folder.run)}
     if "reserve" not in kinds:
         privacy = release.privacy

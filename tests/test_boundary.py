@@ -26,6 +26,7 @@ FOR_STEWARD = {"synthdp/audit.py", "synthdp/steward.py", "synthdp/judging.py", "
 TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/table_files.py",
+    "synthdp/privacy/table_query.py",
     "synthdp/spec/header.py",
     "synthdp/verify/content.py",
     "synthdp/verify/forms.py",
@@ -116,7 +117,7 @@ def steward_only(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     if name in TABLE_READERS or name.startswith("benchmarks/"):  # benchmarks read public tables only
         return
-    readers = ("read_csv", "read_parquet", "read_sql", "read_sql_query", "read_table", "read_excel", "read_feather", "read_json")
+    readers = ("read_csv", "read_parquet", "read_sql", "read_sql_query", "read_query", "read_table", "read_excel", "read_feather", "read_json")
     readers += ("genfromtxt", "loadtxt", "ParquetFile", "ParquetDataset", "open_csv", "read_csv_file", "read_parquet_files", "read_private")
     allowed = {"read_private"} if name in ("synthdp/audit.py", "synthdp/release.py") else set()
     yield from ((line, word) for line, word, _ in called(tree) if word in readers and word not in allowed)

@@ -70,7 +70,13 @@ def _encode_range(column: ColumnDomain, read: Read) -> EncodedColumn:
 
 
 def _finish(
-    column: ColumnDomain, codes: npt.NDArray[np.integer], absent: npt.NDArray[np.bool_], *, wrong_type: int, outside: int, numbers: Floats | None = None
+    column: ColumnDomain,
+    codes: npt.NDArray[np.integer],
+    absent: npt.NDArray[np.bool_],
+    *,
+    wrong_type: int,
+    outside: int,
+    numbers: Floats | None = None,
 ) -> EncodedColumn:
     codes = np.where(absent, column.missing_level or 0, codes).astype(np.uint16)
     unexpected = int(absent.sum()) if column.missing_level is None else 0

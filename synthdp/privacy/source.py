@@ -38,9 +38,7 @@ T = TypeVar("T")
 Integers = npt.NDArray[np.int64]
 
 
-def read_private(
-    dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams, delta: float = 0.0
-) -> Private[Table]:
+def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams, delta: float = 0.0) -> Private[Table]:
     """Read, fit and seal a table. `folder` is the spec's; `holdout` the chance of each unit to be held out.
 
     `delta` is the release's: a table of 1 / delta rows or more is refused (0: none is).
@@ -174,7 +172,7 @@ def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
         problem = error
     except Exception as error:
         # The library's message may quote a row: name the kind of error only.
-        problem = DataError(f"cannot read {what!r} as {source.kind} ({type(error).__name__})", hint="check the file's format, encoding and delimiter")
+        problem = DataError(f"cannot read {what!r} as {source.kind} ({type(error).__name__})", hint="check that the file is what dataset.source says")
     raise problem  # out here, so that the library's error does not hang on it as its context
 
 
@@ -185,6 +183,8 @@ def _id_column(dataset: spec.Dataset) -> str | None:
 def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
     """Every declared column must be there; others are refused, so that none is dropped unseen."""
     wanted = set(domain.names) | ({id_column} if id_column else set())
+    if len(set(names)) < len(names):
+        raise DataError("two columns of the table have the same name", hint="give every column a name of its own")
     found, problems, hints = set(names), [], []
     if not wanted & found:
         raise DataError("the table has none of the declared columns", hint="the first line of a CSV names its columns; check it, and the delimiter")

@@ -24,6 +24,15 @@ from synthdp.errors import DataError
 MAX_HEADER = 1_000_000  # bytes of the line that names the columns
 BLOCK = 16 << 20  # bytes; no row of a CSV file is longer than two of them
 MAX_CELL = 1 << 16  # bytes of a text in a Parquet file: far more than any category has
+# How files begin that are none of text, and how the CSV parser's errors do (they go on with the row).
+NOT_TEXT = {
+    "compressed": (b"\x1f\x8b", b"PK\x03\x04", b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"),
+    "in UTF-16 or UTF-32": (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"),
+}
+CSV_ERRORS = {
+    r"CSV parse error: (Row #\d+: )?Expected ": "a row has more or fewer fields than the first line",
+    r"In CSV column #\d+: CSV conversion error to string: invalid UTF8": "a text is not in UTF-8",
+}
 UNPACKED = 1 << 30  # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its size
 RATIO = 100
 
@@ -43,6 +52,21 @@ def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check
         names = _header(file, delimiter)
         check(names)
         file.seek(0)
+        table, problem = _parsed(file, names, delimiter, missing)
+    if table is None:  # out here, so that the library's error, which quotes a row, does not hang on it
+        hint = "save the table as CSV in UTF-8, with as many fields in each line as the first one has; check the delimiter"
+        raise DataError(f"cannot read {path.name!r} as csv: {problem}", hint=hint)
+    if table.column_names != list(names):
+        raise DataError("the header cannot be read", hint="the first line must name the columns, without line breaks")
+    _check_lines(table)
+    return frame_of(table)
+
+
+def _parsed(file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tuple[str, ...]) -> tuple[pa.Table | None, str]:
+    """Every field as a text, whatever stands in it; or none, and what is wrong."""
+    from pyarrow import csv as arrow_csv
+
+    try:
         table = arrow_csv.read_csv(
             file,
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK),
@@ -52,10 +76,10 @@ def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check
                 column_types=dict.fromkeys(names, pa.string()), null_values=list(missing), strings_can_be_null=True, quoted_strings_can_be_null=True
             ),
         )
-    if table.column_names != list(names):
-        raise DataError("the header cannot be read", hint="the first line must name the columns, without line breaks")
-    _check_lines(table)
-    return frame_of(table)
+    except pa.ArrowInvalid as error:
+        known = [told for begins, told in CSV_ERRORS.items() if re.match(begins, str(error))]
+        return None, known[0] if known else "it is no table (ArrowInvalid)"
+    return table, ""
 
 
 def _open(path: Path) -> BinaryIO:
@@ -67,10 +91,16 @@ def _open(path: Path) -> BinaryIO:
 def _header(file: BinaryIO, delimiter: str) -> tuple[str, ...]:
     """The names in the first line. What is wrong is told by position: without a header this would be a row."""
     start = file.read(MAX_HEADER + 1)
+    for what, beginnings in NOT_TEXT.items():
+        if start.startswith(beginnings):
+            raise DataError(f"cannot read {Path(file.name).name!r} as csv: it is {what}", hint="unpack it and save it as CSV in UTF-8")
     line = re.split(rb"[\r\n]", start, maxsplit=1)[0]
     if len(line) > MAX_HEADER:
         raise DataError(f"the first line is longer than {MAX_HEADER:,} bytes", hint="is this a CSV file with a header?")
-    names = tuple(next(csv.reader(io.StringIO(line.decode("utf-8-sig")), delimiter=delimiter), ()))
+    text = line.decode("utf-8-sig", errors="replace")
+    if "\ufffd" in text:
+        raise DataError(f"cannot read {Path(file.name).name!r} as csv: its first line is not in UTF-8", hint="save the table as CSV in UTF-8")
+    names = tuple(next(csv.reader(io.StringIO(text), delimiter=delimiter), ()))
     if len(set(names)) < len(names):
         seen: dict[str, int] = {}
         for name in names:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real, Whole, unique, wrong
 
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+MOST_DECIMALS = 12
 
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
@@ -96,7 +97,7 @@ class Number(ColumnBase):
     spikes: Annotated[tuple[Real, ...], Field(max_length=64), AfterValidator(unique)] = Field(
         default=(), description="values with a level of their own; zero inflation is [0]", examples=[[0.0]]
     )
-    decimals: Annotated[Whole, Field(ge=0, le=12), Unit("digits")] = Field(default=4, description="digits written after the point", examples=[2])
+    decimals: Annotated[Whole, Field(ge=0, le=MOST_DECIMALS), Unit("digits")] = Field(default=4, description="digits written after the point", examples=[2])
 
     derived: Derived = DERIVED
 
@@ -136,7 +137,7 @@ def _check_range(column: _Ranged) -> _Ranged:
         raise wrong(("lower", f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is categorical, with one category"))
     if isinstance(column, Number) and upper - lower > 1e300:
         raise wrong(("upper", "the range is wider than 1e300, beyond what bins can be computed on; rescale the column"))
-    problems = [*_spike_problems(column), *_edge_problems(column)]
+    problems = [*_spike_problems(column), *_edge_problems(column), *_decimals_problems(column)]
     if problems:
         raise wrong(*problems)
     return column
@@ -165,6 +166,20 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
         yield "edges", f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {_shown(edges[0])} to {_shown(edges[-1])}"
     elif edges[0] != lower and lower not in column.spikes:
         yield "edges", f"the first edge must be the lower bound {_shown(lower)}; got {_shown(edges[0])}"
+
+
+def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
+    """What is written rises with the value: where both bounds are written alike, everything between them is."""
+    bins = len(column.edges) if column.edges is not None else column.bins
+    if not isinstance(column, Number) or bins == 1 or round(column.lower, column.decimals) != round(column.upper, column.decimals):
+        return
+    width = (column.upper - column.lower) / bins
+    needed = next((d for d in range(column.decimals, MOST_DECIMALS + 1) if 10.0**-d <= width), None)
+    yield (
+        "decimals",
+        f"with {column.decimals} digits after the point all values from {_shown(column.lower)} to {_shown(column.upper)} are written alike, "
+        "so that no bin can be told from another; " + (f"use {needed} digits, or " if needed else "") + "rescale the column",
+    )
 
 
 Column = Annotated[Categorical | Ordinal | Boolean | Integer | Number | Datetime, Field(discriminator="type")]
