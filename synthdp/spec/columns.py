@@ -97,7 +97,9 @@ class Number(ColumnBase):
     spikes: Annotated[tuple[Real, ...], Field(max_length=64), AfterValidator(unique)] = Field(
         default=(), description="values with a level of their own; zero inflation is [0]", examples=[[0.0]]
     )
-    decimals: Annotated[Whole, Field(ge=0, le=MOST_DECIMALS), Unit("digits")] = Field(default=4, description="digits written after the point", examples=[2])
+    decimals: Annotated[Whole, Field(ge=0, le=MOST_DECIMALS), Unit("digits")] = Field(
+        default=4, description="digits written after the point", examples=[2]
+    )
 
     derived: Derived = DERIVED
 

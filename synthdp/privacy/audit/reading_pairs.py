@@ -102,7 +102,14 @@ def fuzzed(values: Sequence[Any], count: int, rng: np.random.Generator) -> list[
     def one() -> str:
         text, other = (texts[int(rng.integers(len(texts)))] for _ in range(2))
         place, letter = int(rng.integers(len(text) + 1)), letters[int(rng.integers(len(letters)))]
-        changes = (text[:place] + letter + text[place:], text[:place] + letter + text[place + 1 :], text[:place], text + other, text[:place] * 3, other + text)
+        changes = (
+            text[:place] + letter + text[place:],
+            text[:place] + letter + text[place + 1 :],
+            text[:place],
+            text + other,
+            text[:place] * 3,
+            other + text,
+        )
         return changes[int(rng.integers(len(changes)))]
 
     return [one() for _ in range(count)]
@@ -110,23 +117,24 @@ def fuzzed(values: Sequence[Any], count: int, rng: np.random.Generator) -> list[
 
 def replay_values(
     *,
-    domain: Domain | None = None,
     ways: Sequence[str] = tuple(WAYS),
+    values: Sequence[Any] | None = None,
     more: int = 0,
     every: int = 1,
     rng: np.random.Generator,
     read: Reader = fit_table,
 ) -> Replayed:
-    """Read all pairs of values of each way, with `more` fuzzed texts, and see that neither value changes what the other is read as.
+    """Read all pairs of values (a way's own, where none are given) and see that neither changes what the other is read as.
 
-    `every`: of many pairs each so many-th is read, from a random one on.
+    `more`: fuzzed texts beside them. `every`: of many pairs each so many-th is read, from a random one on.
     """
-    domain = domain or pair_domain()
+    domain = pair_domain()
     findings: list[Finding] = []
     count = 0
     for way in ways:
-        make, values = WAYS[way]
-        held = [*values, *(fuzzed(values, more, rng) if str in map(type, values) else ())]
+        make, own = WAYS[way]
+        listed = own if values is None else values
+        held = [*listed, *(fuzzed(listed, more, rng) if str in map(type, listed) else ())]
         reader = _Reading(domain, make, read)
         alone = [reader.table([v]) for v in held]
         pairs = list(product(range(len(held)), repeat=2))
@@ -135,7 +143,9 @@ def replay_values(
         count += len(pairs)
         for u, v in pairs:
             for found in reader.problems(held[u], held[v], alone[u], alone[v]):
-                findings.append(Finding("the reader", f"{way}: {_shown(held[u])} and {_shown(held[v])}", "reading", "the table inside the seal", *found))
+                findings.append(
+                    Finding("the reader", f"{way}: {_shown(held[u])} and {_shown(held[v])}", "reading", "the table inside the seal", *found)
+                )
     return Replayed(("the reader",), count, 1.0 if count else 0.0, tuple(findings))
 
 
@@ -148,15 +158,20 @@ class _Reading:
         self._dataset = spec.Dataset(id="pairs", source=source, privacy_unit=unit, rows=rows, out_of_domain="clamp")
         self._domain, self._make, self._read, self._coins = domain, make, read, fresh_generator()
 
-    def table(self, values: Sequence[Any]) -> Table:
-        """`values` as the rows of every column, read."""
-        column = self._make(values)
-        raw = pd.DataFrame(dict.fromkeys(self._domain.names, column))
-        return self._read(raw, self._dataset, self._domain, holdout=0.0, rng=self._coins)
+    def table(self, values: Sequence[Any]) -> Table | None:
+        """`values` as the rows of every column, read; None where the reader fails."""
+        raw = pd.DataFrame(dict.fromkeys(self._domain.names, self._make(values)))
+        try:
+            return self._read(raw, self._dataset, self._domain, holdout=0.0, rng=self._coins)
+        except Exception:  # whatever it is, it is a finding
+            return None
 
-    def problems(self, u: Any, v: Any, first: Table, second: Table) -> Iterator[tuple[str, str]]:
+    def problems(self, u: Any, v: Any, first: Table | None, second: Table | None) -> Iterator[tuple[str, str]]:
         """What is wrong with a table of `u` and one `v`, given what each is read as on its own."""
         both = self.table([u] * TIMES + [v])
+        if both is None or first is None or second is None:
+            yield "the reader fails", "values that do not fit are misfits of their own rows"
+            return
         expected = _rows(first) * TIMES + _rows(second)
         changed = sum(row != own for row, own in zip(_rows(both), expected, strict=True))
         if changed:
