@@ -29,6 +29,8 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "neighbour pairs replayed",
         "correct configurations without an alarm",
         "planted bugs caught by the replay",
+        "pairs of values read without a change",
+        "readers of whole columns caught by pairs of values",
     ),
     "Audits": (
         "audits of the true kernel without an alarm",

@@ -31,7 +31,7 @@ NOT_TEXT = {
 }
 CSV_ERRORS = {
     r"CSV parse error: (Row #\d+: )?Expected ": "a row has more or fewer fields than the first line",
-    r"In CSV column #\d+: CSV conversion error to string: invalid UTF8": "a text is not in UTF-8",
+    r"In CSV column #\d+: (Row #\d+: )?CSV conversion error to string: invalid UTF8": "a text is not in UTF-8",
 }
 UNPACKED = 1 << 30  # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its size
 RATIO = 100

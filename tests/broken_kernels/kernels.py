@@ -37,6 +37,14 @@ class Broken:
 
 NOISE, DPSGD, SESSION, COUNTS, ANM = (f"synthdp/privacy/{name}.py" for name in ("noise", "dpsgd", "session", "count_noise", "anm"))
 CHARGE = "        entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)\n"
+VALUES = "synthdp/data/values.py"
+ONCE = "once = _one_by_one(_objects(cells.dictionary), meaning)"
+BY_PANDAS = """held = _objects(cells.dictionary)
+        if column is not None and column.type == "datetime":
+            import pandas as pd
+
+            held = list(pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None))
+        once = _one_by_one(held, meaning)"""
 RETURN = "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"
 
 KERNELS = {
@@ -91,6 +99,13 @@ KERNELS = {
         caught=("test_what_is_right_raises_no_alarm_on_some_pairs", "test_pairs_that_are_chosen_together_move_no_further_than_is_charged"),
         place=r"tests\.audit\.test_replay",
         says="additive noise models",
+    ),
+    "one unit of time for all dates of a column": Broken(
+        VALUES,
+        ((ONCE, BY_PANDAS),),
+        caught=("test_seven_digits_of_a_second_change_no_other_date[csv]", "test_no_value_changes_what_another_is_read_as"),
+        place=r"test_source|test_reading_pairs",
+        says=r"read otherwise than alone",
     ),
     "rows seen before the charge is in the ledger": Broken(
         SESSION,
