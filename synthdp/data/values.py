@@ -111,19 +111,18 @@ def number_of(value: Any) -> float:
 
 def seconds_of(value: Any) -> float:
     """Whole seconds since 1970-01-01 of a day or an instant without a zone, cut to the second; NaN for all else."""
-    if isinstance(value, str):
-        found = ISO.fullmatch(value.strip())
-        try:
+    try:
+        if isinstance(value, str):
+            found = ISO.fullmatch(value.strip())
             value = datetime.fromisoformat(found[1]) if found else None
-        except ValueError:  # the 30th of February
+        if isinstance(value, np.datetime64):
+            return float(value.astype("datetime64[s]").astype(np.int64))
+        if not isinstance(value, date) or (isinstance(value, datetime) and value.tzinfo is not None):
             return math.nan
-    elif isinstance(value, np.datetime64):
-        return float(value.astype("datetime64[s]").astype(np.int64))
-    if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            return math.nan
-        return (value.toordinal() - EPOCH) * 86_400.0 + value.hour * 3_600 + value.minute * 60 + value.second
-    return (value.toordinal() - EPOCH) * 86_400.0 if isinstance(value, date) else math.nan
+        days = (value.toordinal() - EPOCH) * 86_400.0
+    except (ValueError, NotImplementedError):  # the 30th of February; a year after 9999
+        return math.nan
+    return days + value.hour * 3_600 + value.minute * 60 + value.second if isinstance(value, datetime) else days
 
 
 def category_text(value: Any) -> str | None:

@@ -32,7 +32,7 @@ class ColumnBase(Model):
 
 
 class Categorical(ColumnBase):
-    """One of a list of texts, in no order."""
+    """One of a list of texts, in no order, compared letter by letter; typed whole numbers are written without a point, truth as true and false."""
 
     type: Literal["categorical"] = Field(description="texts without an order", examples=["categorical"])
     categories: Categories = Field(description="every text that is allowed; codes such as 0 and 1 are read as texts", examples=[["Female", "Male"]])
@@ -109,7 +109,10 @@ class Number(ColumnBase):
 
 
 class Datetime(ColumnBase):
-    """Points in time in [lower, upper], without time zone, in whole `resolution` steps."""
+    """Points in time in [lower, upper], without time zone, in whole `resolution` steps.
+
+    Texts are days in full, perhaps with a time: 2024-12-31, 2024-12-31T23:59 or 2024-12-31 23:59:59.5. Anything else, such as 2024-12, is a misfit.
+    """
 
     type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
     lower: Instant = Field(description="the least value that is allowed: public knowledge, not the least in the table", examples=["2001-01-01"])

@@ -11,7 +11,7 @@ from synthdp.spec.fields import Flag, Model, Name, Slug, Whole
 
 
 class CsvSource(Model):
-    """A CSV file in UTF-8 whose first line names the columns."""
+    """A CSV file in UTF-8 whose first line names the columns; each further line is a row, and no field holds a line break."""
 
     kind: Literal["csv"] = Field(description="a CSV file", examples=["csv"])
     path: str = Field(description="the file, relative to the spec's folder", examples=["data/people.csv"])
@@ -59,7 +59,11 @@ class RowUnit(Model):
 
 
 class IdUnit(Model):
-    """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used."""
+    """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used.
+
+    Ids are compared as text without the white space around it; a plain whole number (digits, perhaps with a sign before and zeros
+    after a point) counts as that number. So 1, 1.0, ' 1' and 01 are one id; A1 and a1 are two. Every row needs an id.
+    """
 
     kind: Literal["id"] = Field(description="all rows of one id are protected together", examples=["id"])
     column: Name = Field(description="the column with the ids; it is never modelled or released", examples=["patient_id"])

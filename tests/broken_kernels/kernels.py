@@ -43,7 +43,8 @@ BY_PANDAS = """held = _objects(cells.dictionary)
         if column is not None and column.type == "datetime":
             import pandas as pd
 
-            held = list(pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None))
+            read = pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
+            held = [str(value)[:19] for value in read]
         once = _one_by_one(held, meaning)"""
 RETURN = "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"
 

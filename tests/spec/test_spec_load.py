@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import datetime
@@ -208,3 +209,23 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.finding("redteam C4")
+@pytest.mark.parametrize(
+    ("bounds", "told"),
+    [
+        ("lower: 0, upper: 1.0e-9, decimals: 4", "use 11 digits"),
+        ("lower: 0.96, upper: 1.04, decimals: 0", "use 3 digits"),
+        ("lower: 0, upper: 1.0e-13, decimals: 4", "another; rescale the column"),
+    ],
+)
+def test_decimals_that_tell_no_bin_from_another_are_refused(bounds: str, told: str) -> None:
+    with pytest.raises(SpecError, match="all values from .* are written alike") as caught:
+        parse_spec(re.sub(r"gain: \{type: number[^}]*\}", f"gain: {{type: number, {bounds}}}", TEXT), path="s.yaml")
+    assert told in str(caught.value) and "columns.gain.decimals" in str(caught.value)
+
+
+def test_decimals_that_tell_some_bins_apart_are_allowed() -> None:
+    for lower, upper, decimals, bins in ((0.0, 1.0, 0, 32), (0.96, 1.04, 0, 1), (0.0, 1e-9, 11, 32)):
+        assert Number(type="number", lower=lower, upper=upper, decimals=decimals, bins=bins).decimals == decimals
