@@ -51,7 +51,7 @@ def encode_column(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.C
 
 def _encode_category(column: ColumnDomain, read: Read) -> EncodedColumn:
     unknown = np.isnan(read.numbers)
-    outside = np.count_nonzero(unknown) - np.count_nonzero(read.absent)
+    outside = int(unknown.sum() - read.absent.sum())
     codes = np.where(unknown, 0.0, read.numbers).astype(np.uint16)
     return _finish(column, codes, read.absent, wrong_type=0, outside=outside)
 
@@ -78,9 +78,9 @@ def _finish(
     outside: int,
     numbers: Floats | None = None,
 ) -> EncodedColumn:
-    codes = np.where(absent, column.missing_level or 0, codes).astype(np.uint16)
+    levels: Codes = np.where(absent, column.missing_level or 0, codes).astype(np.uint16)
     unexpected = int(absent.sum()) if column.missing_level is None else 0
-    return EncodedColumn(codes, wrong_type, outside, unexpected, numbers)
+    return EncodedColumn(levels, wrong_type, outside, unexpected, numbers)
 
 
 def to_numbers(column: ColumnDomain, values: pd.Series[Any]) -> Floats:

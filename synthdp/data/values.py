@@ -89,7 +89,7 @@ def _meaning(column: ColumnDomain) -> Meaning:
         return lambda value: seconds_of(value) // step
     if column.ranged:
         return number_of
-    known = {label: float(i) for i, label in enumerate(column.labels[: column.levels - column.missing])}
+    known: dict[str | None, float] = {label: float(i) for i, label in enumerate(column.labels[: column.levels - column.missing])}
     return lambda value: known.get(category_text(value), math.nan)
 
 
@@ -164,7 +164,7 @@ def is_missing(value: Any) -> bool:
     if value is None or isinstance(value, str):
         return value is None
     if isinstance(value, float | np.floating):
-        return bool(value != value)  # noqa: PLR0124
+        return bool(value != value)
     if isinstance(value, Decimal):
         return value.is_nan()
     if isinstance(value, np.datetime64):
@@ -227,7 +227,7 @@ def _objects(cells: pa.Array) -> list[Any]:
     import pyarrow as pa
 
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-        return cells.to_numpy(zero_copy_only=False).tolist()
+        return list(cells.to_numpy(zero_copy_only=False))
     return [_object(cell) for cell in cells]
 
 

@@ -120,10 +120,10 @@ def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
     if any(c.type in ("integer", "number") for c in columns):
         told.append("numbers are read as 1200.5")
     if any(c.type == "datetime" for c in columns):
-        told.append("dates as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone")
+        told.append("dates are read as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone")
     if isinstance(source, spec.CsvSource):
         missing = ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values) or "nothing"
-        told.append(f"{missing} as missing (dataset.source.missing_values)")
+        told.append(f"{missing} is read as missing (dataset.source.missing_values)")
     return ", ".join(told)
 
 

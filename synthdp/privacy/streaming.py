@@ -26,16 +26,17 @@ def encode_batches(domain: Domain, batches: Iterator[pa.RecordBatch], *, rows: i
         ValueError: the batches hold another number of rows.
     """
     codes = np.empty((rows, len(domain)), dtype=np.uint8 if max(domain.sizes, default=1) <= 256 else np.uint16)
-    misfits = {name: np.zeros(3, dtype=np.int64) for name in domain.names}
+    misfits = dict.fromkeys(domain.names, (0, 0, 0))
     done = 0
     for batch in batches:
         for i, column in enumerate(domain.columns):
             encoded = encode_column(column, batch.column(column.name))
             codes[done : done + batch.num_rows, i] = encoded.codes
-            misfits[column.name] += (encoded.wrong_type, encoded.outside, encoded.unexpected_missing)
+            wrong, outside, missing = misfits[column.name]
+            misfits[column.name] = (wrong + encoded.wrong_type, outside + encoded.outside, missing + encoded.unexpected_missing)
         done += batch.num_rows
     if done != rows:
         raise ValueError("another number of rows than the files say")
     nothing = np.zeros(0, dtype=np.uint16)
     # Of one byte each where that does: whoever computes on levels widens them first, as for two bytes.
-    return cast("Codes", codes), {name: EncodedColumn(nothing, *map(int, found)) for name, found in misfits.items()}
+    return cast("Codes", codes), {name: EncodedColumn(nothing, *found) for name, found in misfits.items()}

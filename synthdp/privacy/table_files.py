@@ -46,7 +46,6 @@ def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check
     Raises:
         DataError: the file is not what it should be; other errors are the library's, and may quote a row.
     """
-    from pyarrow import csv as arrow_csv
 
     with _open(path) as file:
         names = _header(file, delimiter)

@@ -153,8 +153,11 @@ def _missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     missing = source.missing_values if isinstance(source, CsvSource) else ()
     for i, text in enumerate(missing):
         if "\n" in text or "\r" in text:
-            where = ("dataset", "source", "missing_values", i)
-            yield CrossProblem(where, "a line break cannot stand for a missing value: a row of a CSV file is one line", "delete it")
+            yield CrossProblem(
+                ("dataset", "source", "missing_values", i),
+                "a line break cannot stand for a missing value: a row of a CSV file is one line",
+                "delete it",
+            )
     for name, column in spec.columns.items():
         for where, text in _labels(column):
             if text in missing:

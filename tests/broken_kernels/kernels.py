@@ -105,7 +105,7 @@ KERNELS = {
         VALUES,
         ((ONCE, BY_PANDAS),),
         caught=("test_seven_digits_of_a_second_change_no_other_date[csv]", "test_no_value_changes_what_another_is_read_as"),
-        place=r"test_source|test_reading_pairs",
+        place=r"test_source|test_reading",
         says=r"read otherwise than alone",
     ),
     "rows seen before the charge is in the ledger": Broken(

@@ -70,7 +70,8 @@ def test_the_clock_has_no_part_in_reading(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [("1", 1), (" 1.5 ", 1.5), ("-.5e1", -5), ("1e400", np.inf), ("-Infinity", -np.inf), (True, 1), (Decimal("0.1"), 0.1), (10**400, np.inf), (-(10**400), -np.inf),
+    [("1", 1), (" 1.5 ", 1.5), ("-.5e1", -5), ("1e400", np.inf), ("-Infinity", -np.inf), (True, 1), (Decimal("0.1"), 0.1), (10**400, np.inf),
+    (-(10**400), -np.inf),
      ("9007199254740993", 2.0**53), (2**53 + 1, 2.0**53), (np.float32(0.5), 0.5)],
 )  # fmt: skip
 def test_numbers_are_the_nearest_of_64_bits(value: Any, number: float) -> None:
@@ -118,7 +119,8 @@ SAME = (
     ("-7", "-07.0", -7, -7.0),
     ("9007199254740993", "09007199254740993", 2**53 + 1, Decimal("9007199254740993")),
     ("A1", " A1 "),
-    ("a1",), ("1.5", 1.5), ("1.50",), ("1e0",), ("A 1",), ("true", True), ("a\0b",), ("a\0c",), ("9" * 5000, "0" + "9" * 5000), ("2020-01-01", date(2020, 1, 1)),
+    ("a1",), ("1.5", 1.5), ("1.50",), ("1e0",), ("A 1",), ("true", True), ("a\0b",), ("a\0c",), ("9" * 5000, "0" + "9" * 5000), ("2020-01-01",
+    date(2020, 1, 1)),
     (b"\x01",),
 )  # fmt: skip
 NO_ID = (None, "", "  ", float("nan"), pd.NA, pd.NaT, Decimal("NaN"))

@@ -113,7 +113,8 @@ CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "empty path": (lambda: _with("dataset", source={"kind": "parquet", "path": ""}), ("dataset", "source", "path"), "empty"),
     "delimiter": (lambda: _with("dataset", source={"kind": "csv", "path": "a", "delimiter": '"'}), ("dataset", "source", "delimiter"), "cannot part"),
     "missing line break": (
-        lambda: _with("dataset", source={"kind": "csv", "path": "a", "missing_values": ("", "a\nb")}), ("dataset", "source", "missing_values", 1), "one line",
+        lambda: _with("dataset", source={"kind": "csv", "path": "a", "missing_values": ("", "a\nb")}), ("dataset", "source", "missing_values", 1),
+        "one line",
     ),
     "levels only": (lambda: _with("dataset", source=LEVELS_ONLY), ("evaluation", "enabled"), "judging reads them"),
     "uri": (lambda: _with("tracking", uri="http://x\n"), ("tracking", "uri"), "control characters"),

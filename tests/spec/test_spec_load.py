@@ -221,7 +221,7 @@ def test_loading_imports_nothing_heavy() -> None:
     ],
 )
 def test_decimals_that_tell_no_bin_from_another_are_refused(bounds: str, told: str) -> None:
-    with pytest.raises(SpecError, match="all values from .* are written alike") as caught:
+    with pytest.raises(SpecError, match=r"all values from .* are written alike") as caught:
         parse_spec(re.sub(r"gain: \{type: number[^}]*\}", f"gain: {{type: number, {bounds}}}", TEXT), path="s.yaml")
     assert told in str(caught.value) and "columns.gain.decimals" in str(caught.value)
 
