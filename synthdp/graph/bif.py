@@ -6,9 +6,10 @@ blocks with `table`, `default` or one row per combination of the parents' values
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,12 +22,15 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 
-MAX_CELLS = 1_000_000
+MAX_CELLS = 1_000_000  # of a table
+MOST_CELLS = 10_000_000  # of all tables of a file
+MOST_TOLD = 300  # characters of what a message quotes
+MOST_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
 WORD = re.compile(r"[^\s{}()\[\],;|\"]+")
 
-_VARIABLE = re.compile(r"variable\s+(\S+)\s*\{\s*type\s+discrete\s*\[\s*(\d+)\s*\]\s*\{([^}]*)\}\s*;[^}]*\}")
-_PROBABILITY = re.compile(r"probability\s*\(\s*([^)|]+?)\s*(?:\|\s*([^)]*?)\s*)?\)\s*\{([^}]*)\}")
-_ROW = re.compile(r"(?:\(([^)]*)\)|(table|default))\s*([^;]*);")
+# No quantifier gives back what it took (`++`, `*+`), so that each is one pass over the text, whatever stands there.
+_BLOCK = re.compile(r"variable\s++([^\s{}]++)\s*+\{|probability\s*+\(([^()|]*+)(?:\|([^()]*+))?+\)\s*+\{")
+_TYPE = re.compile(r"\s*+type\s++discrete\s*+\[\s*+([0-9]{1,6})\s*+\]\s*+\{([^{}]*+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,28 +74,27 @@ def parse_bif(text: str, *, file: str) -> BayesianNetwork:
         SynthdpError: naming the file, the line of the block, and what is allowed.
     """
 
-    def place(match: re.Match[str]) -> str:
-        return f"{file}:{text.count(chr(10), 0, match.start()) + 1}"
-
-    levels = {m[1]: _levels(place(m), m) for m in _VARIABLE.finditer(text)}
+    levels: dict[str, tuple[str, ...]] = {}
+    rows: dict[str, _Rows] = {}
+    for block in _blocks(text, file):
+        if block.given is None:
+            if block.name in levels:
+                raise SynthdpError(f"{block.place}: variable {block.name}: a second block for this variable", hint="one block for each variable")
+            levels[block.name] = _levels(block)
+        elif block.name in rows:
+            raise SynthdpError(f"{block.place}: probability of {block.name}: a second block for this variable", hint="one block for each variable")
+        else:
+            rows[block.name] = _Rows(f"{block.place}: probability of {block.name}", _names(block.given), block.body)
     if not levels:
         raise SynthdpError(f"{file}: no discrete variable found", hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }")
-    parents: dict[str, tuple[str, ...]] = {}
-    tables: dict[str, npt.NDArray[np.float64]] = {}
-    for m in _PROBABILITY.finditer(text):
-        name, given = m[1], _names(m[2] or "")
-        unknown = [n for n in (name, *given) if n not in levels]
-        if unknown or name in tables:
-            what = f"unknown variable {unknown[0]!r}; known: {', '.join(levels)}" if unknown else "a second block for this variable"
-            raise SynthdpError(f"{place(m)}: probability of {name}: {what}")
-        parents[name] = given
-        tables[name] = _table(f"{place(m)}: probability of {name}", levels, name, given, m[3])
-    missing = [n for n in levels if n not in tables]
+    _check_sizes(file, levels, rows)
+    missing = [n for n in levels if n not in rows]
     if missing:
-        raise SynthdpError(f"{file}: no probability block for {', '.join(missing)}", hint="every variable needs one")
-    if not nx.is_directed_acyclic_graph(nx.DiGraph((p, c) for c in parents for p in parents[c])):
+        raise SynthdpError(f"{file}: no probability block for {_listed(missing)}", hint="every variable needs one")
+    if not nx.is_directed_acyclic_graph(nx.DiGraph((p, c) for c, own in rows.items() for p in own.given)):
         raise SynthdpError(f"{file}: the parents form a cycle", hint="a network is a graph without cycles")
-    return BayesianNetwork(levels, parents, tables)
+    tables = {name: _table(levels, name, own) for name, own in rows.items()}
+    return BayesianNetwork(levels, {name: own.given for name, own in rows.items()}, tables)
 
 
 def write_bif(network: BayesianNetwork) -> str:
@@ -137,26 +140,94 @@ def _bif_levels(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(labels) if all(WORD.fullmatch(v) for v in labels) else tuple(f"s{i}" for i in range(len(labels)))
 
 
-def _levels(place: str, match: re.Match[str]) -> tuple[str, ...]:
-    found = _names(match[3])
-    if len(found) != int(match[2]) or len(set(found)) != len(found):
-        raise SynthdpError(f"{place}: variable {match[1]}: {match[2]} different values announced, got {', '.join(found)}")
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of the file: where it begins, the variable, its parents as written (None of a `variable` block), and what stands in it."""
+
+    place: str
+    name: str
+    given: str | None
+    body: str
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a `probability` block says: where it stands, the parents, and its rows as written."""
+
+    where: str
+    given: tuple[str, ...]
+    body: str
+
+
+def _blocks(text: str, file: str) -> Iterator[_Block]:
+    """The `variable` and `probability` blocks, in one pass; whatever else stands there is left aside."""
+    line, counted, at = 1, 0, 0
+    while (head := _BLOCK.search(text, at)) is not None:
+        line, counted = line + text.count("\n", counted, head.start()), head.start()
+        place, end = f"{file}:{line}", text.find("}", head.end())
+        if end < 0:
+            raise SynthdpError(f"{place}: a block that is never closed", hint="expected } after its content")
+        body = text[head.end() : end]
+        if head[1] is None:
+            yield _Block(place, head[2].strip(), head[3] or "", body)
+        else:
+            yield _Block(place, head[1], None, body)
+            end = text.find("}", end + 1)  # the values have brackets of their own
+            if end < 0:
+                raise SynthdpError(f"{place}: a block that is never closed", hint="expected } after its content")
+        at = end + 1
+
+
+def _levels(block: _Block) -> tuple[str, ...]:
+    match = _TYPE.fullmatch(block.body)
+    if match is None:
+        raise SynthdpError(f"{block.place}: variable {block.name}: is not discrete", hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }")
+    found = _names(match[2])
+    if len(found) != int(match[1]) or len(set(found)) != len(found):
+        raise SynthdpError(f"{block.place}: variable {block.name}: {match[1]} different values announced, got {_listed(found)}")
     return found
+
+
+def _check_sizes(file: str, levels: Mapping[str, tuple[str, ...]], rows: Mapping[str, _Rows]) -> None:
+    """Whether all names are known and the tables are not too large, before memory is asked for one of them."""
+    cells = 0
+    for name, own in rows.items():
+        unknown = [n for n in (name, *own.given) if n not in levels]
+        if unknown:
+            raise SynthdpError(f"{own.where}: unknown variable {unknown[0]!r}; known: {_listed(levels)}")
+        size = math.prod(len(levels[n]) for n in (name, *own.given)) if len(own.given) <= MOST_PARENTS else math.inf
+        if size > MAX_CELLS:
+            hint = f"at most {MOST_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph alone, as DOT or YAML"
+            raise SynthdpError(f"{own.where}: has {len(own.given)} parents, and a table that is too large to be read", hint=hint)
+        cells += int(size)
+    if cells > MOST_CELLS:
+        hint = "give the graph alone, as DOT or YAML"
+        raise SynthdpError(f"{file}: all tables together would have {cells:,} probabilities; at most {MOST_CELLS:,} are read", hint=hint)
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip().strip('"') for part in text.split(",") if part.strip())
 
 
-def _table(where: str, levels: Mapping[str, tuple[str, ...]], name: str, given: tuple[str, ...], body: str) -> npt.NDArray[np.float64]:
-    sizes = tuple(len(levels[n]) for n in (*given, name))
+def _listed(names: Iterable[str]) -> str:
+    """The first of `names`, in a message."""
+    told = ", ".join(itertools.islice(names, 20))
+    return told if len(told) <= MOST_TOLD else f"{told[:MOST_TOLD]}..."
+
+
+def _table(levels: Mapping[str, tuple[str, ...]], name: str, own: _Rows) -> npt.NDArray[np.float64]:
+    where, sizes = own.where, tuple(len(levels[n]) for n in (*own.given, name))
     table = np.full(sizes, np.nan)
-    for labels, keyword, numbers in sorted(_ROW.findall(body), key=lambda row: row[1] != "default"):
+    positions = [{level: i for i, level in enumerate(levels[n])} for n in own.given]
+    for labels, keyword, numbers in sorted(_rows(own.body), key=lambda row: row[1] != "default"):
         values = _numbers(where, numbers)
-        cell: tuple[int, ...] = () if keyword else _cell(where, levels, given, _names(labels))
+        cell: tuple[int, ...] = () if keyword else _cell(where, positions, own.given, _names(labels))
         wanted = sizes if keyword == "table" else sizes[-1:]
-        if values.size != np.prod(wanted):
-            raise SynthdpError(f"{where}: {values.size} numbers where {int(np.prod(wanted))} are expected")
+        if values.size != math.prod(wanted):
+            raise SynthdpError(f"{where}: {values.size} numbers where {math.prod(wanted)} are expected")
         table[cell] = values.reshape(wanted)
     if np.isnan(table).any():
         raise SynthdpError(f"{where}: some combination of the parents' values has no row")
@@ -166,14 +237,25 @@ def _table(where: str, levels: Mapping[str, tuple[str, ...]], name: str, given: 
     return normal
 
 
+def _rows(body: str) -> Iterator[tuple[str, str, str]]:
+    """Labels or keyword, and numbers, of each row; other statements, such as `property`, are left aside."""
+    for statement in map(str.strip, body.split(";")[:-1]):
+        if statement.startswith("("):
+            labels, _, numbers = statement[1:].partition(")")
+            yield labels, "", numbers
+        elif statement.startswith(("table", "default")):
+            keyword = "table" if statement.startswith("table") else "default"
+            yield "", keyword, statement.removeprefix(keyword)
+
+
 def _numbers(where: str, text: str) -> npt.NDArray[np.float64]:
     try:
         return np.array([float(v) for v in _names(text)])
     except ValueError as error:
-        raise SynthdpError(f"{where}: not a list of numbers: {text.strip()!r}") from error
+        raise SynthdpError(f"{where}: not a list of numbers: {text.strip()[:MOST_TOLD]!r}") from error
 
 
-def _cell(where: str, levels: Mapping[str, tuple[str, ...]], given: tuple[str, ...], labels: tuple[str, ...]) -> tuple[int, ...]:
-    if len(labels) != len(given) or any(v not in levels[n] for n, v in zip(given, labels, strict=True)):
-        raise SynthdpError(f"{where}: ({', '.join(labels)}) is not a combination of values of {', '.join(given)}")
-    return tuple(levels[n].index(v) for n, v in zip(given, labels, strict=True))
+def _cell(where: str, positions: Sequence[Mapping[str, int]], given: tuple[str, ...], labels: tuple[str, ...]) -> tuple[int, ...]:
+    if len(labels) != len(given) or any(v not in own for own, v in zip(positions, labels, strict=True)):
+        raise SynthdpError(f"{where}: ({_listed(labels)}) is not a combination of values of {_listed(given)}")
+    return tuple(own[v] for own, v in zip(positions, labels, strict=True))

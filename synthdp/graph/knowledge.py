@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-
-import networkx as nx
 
 from synthdp.errors import SynthdpError
 from synthdp.spec import models as spec
@@ -132,9 +131,22 @@ def arrows(edges: spec.Edges, groups: Mapping[str, tuple[str, ...]], columns: Se
 
 def refuse_cycle(pairs: Iterable[Pair], columns: Sequence[str]) -> None:
     """Raise `SynthdpError` naming the cycle, if the arrows form one."""
-    graph = nx.DiGraph(sorted(pairs, key=lambda p: (columns.index(p[0]), columns.index(p[1]))))
+    rank = {name: i for i, name in enumerate(columns)}
+    cycle = one_cycle(sorted(pairs, key=lambda p: (rank[p[0]], rank[p[1]])))
+    if cycle:
+        raise SynthdpError(f"graph: the arrows form a cycle: {' -> '.join([*cycle, cycle[0]])}", hint="remove or turn one of these arrows")
+
+
+def one_cycle(pairs: Iterable[Pair]) -> list[str]:
+    """The nodes of a cycle in order, from the one that is named first; none if there is none. Takes time in proportion to the arrows."""
+    causes: dict[str, list[str]] = {}
+    for cause, effect in pairs:
+        causes.setdefault(cause, [])
+        causes.setdefault(effect, []).append(cause)
     try:
-        cycle = [a for a, _ in nx.find_cycle(graph)]
-    except nx.NetworkXNoCycle:
-        return
-    raise SynthdpError(f"graph: the arrows form a cycle: {' -> '.join([*cycle, cycle[0]])}", hint="remove or turn one of these arrows")
+        graphlib.TopologicalSorter(causes).prepare()
+    except graphlib.CycleError as error:
+        cycle, named = list(error.args[1][:-1]), {name: i for i, name in enumerate(causes)}
+        first = min(range(len(cycle)), key=lambda i: named[cycle[i]])
+        return [*cycle[first:], *cycle[:first]]
+    return []

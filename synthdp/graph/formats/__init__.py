@@ -38,7 +38,15 @@ def write_json(graph: CausalGraph) -> str:
 
 
 def _read_network(text: str, *, file: str) -> CausalGraph:
-    return parse_bif(text, file=file).graph()
+    """A network's graph.
+
+    Raises:
+        GraphFileError: with file and line.
+    """
+    try:
+        return parse_bif(text, file=file).graph()
+    except SynthdpError as error:
+        raise GraphFileError(error.message, hint=error.hint) from None
 
 
 READERS: dict[str, Callable[..., CausalGraph]] = {

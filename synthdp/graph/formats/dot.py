@@ -24,6 +24,7 @@ KINDS = ("digraph", "graph", "dag", "pdag", "mag", "pag")
 LINKS = ("->", "<-", "--", "<->")
 CIRCLES = ("@->", "<-@", "--@", "@--", "@-@")
 DIRECTIONS = {"forward": "->", "back": "<-", "none": "--", "both": "<->"}
+MOST_NESTED = 50  # subgraphs in each other
 TRUE = ("1", "true", "yes")
 HINT = "expected statements such as  a -> b;  a -- b;  a <-> b;  u [latent];"
 
@@ -43,7 +44,7 @@ class _Parser:
     """Recursive descent over the tokens; what it finds goes into a draft."""
 
     def __init__(self, file: str, found: list[Token]) -> None:
-        self.file, self.found, self.at = file, found, 0
+        self.file, self.found, self.at, self.depth = file, found, 0, 0
         self.draft = Draft(file)
 
     @property
@@ -81,10 +82,14 @@ class _Parser:
     def statements(self, links: _Attributes, own: _Attributes) -> list[str]:
         """`{ ... }`: the nodes named in it. `links` are its links' default attributes, `own` what it says of itself."""
         self.expect("{")
+        self.depth += 1
+        if self.depth > MOST_NESTED:
+            raise self.wrong("subgraphs are nested too deeply", hint=f"at most {MOST_NESTED} in each other")
         named: dict[str, None] = {}
         while not self.take_mark("}"):
             if not self.take_mark(";", ","):
                 named.update(dict.fromkeys(self.statement(links, own)))
+        self.depth -= 1
         return list(named)
 
     def statement(self, links: _Attributes, own: _Attributes) -> list[str]:
@@ -115,6 +120,7 @@ class _Parser:
             ends.append(self.end_of_link(links))
         attributes = links | self.attributes()
         for left, mark, right in zip(ends, marks, ends[1:], strict=False):
+            self.draft.expect(len(left) * len(right), line=mark.line)
             for a in left:
                 for b in right:
                     self.link(a, mark, b, attributes)
@@ -165,7 +171,9 @@ class _Parser:
         first = self.take()
         parts = [first.text]
         while first.kind == "text" and self.take_mark("+"):
-            parts.append(self.name())
+            if self.token.kind not in ("word", "text"):
+                raise self.wrong(f"got {self.token.text!r} where a name must stand")
+            parts.append(self.take().text)
         return "".join(parts)
 
 

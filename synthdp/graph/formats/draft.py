@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import networkx as nx
+from itertools import pairwise
 
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
-from synthdp.graph.knowledge import Pair
+from synthdp.graph.knowledge import Pair, one_cycle
+from synthdp.spec.checks import MAX_LEVELS
+from synthdp.spec.graphchecks import MAX_ARROWS
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -52,6 +53,8 @@ class Draft:
     def node(self, name: str) -> None:
         """A column, or an unseen cause that is marked so later."""
         self._nodes.setdefault(name)
+        if len(self._nodes) > MAX_LEVELS:
+            raise mistake(self.file, None, f"more than {MAX_LEVELS:,} nodes", hint="no spec has so many columns")
 
     def unseen(self, name: str, *, line: int | None) -> None:
         """`name` is no column: it only stands for a common cause of columns."""
@@ -60,6 +63,7 @@ class Draft:
 
     def link(self, cause: str, effect: str, *, directed: bool, line: int | None, provenance: str = "given") -> None:
         """cause -> effect, or cause - effect. What is said of its provenance counts if it is one of ours."""
+        self.expect(1, line=line)
         why: Provenance = next((p for p in PROVENANCES if p == provenance), "given")
         self.node(cause)
         self.node(effect)
@@ -67,9 +71,19 @@ class Draft:
 
     def confound(self, a: str, b: str) -> None:
         """The two columns share an unseen cause."""
+        self.expect(1, line=None)
         self.node(a)
         self.node(b)
         self._confounded.append((a, b))
+
+    def expect(self, links: int, *, line: int | None) -> None:
+        """Whether there may be so many more links.
+
+        Raises:
+            GraphFileError: a spec has no room for as many.
+        """
+        if len(self._links) + len(self._confounded) + links > MAX_ARROWS:
+            raise mistake(self.file, line, f"more than {MAX_ARROWS:,} links", hint="no spec has so many arrows")
 
     def graph(self) -> CausalGraph:
         """The graph as a value.
@@ -115,12 +129,11 @@ class Draft:
             seen.add(pair)
 
     def _check_cycle(self, arrows: Mapping[Pair, int | None]) -> None:
-        try:
-            cycle = nx.find_cycle(nx.DiGraph(list(arrows)))
-        except nx.NetworkXNoCycle:
-            return
-        path = " -> ".join([*(a for a, _ in cycle), cycle[0][0]])
-        raise mistake(self.file, max(arrows[a, b] or 0 for a, b in cycle), f"the arrows form a cycle: {path}", hint="turn or delete one of them")
+        cycle = one_cycle(arrows)
+        if cycle:
+            ring = [*cycle, cycle[0]]
+            line = max(arrows[pair] or 0 for pair in pairwise(ring))
+            raise mistake(self.file, line, f"the arrows form a cycle: {' -> '.join(ring)}", hint="turn or delete one of them")
 
 
 def unseen_names(graph: CausalGraph, sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import networkx as nx
 
@@ -23,6 +25,10 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
     except nx.NetworkXError as error:
         place = re.search(r" at \((\d+), \d+\)$", str(error))
         raise mistake(file, int(place[1]) if place else None, re.sub(r" at \(\d+, \d+\)$", "", str(error)), hint=HINT) from None
+    except RecursionError:
+        raise mistake(file, None, "is nested too deeply", hint=HINT) from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # what networkx raises on values that are none
+        raise mistake(file, None, f"is no graph ({type(error).__name__}: {str(error)[:100]})", hint=HINT) from None
     if network.is_multigraph():
         raise mistake(file, None, "a multigraph may hold several links between two nodes", hint="one link for each pair: delete `multigraph 1`")
     draft = Draft(file)
@@ -32,12 +38,19 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
         if data.get("latent") == 1:
             draft.unseen(str(label), line=None)
         if "group" in data:
-            places.setdefault(str(data["group"]), []).append((int(data.get("group_position", 0)), str(label)))
+            places.setdefault(str(data["group"]), []).append((_position(data, file), str(label)))
     draft.groups = {group: [label for _, label in sorted(members, key=lambda m: m[0])] for group, members in places.items()}
     for a, b, data in network.edges(data=True):
         directed = network.is_directed() and data.get("kind") != "undirected"
         draft.link(str(a), str(b), directed=directed, line=None, provenance=str(data.get("provenance", "")))
     return draft.graph()
+
+
+def _position(data: Mapping[str, Any], file: str) -> int:
+    position = data.get("group_position", 0)
+    if not isinstance(position, int):
+        raise mistake(file, None, f"group_position {str(position)[:100]!r} is no whole number", hint=HINT)
+    return position
 
 
 def write_gml(graph: CausalGraph) -> str:

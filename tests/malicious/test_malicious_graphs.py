@@ -1,0 +1,80 @@
+"""Graph files of strangers: read in bounded time and memory, or refused with file, line and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TWO = "variable a { type discrete [ 2 ] { x, y }; }\n"
+MANY = "".join(f"variable v{i} {{ type discrete [ 2 ] {{ x, y }}; }}\n" for i in range(60))
+
+
+def parents(count: int) -> str:
+    return f"{MANY}probability ( v0 | {', '.join(f'v{i}' for i in range(1, count + 1))} ) {{ default 0.5, 0.5; }}\n"
+
+
+SLOW = {
+    "spaces after a bracket": ("x.bif", f"{TWO}probability ({' ' * 20_000}"),
+    "spaces before a bar": ("x.bif", f"{TWO}probability ( a{' ' * 20_000}, "),
+    "spaces after a keyword": ("x.bif", f"{TWO}variable{' ' * 20_000}"),
+    "blocks that are never closed": ("x.bif", "variable a { type discrete [ 2 ] { x\n" * 4000),
+    "tables that are never closed": ("x.bif", f"{TWO}{'probability ( a ) { table 1,' * 4000}"),
+    "brackets without end": ("x.bif", f"{TWO}probability ( a ) {{ {'(' * 50_000} }}"),
+    "a comment that is never closed": ("x.dot", "digraph { " + "/* " * 50_000),
+    "backslashes without end": ("x.dot", 'digraph { "' + "\\" * 100_001),
+    "digits without end": ("x.gml", "graph [ node [ id " + "1" * 100_000 + " ] ]"),
+    "a chain that is told backwards": ("x.dot", "digraph { " + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000))) + " n20000 -> n19999 }"),
+}
+LARGE = {
+    "31 parents": ("x.bif", parents(31)),
+    "25 parents": ("x.bif", parents(25)),
+    "59 parents": ("x.bif", parents(59)),
+    "tables of 8 MB each": ("x.bif", "".join(f"{parents(19)}".replace("v0 |", f"v{i} |") for i in range(20, 60))),
+    "too many arrows": ("x.dot", "digraph { {" + " ".join(f"a{i}" for i in range(2000)) + "} -> {" + " ".join(f"b{i}" for i in range(2000)) + "} }"),
+    "too many unseen causes": ("x.dot", "graph { {" + " ".join(f"a{i}" for i in range(2000)) + "} <-> {" + " ".join(f"b{i}" for i in range(2000)) + "} }"),
+}  # fmt: skip
+BROKEN = {
+    "nested GML": ("x.gml", "graph [ " * 20_000),
+    "nested DOT": ("x.dot", "digraph { " + "subgraph { " * 20_000),
+    "nested DAGitty": ("x.dagitty", "dag { " + "{ " * 20_000),
+    "names put together": ("x.dot", "digraph { " + '"a" + ' * 20_000 + '"b" }'),
+    "70 parents of one value": (
+        "x.bif",
+        "".join(f"variable v{i} {{ type discrete [ 1 ] {{ x }}; }}\n" for i in range(71))
+        + f"probability ( v0 | {', '.join(f'v{i}' for i in range(1, 71))} ) {{ default 1; }}",
+    ),
+    "a number of a thousand digits": ("x.bif", f"variable a {{ type discrete [ {'9' * 5000} ] {{ x, y }}; }}"),
+    "a label that is a list": ("x.gml", "graph [ node [ id 0 label [ x 1 ] ] ]"),
+    "a position that is none": ("x.gml", 'graph [ node [ id 0 label "a" group "g" group_position "x" ] ]'),
+    "nodes that are none": ("x.gml", "graph [ node 1 edge 2 ]"),
+}
+
+
+def shown(synthdp: Callable[..., Any], folder: Path, file: tuple[str, str]) -> Any:
+    path = folder / file[0]
+    path.write_text(file[1])
+    return synthdp("graph", "show", path, megabytes=400, seconds=5)
+
+
+@pytest.mark.finding("redteam B2")
+@pytest.mark.parametrize("name", SLOW)
+def test_no_file_keeps_the_reader_busy(synthdp: Callable[..., Any], tmp_path: Path, name: str) -> None:
+    ended = shown(synthdp, tmp_path, SLOW[name])
+    assert ended.code == 2 and ended.declared and len(ended.printed) < 1_000_000, (ended.code, ended.printed[-2000:])
+
+
+@pytest.mark.finding("redteam B3")
+@pytest.mark.parametrize("name", LARGE)
+def test_no_file_asks_for_more_memory_than_it_may(synthdp: Callable[..., Any], tmp_path: Path, name: str) -> None:
+    ended = shown(synthdp, tmp_path, LARGE[name])
+    assert ended.code == 2 and ended.declared and "hint:" in ended.printed.lower(), (ended.code, ended.printed[-2000:])
+
+
+@pytest.mark.finding("redteam B4")
+@pytest.mark.parametrize("name", BROKEN)
+def test_no_file_ends_in_an_internal_error(synthdp: Callable[..., Any], tmp_path: Path, name: str) -> None:
+    ended = shown(synthdp, tmp_path, BROKEN[name])
+    assert ended.code == (0 if name == "names put together" else 2) and ended.declared, (ended.code, ended.printed[-2000:])
