@@ -50,6 +50,8 @@ from synthdp.steps import Steps
 from synthdp.steward import internal_report, record, record_refusal, refused_report
 from synthdp.tracking import tracker
 
+LONGEST_NAME = 200  # characters of the steward's
+
 
 @dataclass(frozen=True)
 class Job:
@@ -272,5 +274,5 @@ def publish(
 
 
 def steward() -> str:
-    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries."""
-    return os.environ.get("SYNTHDP_STEWARD", "not stated")
+    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries, so that the name is cut."""
+    return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]

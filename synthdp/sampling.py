@@ -26,14 +26,15 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.model.ancestral import CHUNK_ROWS
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
 from synthdp.model.marginals import probabilities, raking_factors, raking_weights
-from synthdp.model.synthesizer import LogWeights, Synthesizer
+from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, LogWeights, Synthesizer
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.settings import Setting, settings_of
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import Column
-from synthdp.untrusted import parse_json, read_text
+from synthdp.untrusted import check_sums, parse_json, read_text
 
+READ = ("spec.yaml", MODEL_FILE, WEIGHTS_FILE, "marginals.json")  # files of a bundle that rows are drawn from
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
 CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
@@ -76,11 +77,12 @@ class Sampler:
 
     @classmethod
     def of_bundle(cls, bundle: Path) -> Sampler:
-        """Read a bundle.
+        """Read a bundle, whose files are held against its sums first; all else that `verify` checks is not looked at.
 
         Raises:
-            VerifyError: it holds no readable model, or marginals, of its spec's columns.
+            VerifyError: a file was changed, or it holds no readable model, or marginals, of its spec's columns.
         """
+        check_sums(bundle, READ)
         release = load_spec(bundle / "spec.yaml")
         domain = Domain.from_spec(release.columns)
         synthesizer = Synthesizer.load(bundle)
@@ -212,7 +214,7 @@ def _tables(bundle: Path, domain: Domain) -> tuple[NoisyTable, ...]:
         tables = tuple(
             NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]), float(t["sigma"])) for t in stated
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise VerifyError(f"cannot read marginals.json in {bundle}: {type(error).__name__}", hint=f"see `synthdp verify {bundle}`") from None
     names = {name for t in tables for name in t.columns}
     if names != set(domain.names) or not all(_fits(t, domain) for t in tables):

@@ -6,12 +6,17 @@ fill the memory.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from synthdp.errors import VerifyError
+
+SUMS = "SHA256SUMS"  # of a bundle
 MAX_TEXT = 16 << 20  # bytes; Python's objects take up to fifty times as many
 MAX_DIGITS = 400  # of a number
 
@@ -35,6 +40,28 @@ def check_plain(path: Path) -> None:
     """Raise `ValueError` for anything but a plain file, so that opening it neither waits nor acts."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise ValueError("is a link or a device, not a plain file")
+
+
+def check_sums(bundle: Path, names: Sequence[str]) -> None:
+    """Whether these files of a bundle are the plain files that its sums list. Finds damage; a forger writes sums that fit.
+
+    Raises:
+        VerifyError: naming the file that is not.
+    """
+    hint = f"see `synthdp verify {bundle}`"
+    try:
+        listed = dict(reversed(line.split("  ", 1)) for line in read_text(bundle / SUMS).splitlines() if "  " in line)
+    except (OSError, ValueError) as error:
+        raise VerifyError(f"cannot read {SUMS} in {bundle}: {type(error).__name__}", hint=hint) from None
+    for name in names:
+        try:
+            check_plain(bundle / name)
+            with (bundle / name).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except (OSError, ValueError) as error:
+            raise VerifyError(f"cannot read {name} in {bundle}: {type(error).__name__}", hint=hint) from None
+        if listed.get(name) != found:
+            raise VerifyError(f"{name} in {bundle} was changed: its hash is not the one in {SUMS}", hint=hint)
 
 
 def parse_json(text: str) -> Any:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from synthdp.errors import OutputError
-
-SUMS = "SHA256SUMS"
+from synthdp.untrusted import SUMS as SUMS
 
 
 def check_target(folder: Path, *, force: bool) -> None:

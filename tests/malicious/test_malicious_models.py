@@ -115,10 +115,12 @@ MODELS: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_bad_model_is_not_sampled(synthdp: Callable[..., Any], figure: Callable[..., None], bundle: Path, name: str) -> None:
+def test_a_bad_model_is_not_sampled(synthdp: Callable[..., Any], figure: Callable[..., None], mend: Spoil, bundle: Path, name: str) -> None:
+    """Though its sums fit."""
     before = json.loads((bundle / MODEL).read_text()), load_file(bundle / WEIGHTS)
     MODELS[name](bundle)
     assert "its own parent" not in name or before[0] != json.loads((bundle / MODEL).read_text())
+    mend(bundle)
     ended = synthdp("sample", bundle, "--rows", 5, megabytes=1500, seconds=30)
     assert ended.code == 6 and ended.declared, ended.printed[-3000:]
     assert not Path("/tmp/it-ran").exists()
@@ -140,8 +142,38 @@ def test_the_model_that_is_spoilt_was_good(synthdp: Callable[..., Any], bundle: 
     assert ended.code == 0 and ended.printed.splitlines()[-6].startswith("sex,"), ended.printed
 
 
+@pytest.mark.finding("redteam B6")
+@pytest.mark.parametrize("name", ["spec.yaml", MODEL, WEIGHTS, "marginals.json"])
+def test_a_file_that_was_changed_is_not_sampled(synthdp: Callable[..., Any], bundle: Path, name: str) -> None:
+    with (bundle / name).open("ab") as file:
+        file.write(b"\n")
+    ended = synthdp("sample", bundle, "--rows", 5)
+    assert ended.code == 6 and f"{name} in {bundle} was changed" in ended.printed and "synthdp verify" in ended.printed, ended.printed
+    assert "sex,grade" not in ended.printed
+
+
+@pytest.mark.finding("redteam B6")
+@pytest.mark.parametrize("name", ["spec.yaml", "SHA256SUMS"])
+def test_a_link_in_a_bundle_is_not_followed(synthdp: Callable[..., Any], bundle: Path, name: str) -> None:
+    shutil.move(bundle / name, bundle.parent / "elsewhere")
+    (bundle / name).symlink_to(bundle.parent / "elsewhere")
+    ended = synthdp("sample", bundle, "--rows", 5)
+    assert ended.code == 6 and f"cannot read {name}" in ended.printed, ended.printed
+
+
+@pytest.mark.finding("redteam B4")
+def test_a_count_beyond_all_numbers_is_told(synthdp: Callable[..., Any], mend: Spoil, bundle: Path) -> None:
+    (bundle / "spec.yaml").write_text((bundle / "spec.yaml").read_text().replace("rake: false", "rake: true"))
+    content = json.loads((bundle / "marginals.json").read_text())
+    content["tables"][0]["counts"][0] = 10**399
+    (bundle / "marginals.json").write_text(json.dumps(content))
+    mend(bundle)
+    ended = synthdp("sample", bundle, "--rows", 5)
+    assert ended.code == 6 and ended.declared and "marginals.json" in ended.printed, ended.printed
+
+
 @pytest.mark.parametrize("spec", ["gone", "another table", "pipe"])
-def test_a_model_without_its_spec_is_not_sampled(synthdp: Callable[..., Any], bundle: Path, spec: str) -> None:
+def test_a_model_without_its_spec_is_not_sampled(synthdp: Callable[..., Any], mend: Spoil, bundle: Path, spec: str) -> None:
     path = bundle / "spec.yaml"
     if spec == "another table":
         path.write_text(path.read_text().replace("- female\n", "- female\n    - other\n"))
@@ -149,6 +181,7 @@ def test_a_model_without_its_spec_is_not_sampled(synthdp: Callable[..., Any], bu
         path.unlink()
     if spec == "pipe":
         os.mkfifo(path)
+    mend(bundle)
     ended = synthdp("sample", bundle, "--rows", 5)
     assert ended.code in (2, 6) and ended.declared, ended.printed
 
