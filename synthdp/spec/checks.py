@@ -16,6 +16,7 @@ from synthdp.spec import budgetchecks, derivedchecks, evaluationchecks, gatechec
 from synthdp.spec.budgetchecks import level_count
 from synthdp.spec.crossproblem import CrossProblem
 from synthdp.spec.expressions import parse
+from synthdp.spec.fields import alike
 from synthdp.spec.models import ADDRESS, CONTROL, Boolean, Categorical, Column, CsvSource, IdUnit, Ordinal, ReleaseSpec, starts_formula
 from synthdp.spec.namechecks import MOST_TOLD, name_problems, written
 from synthdp.spec.possible import impossible
@@ -118,6 +119,9 @@ def _column_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 ("columns", name), "the name starts like a spreadsheet formula", "rename the column in the source; begin with a letter"
             )
         yield from _plain_name(("columns", name), name, "rename the column in the source")
+    pair = alike(spec.columns)
+    if pair is not None:
+        yield CrossProblem(("columns", pair[1]), f"{pair[0]!a} and {pair[1]!a} look the same and are not", "rename one of them in the source")
 
 
 def _group_names(spec: ReleaseSpec) -> Iterator[CrossProblem]:

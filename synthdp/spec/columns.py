@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
-from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real, Whole, unique, wrong
+from synthdp.spec.fields import Categories, Category, Flag, Instant, Model, Real, Whole, alike, unique, wrong
 
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 MOST_DECIMALS = 12
@@ -60,6 +60,8 @@ class Boolean(ColumnBase):
     def _two_labels(self) -> Boolean:
         if self.false == self.true:
             raise wrong(("true", f"labels of false and true are both {self.true!r}"))
+        if alike((self.false, self.true)) is not None:
+            raise wrong(("true", f"labels of false and true, {self.false!a} and {self.true!a}, look the same and are not"))
         return self
 
 

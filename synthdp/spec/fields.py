@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
+from unicodedata import category, normalize
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 # A spreadsheet may run a cell that begins with one of these as a formula; some take the full-width forms for them.
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-# Besides control characters: line separators, byte order marks, and what turns the reading direction of what follows.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]")
+# Besides control characters: line separators, byte order marks, spaces without width, and what turns the reading direction of what
+# follows. Joiners (U+200C and U+200D) are letters' own business in some scripts; see `alike`.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|~[^/]*/|.*::?//")  # "C:/" is a drive
 
 
@@ -46,6 +49,24 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if twice:
         raise ValueError(f"listed more than once: {', '.join(twice)}")
     return values
+
+
+def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Texts that differ to the eye, and not by unseen characters or by how an accent is put together alone."""
+    pair = alike(unique(values))
+    if pair is not None:
+        raise ValueError(f"{pair[0]!a} and {pair[1]!a} look the same and are not; keep one spelling")
+    return values
+
+
+def alike(texts: Iterable[str]) -> tuple[str, str] | None:
+    """The first two of different texts that are one text in Unicode's canonical form (NFC) without format characters."""
+    seen: dict[str, str] = {}
+    for text in texts:
+        plain = text if text.isascii() else normalize("NFC", "".join(c for c in text if category(c) != "Cf"))
+        if seen.setdefault(plain, text) != text:
+            return seen[plain], text
+    return None
 
 
 def _text(value: Any) -> Any:
@@ -83,7 +104,7 @@ Instant = Annotated[
     datetime, BeforeValidator(_instant), AfterValidator(_without_zone), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"})
 ]
 Category = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | float | bool), AfterValidator(_category)]
-Categories = Annotated[tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(unique)]
+Categories = Annotated[tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(distinct)]
 Name = Annotated[str, Field(min_length=1, max_length=128), BeforeValidator(_text, json_schema_input_type=str | int | float | bool)]
-Names = Annotated[tuple[Name, ...], AfterValidator(unique)]
+Names = Annotated[tuple[Name, ...], AfterValidator(distinct)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

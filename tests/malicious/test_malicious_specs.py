@@ -14,6 +14,7 @@ import yaml
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
+from synthdp.release import steward
 from synthdp.spec.load import parse_spec
 
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
@@ -171,6 +172,38 @@ def test_harmless_categories_stay(base_spec: dict[str, Any], text: str) -> None:
     spec = copy.deepcopy(base_spec)
     spec["columns"]["sex"]["categories"].append(text)
     assert parse_spec(yaml.safe_dump(spec, allow_unicode=True), path="s")
+
+
+ALIKE = [("male", "male\u200b"), ("boy", "bo\u200dy"), ("caf\u00e9", "cafe\u0301"), ("co-op", "co\u00ad-op"), ("x", "x\u200e")]
+
+
+@pytest.mark.finding("redteam B8")
+@pytest.mark.parametrize("pair", ALIKE)
+@pytest.mark.parametrize("place", ["category", "column", "label"])
+def test_names_that_look_the_same_are_refused(base_spec: dict[str, Any], pair: tuple[str, str], place: str) -> None:
+    spec = copy.deepcopy(base_spec)
+    if place == "category":
+        spec["columns"]["sex"]["categories"] += pair
+    elif place == "column":
+        spec["columns"] |= {name: {"type": "boolean"} for name in pair}
+    else:
+        spec["columns"]["smoker"] |= {"false": pair[0], "true": pair[1]}
+    with pytest.raises(SpecError, match=r"look the same|control character"):
+        parse_spec(yaml.safe_dump(spec), path="s")
+
+
+@pytest.mark.parametrize("pair", [("caf\u00e9", "cafe"), ("x\u00b2", "x2"), ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0646")])
+def test_names_that_differ_to_the_eye_stay(base_spec: dict[str, Any], pair: tuple[str, str]) -> None:
+    """Joiners have a meaning where they are written."""
+    spec = copy.deepcopy(base_spec)
+    spec["columns"]["sex"]["categories"] += pair
+    assert parse_spec(yaml.safe_dump(spec, allow_unicode=True), path="s")
+
+
+@pytest.mark.finding("redteam B8")
+def test_a_name_of_megabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNTHDP_STEWARD", "Jane Doe " + "x" * 100_000)
+    assert steward() == "Jane Doe " + "x" * 191
 
 
 @pytest.mark.parametrize("bounds", [(-1e308, 1e308), (0, 5e-324), (1.0, 1.0000000000000002), (-1e-308, 1e300), (-0.0, 1e-300)])
