@@ -144,6 +144,18 @@ def implications(graph: CausalGraph, domain: Domain, *, max_cells: int) -> tuple
     return tuple(claim for claim in claims if all(cells(domain, columns) <= max_cells for columns in claim.tables))
 
 
+def claimed(graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: int) -> bool:
+    """Whether the graph makes this claim, by any set that separates the two: one look, where `implications` looks for all of them."""
+    names = (claim.x, claim.y, *claim.given)
+    if len(set(names)) != len(names) or not set(names) <= set(graph.nodes) or frozenset((claim.x, claim.y)) in _silent_pairs(graph):
+        return False
+    if any(cells(domain, columns) > max_cells for columns in claim.tables):
+        return False
+    if claim.kind == "arrow":
+        return graph.dag.has_edge(claim.x, claim.y) and {claim.x, *claim.given} == set(graph.dag.predecessors(claim.y))
+    return graph.d_separated(claim.x, claim.y, claim.given)
+
+
 def _arrows(graph: CausalGraph) -> Iterator[Implication]:
     silent = _silent_pairs(graph)
     for a, b in graph.directed:

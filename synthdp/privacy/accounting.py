@@ -42,6 +42,7 @@ LARGEST_EPSILON, SMALLEST_EPSILON = 600.0, 1e-6
 # The library wants deltas below one, so that mechanisms without protection were given 1 - 1e-9 or more. Deltas above this are
 # rounded up to one again, and none above it is asked for: both are upper bounds.
 LARGEST_DELTA = 1 - 1e-8
+REMEMBERED = 8  # compositions, of some megabytes each
 # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine grid takes minutes.
 MOST_FINE = 25.0
 UNITS: dict[Adjacency, int] = {"add_remove": 1, "replace_one": 2}  # that differ
@@ -83,7 +84,12 @@ def compose(events: Iterable[dp_accounting.DpEvent], adjacency: Adjacency) -> pl
     Raises:
         BudgetError: an event has no sound PLD under this adjacency.
     """
-    listed = list(events)
+    return _remembered(tuple(events), adjacency)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(listed: tuple[dp_accounting.DpEvent, ...], adjacency: Adjacency) -> pld.PrivacyLossDistribution:
+    """The same events are asked for again and again: for epsilon, for the profile, for groups of one. Nobody changes what is returned."""
     width = COARSE if any(_has_mixture(e) for e in listed) or sum(map(_squared_loss, listed)) > MOST_FINE else FINE
     total = pld.identity(value_discretization_interval=width)
     for event in listed:

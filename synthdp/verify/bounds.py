@@ -8,40 +8,93 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from synthdp.bundle.certificate import Group
+from synthdp.bundle.certificate import GROUP_SIZES, Group
+from synthdp.data.domain import Domain
+from synthdp.graph.stage import rounds
+from synthdp.graph.validation import MAX_TABLES
+from synthdp.privacy.plan import expected_fit_rows
+from synthdp.spec.models import IdUnit, ReleaseSpec
 
-MOST_ENTRIES, MOST_PARTS, MOST_STEPS = 1000, 200, 10_000_000
+MOST_ENTRIES = 1000
+MOST_PARTS, MOST_EVENTS = 200, 400  # of one purpose, and of a plan
 MOST_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
-MOST_ROWS = 64  # of a unit: as in the spec
-MOST_GROUPS, LARGEST_GROUP = 10, 100
-# Nats of expected loss, from above: a spec allows an epsilon of 100. The mixture's grid is ten times as wide.
-MOST_LOSS, MOST_MIXTURE_LOSS = 1000.0, 10_000.0
+LEAST_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
+MOST_ROWS, MOST_MOVED = 64, 10_000_000  # of a unit: as in the spec; and of what one row moves an answer by
+PURPOSES = 5  # that a plan may have beside those of the graph: measure, pairs, targets, train, scores
+# Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond. The mixture's grid is ten times as wide.
+LOSSES, FREE_LOSS, MIXTURE_WEIGHT = 10.0, 10.0, 0.1
 
 
-def event_problems(events: Sequence[Mapping[str, Any]], *, rows: int) -> Iterator[str]:
-    """Why `events` are not composed, for units of at most `rows` rows; nothing if they can be."""
-    if len(events) > MOST_PARTS:
-        yield f"{len(events)} charges are more than any release makes"
+@dataclass(frozen=True)
+class Limits:
+    """What the plan of a spec can hold at most: rows of a unit, purposes, steps of a training, tables, answers of a search, expected loss."""
+
+    rows: int
+    purposes: int
+    steps: int
+    tables: int
+    answers: int
+    loss: float
+
+    @classmethod
+    def of(cls, spec: ReleaseSpec) -> Limits:
+        """Those of a spec."""
+        columns = len(spec.columns)
+        named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
+        return cls(
+            rows=rows_of(spec),
+            purposes=PURPOSES + len(named),
+            steps=spec.synthesizer.steps,
+            tables=columns + len(spec.privacy.pairs) + 2 * MAX_TABLES,
+            answers=1000 + columns**2,
+            loss=LOSSES * spec.privacy.epsilon + FREE_LOSS,
+        )
+
+
+def rows_of(spec: ReleaseSpec) -> int:
+    """The most rows that a unit may have."""
+    unit = spec.dataset.privacy_unit
+    return unit.max_rows if isinstance(unit, IdUnit) else 1
+
+
+def event_problems(events: Sequence[Mapping[str, Any]], limits: Limits) -> Iterator[str]:
+    """Why `events` are not composed; nothing if they can be."""
+    if len(events) > limits.purposes:
+        yield f"{len(events)} charges are more than this spec's plan can have, {limits.purposes}"
         return
     try:
-        losses = [_loss(event, rows) for event in events]
+        losses = [_loss(event, limits) for event in events]
+        leaves = sum(map(_leaves, events))
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
         yield f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
         return
-    if math.fsum(losses) > MOST_LOSS:
-        yield f"its charges spend far more than any spec allows (an expected loss of up to {math.fsum(losses):.3g})"
+    if math.fsum(losses) > limits.loss:
+        yield f"its charges spend far more than the spec allows (an expected loss of up to {math.fsum(losses):.3g})"
+    if leaves > MOST_EVENTS:
+        yield f"its charges are of {leaves} events, more than any release makes"
 
 
 def group_problems(groups: Sequence[Group]) -> Iterator[str]:
     """Why `groups` are not bounded."""
-    if len(groups) > MOST_GROUPS or any(g.size > LARGEST_GROUP for g in groups):
-        yield f"bounds for more than {MOST_GROUPS} groups, or for groups of more than {LARGEST_GROUP}, are not computed"
+    sizes = [g.size for g in groups]
+    if len(set(sizes)) < len(sizes) or not set(sizes) <= {*GROUP_SIZES}:
+        yield f"bounds for groups are computed once each, for {', '.join(map(str, GROUP_SIZES))}"
 
 
-def _loss(event: Mapping[str, Any], rows: int) -> float:
-    """An upper bound on the expected privacy loss of `event`, in nats, under add/remove.
+def _leaves(event: Mapping[str, Any]) -> int:
+    match event:
+        case {"of": list(parts)}:
+            return sum(map(_leaves, parts))
+        case {"of": dict(inner)}:
+            return _leaves(inner)
+    return 1
+
+
+def _loss(event: Mapping[str, Any], limits: Limits, times: int = 1) -> float:
+    """An upper bound on the expected privacy loss of `event`, made `times` times, in nats, under add/remove.
 
     [Derived here.] Gaussians moved by d under noise s: d^2 / 2 s^2, of discrete ones at most that
     (`discrete_gaussian_rho`). Subsampled: Kullback-Leibler divergence is convex in the mixture, and below the Renyi
@@ -53,30 +106,42 @@ def _loss(event: Mapping[str, Any], rows: int) -> float:
         case {"event": "nothing"}:
             return 0.0
         case {"event": "repeated", "count": count, "of": inner}:
-            return _whole(count, MOST_STEPS) * _loss(inner, rows)
+            return _loss(inner, limits, times * _whole(count, limits.steps + limits.tables + limits.answers))
         case {"event": "all", "of": list(parts)} if len(parts) <= MOST_PARTS:
-            return math.fsum(_loss(part, rows) for part in parts)
+            return math.fsum(_loss(part, limits, times) for part in parts)
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": moved}:
-            return (_whole(moved, MOST_ROWS) / _positive(sigma, MOST_SIGMA)) ** 2 / 2
+            _whole(times, limits.tables)
+            return times * (_whole(moved, MOST_ROWS) / _positive(sigma, MOST_SIGMA)) ** 2 / 2
         case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": moved}:
-            return (_whole(moved, MOST_ROWS) / _positive(sigma)) ** 2 / 2
+            return times * (_whole(moved, MOST_ROWS) / _positive(sigma)) ** 2 / 2
         case {"event": "gaussian", "noise_multiplier": noise}:
-            return _positive(noise) ** -2 / 2
+            return times * _noise(noise) ** -2 / 2
         case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:
-            chance, once = _positive(rate, 1), _positive(noise) ** -2
-            return min(chance * once / 2, math.log1p(chance**2 * math.expm1(once)) if once < 500 else math.inf)
+            _whole(times, limits.steps)
+            chance, once = _positive(rate, 1), _noise(noise) ** -2
+            return times * min(chance * once / 2, math.log1p(chance**2 * math.expm1(once)) if once < 500 else math.inf)
         case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves), "chances": list(chances)}:
+            _whole(times, limits.steps)
+            rows = limits.rows
             if moves != list(range(rows + 1)) or len(chances) != len(moves) or min(chances) < 0 or abs(math.fsum(chances) - 1) > 1e-9:
                 raise ValueError(f"a mixture over other numbers of rows than 0 to {rows}")
             squared = math.fsum(p * move**2 for p, move in zip(chances, moves, strict=True))
-            return squared * _positive(noise) ** -2 / 2 * MOST_LOSS / MOST_MIXTURE_LOSS
+            return times * squared * _noise(noise) ** -2 / 2 * MIXTURE_WEIGHT
         case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": own}:
-            _positive(rate, 1)
-            return _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) * (1 / _positive(threshold) + 2 / _positive(query))
+            _positive(rate, 1), _whole(times, limits.answers)
+            return times * _whole(own, MOST_ROWS) * _whole(moved, MOST_MOVED) * (1 / _positive(threshold) + 2 / _positive(query))
         case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": own}:
-            spread = 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_STEPS) / _positive(scale)
-            return min(spread, spread**2 / 8)
+            _whole(times, limits.answers)
+            spread = 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_MOVED) / _positive(scale)
+            return times * min(spread, spread**2 / 8)
     raise ValueError(f"unknown event {str(event)[:60]!r}")
+
+
+def _noise(value: Any) -> float:
+    """A noise multiplier of Gaussians."""
+    if _positive(value) < LEAST_NOISE:
+        raise ValueError(f"a noise of {value:g} is next to none")
+    return float(value)
 
 
 def _whole(value: Any, most: int) -> int:

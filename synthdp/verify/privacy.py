@@ -18,8 +18,8 @@ from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load import parse_spec
-from synthdp.spec.models import IdUnit, ReleaseSpec
-from synthdp.verify.bounds import MOST_ENTRIES, event_problems, group_problems
+from synthdp.spec.models import ReleaseSpec
+from synthdp.verify.bounds import MOST_ENTRIES, Limits, event_problems, group_problems, rows_of
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
@@ -41,7 +41,7 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         yield f"privacy/ledger.json: {len(content['entries'])} entries are more than any release makes"
         return
     entries = [Entry(**e) for e in content["entries"]]
-    beyond = list(event_problems([e.body["event"] for e in entries if e.kind == "charge"], rows=_rows(spec)))
+    beyond = list(event_problems([e.body["event"] for e in entries if e.kind == "charge"], Limits.of(spec)))
     yield from (f"privacy/ledger.json: {problem}" for problem in beyond)
     reader.entries = [] if beyond else entries  # what cannot be composed is not held against anything
     for entry in entries:
@@ -79,7 +79,8 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    beyond = [*group_problems(stated.groups), *event_problems([p.event for p in stated.planned], rows=_rows(spec))]
+    beyond = [*group_problems(stated.groups), *event_problems([p.event for p in stated.planned], Limits.of(spec))]
+    beyond = beyond or list(_too_much(stated.planned, spec))
     if beyond or not reader.entries:
         yield from (f"{name}: {problem}" for problem in beyond or ("its charges are not those of a ledger that can be composed",))
         reader.certificate = None
@@ -113,10 +114,14 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     yield from _receipt_problems(stated, reader, spec)
 
 
-def _rows(spec: ReleaseSpec) -> int:
-    """The most rows that a unit may have."""
-    unit = spec.dataset.privacy_unit
-    return unit.max_rows if isinstance(unit, IdUnit) else 1
+def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[str]:
+    """The first planned spend that passes the spec's epsilon alone: then nothing more is composed."""
+    allowed = spec.privacy.epsilon * (1 + TOLERANCE)
+    for spend in planned:
+        alone = accounting.epsilon(events_of([spend]), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
+        if alone > allowed:
+            yield f"{spend.purpose!r} alone composes to epsilon {alone:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
+            return
 
 
 def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
@@ -165,7 +170,7 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
     planned; under replace-one, for very large groups, and for events that cannot be widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
-    rows = size * _rows(spec)
+    rows = size * rows_of(spec)
     widened = [_widened(p.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for p in planned]
     if adjacency == "replace_one" or None in widened:
         return accounting.group_epsilon(events_of(planned), size=size, delta=delta, adjacency=adjacency)

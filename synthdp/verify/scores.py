@@ -13,7 +13,7 @@ from synthdp.privacy.accounting import event_to_json
 from synthdp.privacy.count_noise import sampler_for
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.privacy.scores import ScoreBudget, Scored, compared
-from synthdp.spec.models import IdUnit, ReleaseSpec
+from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Reader
 
 
@@ -29,8 +29,8 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         return
     sigma = stated.scores[0].sigma
     domain = Domain.from_spec(spec.columns)
-    budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma, sampler_for(_rows(spec)))
-    if event_to_json(budget.event(_rows(spec))) != charge:
+    budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma, sampler_for(rows_of(spec)))
+    if event_to_json(budget.event(rows_of(spec))) != charge:
         yield "have not the noise, or the number, that the ledger's charge paid for"
     distances, answers = ([s for s in stated.scores if len(s.counts) == count] for count in (1, 2))
     if (len(distances), len(answers)) != (len(compared(domain)), len(budget.targets)):
@@ -55,8 +55,3 @@ def _again(stated: Certificate, reader: Reader, domain: Domain) -> ChargedScores
         NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64), float(t["sigma"])) for t in reader.json("marginals.json")["tables"]
     ]
     return charged_scores(reader.spec, domain, scored, tables)
-
-
-def _rows(spec: ReleaseSpec) -> int:
-    unit = spec.dataset.privacy_unit
-    return unit.max_rows if isinstance(unit, IdUnit) else 1
