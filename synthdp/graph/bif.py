@@ -184,7 +184,9 @@ def _blocks(text: str, file: str) -> Iterator[_Block]:
 def _levels(block: _Block) -> tuple[str, ...]:
     match = _TYPE.fullmatch(block.body)
     if match is None:
-        raise SynthdpError(f"{block.place}: variable {block.name}: is not discrete", hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }")
+        raise SynthdpError(
+            f"{block.place}: variable {block.name}: is not discrete", hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }"
+        )
     found = _names(match[2])
     if len(found) != int(match[1]) or len(set(found)) != len(found):
         raise SynthdpError(f"{block.place}: variable {block.name}: {match[1]} different values announced, got {_listed(found)}")

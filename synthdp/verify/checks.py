@@ -28,9 +28,11 @@ from synthdp.untrusted import MAX_TEXT
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.disclosure import DISCLOSURE_CHECKS
 from synthdp.verify.forms import FORM_CHECKS
+from synthdp.verify.noise import NOISE_CHECKS
 from synthdp.verify.origin import ORIGIN_CHECKS
 from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader
+from synthdp.verify.rows import ROWS_CHECKS
 
 MOST_LISTED, MOST_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
@@ -170,6 +172,8 @@ CHECKS: dict[str, tuple[str, Check]] = {
     **PRIVACY_CHECKS,
     **DISCLOSURE_CHECKS,
     **CONTENT_CHECKS,
+    **NOISE_CHECKS,
+    **ROWS_CHECKS,
     **FORM_CHECKS,
     **ORIGIN_CHECKS,
 }

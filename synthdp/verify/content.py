@@ -9,21 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, check_header
 from synthdp.bundle.published import graph_title
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import encode_column
+from synthdp.data.encoding import Codes, encode_column
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.validation import MAX_TABLES, STATUSES, Implication, claimed
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
+MOST_KEPT = 50_000  # rows
 LONGEST_NUMBER = 32  # characters of a number or a date
 ACTIVE_SVG = re.compile(r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)", re.IGNORECASE)
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
@@ -56,8 +59,11 @@ def _check_csv(reader: Reader) -> Iterator[str]:
                         yield f"{CSV_NAME}: its header is not the spec's columns in order"
                         return
                     rows += len(chunk)
+                    codes = {}
                     for column in domain.columns:
-                        bad[column.name] += _misfits(column, chunk[column.name])
+                        misfits, codes[column.name] = _misfits(column, chunk[column.name])
+                        bad[column.name] += misfits
+                    _keep(reader, np.column_stack([codes[name] for name in spec.modelled]))
                     for text, violated in constraints.violated_in(chunk).items():
                         broken[text] += int(violated.sum())
                     for name, differs in constraints.derived.wrong_in(chunk).items():
@@ -82,8 +88,16 @@ def most_bytes(domain: Domain, rows: int) -> int:
     return quoted(domain.names) + rows * (2 * widest + 4 * len(domain))
 
 
-def _misfits(column: ColumnDomain, text: pd.Series[str]) -> int:
-    """Number of values that the domain does not hold, read as strictly as they were written."""
+def _keep(reader: Reader, codes: Codes) -> None:
+    """Keep rows to hold against the model, each with the same chance: no forger knows which."""
+    wanted = max(1, reader.spec.sampling.rows or 1)
+    chosen = codes if wanted <= MOST_KEPT else codes[fresh_generator().random(len(codes)) < MOST_KEPT / wanted]
+    if len(chosen) and sum(map(len, reader.rows)) <= 2 * MOST_KEPT:
+        reader.rows.append(chosen)
+
+
+def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArray[np.uint16]]:
+    """Number of values that the domain does not hold, read as strictly as they were written; and the levels of the others."""
     absent = text == ""
     values: pd.Series[Any] = text.mask(absent)
     malformed = 0
@@ -93,7 +107,8 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> int:
     elif column.ranged:
         pattern = r"-?\d+" if column.type == "integer" else r"-?\d+(\.\d+)?(e[+-]?\d+)?"
         malformed = int((~absent & ~text.str.fullmatch(pattern)).sum())
-    return malformed if malformed else encode_column(column, values).misfits
+    encoded = encode_column(column, values)
+    return malformed or encoded.misfits, encoded.codes
 
 
 # --- graph, counts, model ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from synthdp.bundle.certificate import Certificate
+from synthdp.data.encoding import Codes
 from synthdp.privacy.ledger import Entry
 from synthdp.spec.models import ReleaseSpec
 from synthdp.untrusted import parse_json, read_text
@@ -25,6 +26,7 @@ class Reader:
     certificate: Certificate | None = None
     key: Ed25519PublicKey | None = None
     origin_checked: bool = False
+    rows: list[Codes] = field(default_factory=list)
 
     @property
     def spec(self) -> ReleaseSpec:

@@ -58,7 +58,7 @@ def test_a_good_bundle_passes(made: Path) -> None:
     report = verify_bundle(made, progress=lambda done, total: heard.append((done, total)))
     assert heard == [(i, len(report.checks)) for i in range(1, len(report.checks) + 1)]
     assert report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
-    assert len(report.checks) == 20
+    assert len(report.checks) == 22
 
 
 def test_a_bundle_of_an_id_unit_passes(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:

@@ -65,7 +65,9 @@ PLANS: dict[str, tuple[list[Event], int]] = {
 
 @pytest.mark.finding("redteam B7")
 @pytest.mark.parametrize("name", PLANS)
-def test_no_plan_keeps_verify_busy(synthdp: Callable[..., Any], figure: Callable[..., None], mend: Callable[[Path], None], bundle: Path, name: str) -> None:
+def test_no_plan_keeps_verify_busy(
+    synthdp: Callable[..., Any], figure: Callable[..., None], mend: Callable[[Path], None], bundle: Path, name: str
+) -> None:
     events, groups = PLANS[name]
     planned(bundle, events, groups=groups)
     mend(bundle)
@@ -93,5 +95,3 @@ def test_no_graph_keeps_verify_busy(synthdp: Callable[..., Any], mend: Callable[
     mend(bundle)
     ended = synthdp("verify", bundle, megabytes=1500, seconds=SECONDS)
     assert ended.code == 6 and ended.declared and "graph.json: validation: holds a claim" in ended.printed, (ended.code, ended.printed[-3000:])
-
-

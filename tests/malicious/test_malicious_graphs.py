@@ -26,7 +26,10 @@ SLOW = {
     "a comment that is never closed": ("x.dot", "digraph { " + "/* " * 50_000),
     "backslashes without end": ("x.dot", 'digraph { "' + "\\" * 100_001),
     "digits without end": ("x.gml", "graph [ node [ id " + "1" * 100_000 + " ] ]"),
-    "a chain that is told backwards": ("x.dot", "digraph { " + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000))) + " n20000 -> n19999 }"),
+    "a chain that is told backwards": (
+        "x.dot",
+        "digraph { " + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000))) + " n20000 -> n19999 }",
+    ),
 }
 LARGE = {
     "31 parents": ("x.bif", parents(31)),

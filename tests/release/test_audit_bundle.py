@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from synthdp.audit_bundle import audit_bundle, noise_of, published_tables
+from synthdp.audit_bundle import FALSE_ALARMS, audit_bundle
 from synthdp.bundle.audit_record import AuditRecord, spends_of
 from synthdp.bundle.audit_text import audit_markdown
 from synthdp.errors import OutputError
+from synthdp.bundle.audit_record import TableNoise
 from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.verify import noise
+from synthdp.verify.noise import published_tables
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
+
+
+def noise_of(some: Sequence[NoisyTable]) -> TableNoise | None:
+    return noise.noise_of(some, false_alarms=FALSE_ALARMS)
 
 
 def tables(factor: float, rng: np.random.Generator, *, pair: bool = True, sigma: float = 7.0) -> list[NoisyTable]:
@@ -56,7 +63,7 @@ def test_one_way_tables_alone_are_compared_by_their_totals() -> None:
 
 def test_no_more_cells_are_compared_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tables(1.0, np.random.default_rng(8))
-    monkeypatch.setattr("synthdp.audit_bundle.MOST_CELLS", sum(t.counts.size for t in some) - 1)
+    monkeypatch.setattr("synthdp.verify.noise.MOST_CELLS", sum(t.counts.size for t in some) - 1)
     kept = noise_of(some)
     assert kept is not None and kept.tables == len(some) - 1
 

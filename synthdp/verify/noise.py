@@ -1,0 +1,126 @@
+"""Whether noisy tables that count the same rows differ by as much as their noise says: a test that costs no rows and no budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array
+from scipy.stats import chi2
+
+from synthdp.bundle.audit_record import TableNoise
+from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.untrusted import parse_json, read_text
+from synthdp.verify.reader import Check, Reader
+
+FALSE_ALARMS = 1e-6  # of `verify`: nobody is to refuse an honest bundle, and it cannot be made again
+MOST_CELLS = 4000  # of all tables that are compared
+MOST_COMPARED = 1500  # differences, whose covariance is a matrix
+
+Floats = npt.NDArray[np.float64]
+Contrast = dict[int, float]  # weights of cells by their position
+
+
+def published_tables(folder: Path) -> tuple[NoisyTable, ...]:
+    """The noisy tables of a bundle whose marginals.json was checked."""
+    stated = parse_json(read_text(folder / "marginals.json"))["tables"]
+    return tuple(NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]), float(t["sigma"])) for t in stated)
+
+
+def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise | None:
+    """Whether tables that count the same rows differ by as much as their noise says; None where nothing can be compared.
+
+    Totals of one-way tables, and each margin of a table over several columns less the one-way table of that column, are noise alone: whatever
+    the counts are, they cancel. Honest tables are refuted with a chance of at most `false_alarms`. [Derived here. These contrasts c = A e, of
+    independent noise e of known variances, are whole numbers of covariance S; q = c' S^-1 c, of d degrees.
+
+    Too little, if not for whole numbers: chi-square. But whole numbers may be equal by chance, which a normal law never has. The contrasts of
+    discrete Gaussians are a discrete Gaussian vector, up to parts in exp(-2 pi^2 sigma^2), and two bounds hold for it; the smaller one counts.
+    (1) Its chance at k is at most exp(tr(S^-1) / 24) times the normal mass of the unit cube around k (Jensen, the cube being symmetric), so
+    that P(q <= t) is at most that factor times chi-square at (sqrt(t) + r)^2, r being how far a corner of the cube is out. (2) Chernoff, with
+    E exp(-s q) = (1 + 2 s)^(-d/2) sum over m of exp(-2 pi^2 m' S m / (1 + 2 s)) (Poisson's sum), in which S is at least its least eigenvalue.
+    Too much: discrete Gaussians are sub-Gaussian, so that E exp(s q) is at most that of chi-square, and Chernoff's bound holds.]
+    Tables beyond `MOST_CELLS` cells, and contrasts beyond `MOST_COMPARED`, are left out.
+    """
+    used = _compared(tables)
+    contrasts = [c for _, own in used for c in own][:MOST_COMPARED]
+    if not contrasts:
+        return None
+    square, inverse = _distance([t for t, _ in used], contrasts)
+    degrees = len(contrasts)
+    p_less = min(_by_cubes(square, inverse), _by_chernoff(square, inverse))
+    p_more = math.exp((degrees - square + degrees * math.log(square / degrees)) / 2) if square > degrees else 1.0
+    return TableNoise(
+        tables=len(used),
+        comparisons=degrees,
+        share=square / degrees,
+        too_little=p_less < false_alarms / 2,
+        too_much=p_more < false_alarms / 2,
+    )
+
+
+def _by_cubes(square: float, inverse: Floats) -> float:
+    corner = math.sqrt(float(np.abs(inverse).sum()) / 4)
+    return math.exp(min(float(np.trace(inverse)) / 24, 100.0)) * float(chi2.cdf((math.sqrt(square) + corner) ** 2, len(inverse)))
+
+
+def _by_chernoff(square: float, inverse: Floats) -> float:
+    degrees, least = len(inverse), 1 / float(np.linalg.norm(inverse, 2))
+    wide = np.geomspace(1, 1 + 1e3 * (degrees + least), 400)  # 1 + 2 s
+    others = 2 * np.exp(-2 * np.pi**2 * np.arange(1, 60)[:, None] ** 2 * least / wide).sum(0)
+    others += np.sqrt(wide / least) * np.exp(-2 * np.pi**2 * 60**2 * least / wide)  # the rest of the sum
+    return math.exp(min(0.0, float((((wide - 1) * square - degrees * np.log(wide)) / 2 + degrees * np.log1p(others)).min())))
+
+
+def _distance(tables: Sequence[NoisyTable], contrasts: Sequence[Contrast]) -> tuple[float, Floats]:
+    """The squared length of the contrasts in units of their covariance, and the inverse of that covariance."""
+    seen = np.concatenate([np.ravel(t.counts) for t in tables])
+    variances = np.concatenate([np.full(t.counts.size, t.sigma**2) for t in tables])
+    rows = np.repeat(np.arange(len(contrasts)), [len(c) for c in contrasts])
+    places = np.fromiter((place for c in contrasts for place in c), dtype=np.int64)
+    design = csr_array((np.fromiter((w for c in contrasts for w in c.values()), dtype=np.float64), (rows, places)), shape=(len(contrasts), len(seen)))
+    covariance = (design.multiply(variances) @ design.T).toarray()
+    inverse: Floats = cho_solve(cho_factor(covariance), np.eye(len(contrasts)))
+    found = design @ seen
+    return float(found @ inverse @ found), inverse
+
+
+def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contrast]]]:
+    """The tables that are compared, each with its contrasts to those before it; no contrast follows from others."""
+    single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
+    starts, cells, found = dict[str, int](), 0, list[tuple[NoisyTable, list[Contrast]]]()
+    for name, table in single.items():
+        starts[name] = cells
+        cells += table.counts.size
+        first = next(iter(single.values()))
+        total = dict.fromkeys(range(first.counts.size), -1.0) | dict.fromkeys(range(starts[name], cells), 1.0)
+        found.append((table, [total] if found else []))
+    for table in (t for t in tables if len(t.columns) > 1 and set(t.columns) <= set(single)):
+        if cells + table.counts.size <= MOST_CELLS:
+            found.append((table, list(_margins(table, single, starts, cells))))
+            cells += table.counts.size
+    return found
+
+
+def _margins(table: NoisyTable, single: Mapping[str, NoisyTable], starts: Mapping[str, int], start: int) -> Iterator[Contrast]:
+    """Each level of each margin less its one-way count; the last level of later margins follows from the others and the totals."""
+    for axis, name in enumerate(table.columns):
+        level_of = np.ravel(np.indices(table.counts.shape)[axis])
+        for level in range(table.counts.shape[axis] - (axis > 0)):
+            yield {starts[name] + level: -1.0} | dict.fromkeys((start + np.flatnonzero(level_of == level)).tolist(), 1.0)
+
+
+def _check_noise(reader: Reader) -> Iterator[str]:
+    """Noise of the size that is claimed is in the noisy tables."""
+    found = noise_of(published_tables(reader.folder), false_alarms=FALSE_ALARMS)
+    if found is not None and found.too_little:
+        yield "marginals.json: its tables agree better than noise of the size that is claimed lets them: less was added, or none"
+    if found is not None and found.too_much:
+        yield "marginals.json: its tables disagree by more than noise of the size that is claimed lets them: they are not of the same rows"
+
+
+NOISE_CHECKS: dict[str, tuple[str, Check]] = {"noise": ("marginals.json", _check_noise)}

@@ -1,0 +1,125 @@
+"""Whether the table is of the model: its pairs of columns against rows that are drawn from the released weights.
+
+What it shows: rows that did not come out of this model, where two columns go together otherwise than there. What it cannot show: a forger
+whose table agrees with the model in all pairs, as a table does that a good model was trained on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.bundle.datapackage import CSV_NAME
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.model.balance import Measured, blended, measured_pairs
+from synthdp.model.constraints import Constraints
+from synthdp.model.evenly import DOUBT
+from synthdp.model.marginals import probabilities, raking_factors, raking_weights
+from synthdp.model.synthesizer import Synthesizer
+from synthdp.privacy.noise import fresh_generator
+from synthdp.verify.noise import FALSE_ALARMS, published_tables
+from synthdp.verify.reader import Check, Reader
+
+MOST_DRAWN = 50_000  # rows of the model
+MOST_CELLS = 20_000_000  # values of what is drawn
+MOST_PAIRS = 300
+SLACK = 1.5  # times what is proved for independent rows; see `_allowed`
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Rows of the model with weights, whose sum is one."""
+
+    codes: Codes
+    weights: Floats
+
+    @property
+    def worth(self) -> float:
+        """So many independent rows of equal weight are as exact (Kish)."""
+        return float(1 / (self.weights**2).sum())
+
+
+def _check_rows(reader: Reader) -> Iterator[str]:
+    """Every two columns go together in the table as in the model, within what chance and noise explain."""
+    spec = reader.spec
+    domain = Domain.from_spec(spec.columns)
+    if len(domain) < 2 or not reader.rows:
+        return
+    table, rng = np.concatenate(reader.rows), fresh_generator()
+    rows = len(table)
+    measured, drawn = _drawn(reader, domain, rows, rng)
+    worth = rows if not spec.sampling.rake else min(rows, spec.sampling.oversample * (spec.sampling.rows or 0) * drawn.worth / len(drawn.codes))
+    pairs = list(itertools.combinations(range(len(domain)), 2))
+    if len(pairs) > MOST_PAIRS:
+        pairs = [pairs[i] for i in rng.choice(len(pairs), MOST_PAIRS, replace=False)]
+    for first, second in pairs:
+        own, model = (
+            _shares(c, w, (first, second), domain.sizes) for c, w in ((table, np.full(len(table), 1 / len(table))), (drawn.codes, drawn.weights))
+        )
+        apart, allowed = _apart(own, model, measured.get((first, second))), _allowed(own, model, worth, drawn.worth, pairs=len(pairs))
+        if apart > allowed:
+            names = f"{domain.names[first]!r} and {domain.names[second]!r}"
+            yield f"{CSV_NAME}: its rows are not of the model: {names} are {apart:.3f} apart from it (total variation), of which chance explains {allowed:.3f}"
+
+
+def _drawn(reader: Reader, domain: Domain, rows: int, rng: np.random.Generator) -> tuple[dict[tuple[int, int], Measured], _Drawn]:
+    """Rows of the law that the release drew from: held to the constraints, weighted to the noisy margins; and the measured pairs that it heard."""
+    spec = reader.spec
+    synthesizer = Synthesizer.load(reader.folder)
+    constraints = Constraints.from_spec(spec, domain)
+    count = max(1000, min(MOST_DRAWN, 4 * rows, MOST_CELLS // len(domain)))
+    codes = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=1), count, rng=rng)
+    if not spec.sampling.rake:
+        return {}, _Drawn(codes, np.full(len(codes), 1 / len(codes)))
+    tables, columns = published_tables(reader.folder), range(len(domain))
+    weights = raking_weights(codes, raking_factors(codes, probabilities(tables, domain.names), columns=columns), columns=columns)
+    heard = measured_pairs(tables, domain.names) if spec.sampling.balance else []
+    return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(codes, weights / weights.sum())
+
+
+def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequence[int]) -> Floats:
+    """Shares of the cells of two columns, `[levels, levels]`."""
+    first, second = pair
+    cells = codes[:, first].astype(np.int64) * sizes[second] + codes[:, second]
+    return np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]).reshape(sizes[first], sizes[second])
+
+
+def _apart(own: Floats, model: Floats, measured: Measured | None) -> float:
+    """Total variation of a table from the model's; of a measured pair, from whatever lies between the model, the measurement and their blends."""
+    allowed = [model]
+    if measured is not None and measured.counts.sum() > 0:
+        noisy = np.maximum(measured.counts, 0)
+        allowed += [noisy / noisy.sum() if measured.columns[0] < measured.columns[1] else noisy.T / noisy.sum()]
+        allowed += [blended(model, measured), blended(model, measured, doubt=(DOUBT[0], 0.0))]
+    low, high = np.minimum.reduce(allowed), np.maximum.reduce(allowed)
+    return float((np.maximum(low - own, 0) + np.maximum(own - high, 0)).sum() / 2)
+
+
+def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: int) -> float:
+    """Total variation that `rows` rows and `drawn` rows of one law exceed in none of `pairs` tables, but with a chance of `FALSE_ALARMS`.
+
+    [Derived here.] Of n + m rows of one law, independent, which n are the table's is a random choice. Given all rows, a cell's share q of
+    them has shares whose difference has variance (1/n + 1/m) q (1 - q) (n + m) / (n + m - 1): half the sum of its roots bounds the expected
+    distance (Jensen). An exchange of two rows moves it by at most 1/n + 1/m; so it exceeds its expectation by t with a chance of at most
+    exp(-2 t^2 (n + m - 1/2) / (n m (1/n + 1/m)^2) (1 - 1 / (2 max(n, m)))) [El-Yaniv and Pechyony, "Transductive Rademacher Complexity and
+    its Applications", JAIR 35 (2009), Lemma 2]. All tables together: the union bound.
+
+    That proves the limit for independent rows (`sampling.rake: false`). Rows that were raked and chosen are dependent: they are taken for as many
+    independent ones as the weights are worth, `SLACK` times the limit is allowed, and that this is enough is measured, not proved.
+    """
+    each, total = 1 / rows + 1 / drawn, rows + drawn
+    share = (rows * own + drawn * model) / total
+    expected = float(np.sqrt(np.maximum(share * (1 - share), 0)).sum()) / 2 * math.sqrt(each * total / max(total - 1, 1))
+    exponent = 2 * (total - 0.5) / (rows * drawn * each**2) * (1 - 1 / (2 * max(rows, drawn)))
+    return SLACK * (expected + math.sqrt(math.log(pairs / FALSE_ALARMS) / exponent))
+
+
+ROWS_CHECKS: dict[str, tuple[str, Check]] = {"rows of the model": (CSV_NAME, _check_rows)}
