@@ -23,7 +23,7 @@ def verify(
     key: Annotated[Path | None, typer.Option("--key", help="The publisher's public key (PEM): accept only what it signed.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check all of a bundle offline: files, ledger, epsilon, data, model, certificate, signature."""
+    """Check offline that a bundle agrees with itself: files, ledger, epsilon, noise, data, model, certificate; and who signed it."""
     from synthdp.reporter import Reporter
     from synthdp.show_progress import ProgressDisplay
     from synthdp.verify import verify_bundle
@@ -36,7 +36,8 @@ def verify(
         facts,
         as_json=as_json,
         text=lambda: (
-            f"{bundle}: valid; epsilon {report.epsilon:.4f} at delta {report.delta:g} ({', '.join(report.checks)})\n{bundle}: {report.origin}"
+            f"{bundle}: {report.established}\n"
+            f"{bundle}: claims epsilon {report.epsilon:.4f} at delta {report.delta:g}; looked at {', '.join(report.checks)}"
         ),
     )
 

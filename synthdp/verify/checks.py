@@ -62,13 +62,16 @@ class VerifyReport:
         return not self.problems
 
     @property
-    def origin(self) -> str:
-        """In words, what is known of who made the bundle."""
+    def established(self) -> str:
+        """In words, what was found out, and whose word is left: no check can see that the program ran as stated."""
         if self.signer is None:
-            return "unsigned: nothing in it proves who made it"
-        if self.origin_checked:
-            return f"signed by {self.signer}, the key that was given"
-        return f"signed by {self.signer}; whose key that is was not checked: give the publisher's with --key"
+            whose, vouched = "unsigned", "nobody"
+        elif self.origin_checked:
+            whose, vouched = f"signed by {self.signer}, the key that was given", "its owner"
+        else:
+            whose = f"signed by {self.signer}, and whose key that is was not checked: give the publisher's with --key"
+            vouched = "whoever holds it"
+        return f"agrees with itself; {whose}; that the program ran as stated is vouched for by {vouched}"
 
 
 def verify_bundle(folder: Path, *, key: Path | None = None, progress: Progress | None = None) -> VerifyReport:

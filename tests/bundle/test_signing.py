@@ -190,11 +190,11 @@ class TestVerify:
     def test_signed_by_the_given_key(self, signed: Path, keys: tuple[Path, Path], signer: Signer) -> None:
         report = verify_bundle(signed, key=keys[1])
         assert report.ok and report.signer == signer.identity and report.origin_checked
-        assert report.origin == f"signed by {signer.identity}, the key that was given"
+        assert f"signed by {signer.identity}, the key that was given; " in report.established and report.established.endswith("by its owner")
 
     def test_without_a_key_the_origin_is_not_checked(self, signed: Path) -> None:
         report = verify_bundle(signed)
-        assert report.ok and not report.origin_checked and "was not checked" in report.origin
+        assert report.ok and not report.origin_checked and "was not checked" in report.established
 
     def test_certificate_and_readme_name_the_key(self, signed: Path, made: Path, signer: Signer) -> None:
         text = (signed / "privacy/certificate.md").read_text()
@@ -208,7 +208,9 @@ class TestVerify:
 
     def test_unsigned_bundle(self, made: Path, keys: tuple[Path, Path]) -> None:
         report = verify_bundle(made)
-        assert report.ok and report.signer is None and report.origin.startswith("unsigned: ")
+        assert (
+            report.ok and report.signer is None and report.established.endswith("unsigned; that the program ran as stated is vouched for by nobody")
+        )
         with pytest.raises(VerifyError, match="this bundle is unsigned, and a key was given"):
             verify_bundle(made, key=keys[1])
 
@@ -332,9 +334,11 @@ class TestProgram:
         wrong = self._run("verify", signed, "--key", tmp_path / "k" / PUBLIC_NAME)
         assert isinstance(wrong.exception, VerifyError) and wrong.exception.exit_code == 6
 
+    @pytest.mark.finding("redteam B1")
     def test_unsigned_is_said(self, made: Path) -> None:
         shown = self._run("verify", made)
-        assert "unsigned: nothing in it proves who made it" in shown.stdout
+        assert shown.stdout.startswith(f"{made}: agrees with itself; unsigned; that the program ran as stated is vouched for by nobody\n")
+        assert "valid" not in shown.stdout
         facts = json.loads(self._run("verify", made, "--json").stdout)
         assert facts["signed_by"] is None and not facts["origin_checked"]
 

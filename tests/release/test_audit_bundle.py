@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from synthdp.audit_bundle import FALSE_ALARMS, audit_bundle
-from synthdp.bundle.audit_record import AuditRecord, spends_of
+from synthdp.bundle.audit_record import AuditRecord, TableNoise, spends_of
 from synthdp.bundle.audit_text import audit_markdown
 from synthdp.errors import OutputError
-from synthdp.bundle.audit_record import TableNoise
 from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.verify import noise
 from synthdp.verify.noise import published_tables
