@@ -42,7 +42,8 @@ def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise
     discrete Gaussians are a discrete Gaussian vector, up to parts in exp(-2 pi^2 sigma^2), and two bounds hold for it; the smaller one counts.
     (1) Its chance at k is at most exp(tr(S^-1) / 24) times the normal mass of the unit cube around k (Jensen, the cube being symmetric), so
     that P(q <= t) is at most that factor times chi-square at (sqrt(t) + r)^2, r being how far a corner of the cube is out. (2) Chernoff, with
-    E exp(-s q) = (1 + 2 s)^(-d/2) sum over m of exp(-2 pi^2 m' S m / (1 + 2 s)) (Poisson's sum), in which S is at least its least eigenvalue.
+    E exp(-s q) = (1 + 2 s)^(-d/2) sum over m of exp(-2 pi^2 m' S m / (1 + 2 s)) (Poisson's sum). With S = L D L', one m_i after the other, that
+    sum is at most the product of the sums over n of exp(-2 pi^2 n^2 D_i / (1 + 2 s)), since a shift only makes such a sum smaller.
     Too much: discrete Gaussians are sub-Gaussian, so that E exp(s q) is at most that of chi-square, and Chernoff's bound holds.]
     Tables beyond `MOST_CELLS` cells, and contrasts beyond `MOST_COMPARED`, are left out.
     """
@@ -50,9 +51,9 @@ def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise
     contrasts = [c for _, own in used for c in own][:MOST_COMPARED]
     if not contrasts:
         return None
-    square, inverse = _distance([t for t, _ in used], contrasts)
+    square, inverse, steps = _distance([t for t, _ in used], contrasts)
     degrees = len(contrasts)
-    p_less = min(_by_cubes(square, inverse), _by_chernoff(square, inverse))
+    p_less = min(_by_cubes(square, inverse), _by_chernoff(square, steps))
     p_more = math.exp((degrees - square + degrees * math.log(square / degrees)) / 2) if square > degrees else 1.0
     return TableNoise(
         tables=len(used),
@@ -68,25 +69,34 @@ def _by_cubes(square: float, inverse: Floats) -> float:
     return math.exp(min(float(np.trace(inverse)) / 24, 100.0)) * float(chi2.cdf((math.sqrt(square) + corner) ** 2, len(inverse)))
 
 
-def _by_chernoff(square: float, inverse: Floats) -> float:
-    degrees, least = len(inverse), 1 / float(np.linalg.norm(inverse, 2))
-    wide = np.geomspace(1, 1 + 1e3 * (degrees + least), 400)  # 1 + 2 s
-    others = 2 * np.exp(-2 * np.pi**2 * np.arange(1, 60)[:, None] ** 2 * least / wide).sum(0)
-    others += np.sqrt(wide / least) * np.exp(-2 * np.pi**2 * 60**2 * least / wide)  # the rest of the sum
-    return math.exp(min(0.0, float((((wide - 1) * square - degrees * np.log(wide)) / 2 + degrees * np.log1p(others)).min())))
+def _by_chernoff(square: float, steps: Floats) -> float:
+    degrees = len(steps)
+    wide = np.geomspace(1, 1 + 1e3 * (degrees + steps.max()), 400)  # 1 + 2 s
+    sums = sum(_log_sum(step / wide) for step in steps)
+    return math.exp(min(0.0, float((((wide - 1) * square - degrees * np.log(wide)) / 2 + sums).min())))
 
 
-def _distance(tables: Sequence[NoisyTable], contrasts: Sequence[Contrast]) -> tuple[float, Floats]:
-    """The squared length of the contrasts in units of their covariance, and the inverse of that covariance."""
+def _log_sum(variance: Floats) -> Floats:
+    """Logarithm of the sum over whole n of exp(-2 pi^2 n^2 variance); for small variances by Poisson's sum of it."""
+    squares, narrow = np.arange(1, 5)[:, None] ** 2, variance < 1 / (2 * math.pi)
+    plain = np.log1p(2 * np.exp(-2 * math.pi**2 * squares * variance).sum(0))
+    dual = np.log1p(2 * np.exp(-squares / (2 * variance)).sum(0)) - np.log(2 * math.pi * variance) / 2
+    out: Floats = np.where(narrow, dual, plain)
+    return out
+
+
+def _distance(tables: Sequence[NoisyTable], contrasts: Sequence[Contrast]) -> tuple[float, Floats, Floats]:
+    """The squared length of the contrasts in units of their covariance, its inverse, and D of its factors L D L'."""
     seen = np.concatenate([np.ravel(t.counts) for t in tables])
     variances = np.concatenate([np.full(t.counts.size, t.sigma**2) for t in tables])
     rows = np.repeat(np.arange(len(contrasts)), [len(c) for c in contrasts])
     places = np.fromiter((place for c in contrasts for place in c), dtype=np.int64)
     design = csr_array((np.fromiter((w for c in contrasts for w in c.values()), dtype=np.float64), (rows, places)), shape=(len(contrasts), len(seen)))
     covariance = (design.multiply(variances) @ design.T).toarray()
-    inverse: Floats = cho_solve(cho_factor(covariance), np.eye(len(contrasts)))
+    factors = cho_factor(covariance, lower=True)
+    inverse: Floats = cho_solve(factors, np.eye(len(contrasts)))
     found = design @ seen
-    return float(found @ inverse @ found), inverse
+    return max(0.0, float(found @ inverse @ found)), inverse, np.diag(factors[0]) ** 2
 
 
 def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contrast]]]:

@@ -26,7 +26,10 @@ def run(*arguments: str, seconds: float, planted: str = "") -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("target", ["spec", "csv"])
+FILES = ["bif", "dot", "dagitty", "gml", "bundle"]
+
+
+@pytest.mark.parametrize("target", ["spec", "csv", *FILES])
 @pytest.mark.parametrize("seconds", [3.0, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_no_input_gets_through(figure: Callable[..., None], target: str, seconds: float) -> None:
     done = run(target, seconds=seconds)
@@ -67,6 +70,22 @@ def broken(dataset, domain, *, folder, **rest):
     return real(dataset, domain, folder=folder, **rest)
 fuzz.read_private = broken
 """
+HANGS = """
+import re, synthdp.graph.bif as bif
+bif._BLOCK = re.compile(r"variable\\s+(\\S+)\\s*\\{|probability\\s*\\(\\s*([^)|]+?)\\s*(?:\\|\\s*([^)]*?)\\s*)?\\)\\s*\\{")
+fuzz.fuzz_files.SECONDS = 2
+fuzz.fuzz_files.SCRAPS = ["probability (", " "]
+"""
+ASKS = """
+import numpy as np, tests.malicious.fuzz_files as files
+files.WRITERS = {**files.WRITERS, "yaml": lambda graph: np.ones(1 << 40).sum()}
+"""
+STUMBLES_OVER_GRAPHS = """
+import tests.malicious.fuzz_files as files
+def broken(path):
+    raise KeyError("x")
+files.read_graph = broken
+"""
 LETS_IN = """
 import synthdp.privacy.source as source
 source._check_misfits = lambda encoded, dataset: {name: {"x": column.misfits} for name, column in encoded.items()}
@@ -75,6 +94,9 @@ PLANTED = {
     "a loader that stumbles over a null": ("spec", STUMBLES),
     "an error that quotes a cell": ("csv", QUOTES),
     "misfits that are let in": ("csv", LETS_IN),
+    "a reader that goes back again and again": ("bif", HANGS),
+    "a reader that asks for terabytes": ("dot", ASKS),
+    "an error that nobody declared": ("gml", STUMBLES_OVER_GRAPHS),
 }
 
 

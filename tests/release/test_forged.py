@@ -87,7 +87,7 @@ def test_a_bundle_of_real_rows_without_noise_is_refused(tiny: Any, synthdp: Call
     tiny.write(
         frame,
         dataset={"rows": {"kind": "public", "value": count}},
-        privacy={"epsilon": 0.1},
+        privacy={"epsilon": 0.1, "shares": {"measure": 0.1, "train": 0.9}},
         graph={"mode": "given", "edges": ["sex -> grade"]},
         sampling={"rows": count},
         synthesizer={"batch": 20},

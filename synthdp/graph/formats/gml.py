@@ -13,6 +13,8 @@ from synthdp.graph.formats.draft import Draft, mistake, unseen_names
 
 HINT = 'expected  graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b" ] edge [ source 0 target 1 ] ]'
 
+MOST_QUOTED = 200  # characters
+
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
     """Read a graph; nodes go by their labels. Links of an undirected graph have no direction.
@@ -24,7 +26,8 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
         network = nx.parse_gml(text, label="label")
     except nx.NetworkXError as error:
         place = re.search(r" at \((\d+), \d+\)$", str(error))
-        raise mistake(file, int(place[1]) if place else None, re.sub(r" at \(\d+, \d+\)$", "", str(error)), hint=HINT) from None
+        said = re.sub(r" at \(\d+, \d+\)$", "", str(error))  # it may quote all that is left of the file
+        raise mistake(file, int(place[1]) if place else None, said[:MOST_QUOTED], hint=HINT) from None
     except RecursionError:
         raise mistake(file, None, "is nested too deeply", hint=HINT) from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # what networkx raises on values that are none
