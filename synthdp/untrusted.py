@@ -50,7 +50,8 @@ def check_sums(bundle: Path, names: Sequence[str]) -> None:
     """
     hint = f"see `synthdp verify {bundle}`"
     try:
-        listed = dict(reversed(line.split("  ", 1)) for line in read_text(bundle / SUMS).splitlines() if "  " in line)
+        lines = (line.partition("  ") for line in read_text(bundle / SUMS).splitlines())
+        listed = {name: digest for digest, _, name in lines}
     except (OSError, ValueError) as error:
         raise VerifyError(f"cannot read {SUMS} in {bundle}: {type(error).__name__}", hint=hint) from None
     for name in names:

@@ -137,7 +137,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "redteam B1",
         found="`verify` called a bundle without noise and with real rows 'valid'.",
-        mended="`verify` tests the noisy tables for noise and the rows for the model, and its first line says what was established and whose word is left.",
+        mended="`verify` tests the tables for noise and the rows for the model; its first line says what was established, and whose word is left.",
     ),
     Finding(
         "redteam B2",

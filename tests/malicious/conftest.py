@@ -100,6 +100,7 @@ def _texts(error: BaseException | None) -> Iterator[str]:
 LONG = re.compile(
     r"millions|two hundred times|hundred thousand (arrows|columns)|terabyte|is empty|is a pickle|200 MB|10 MB|ten million|a million col"
     r"|twenty|ten thousand|lists for everything|long_text|not_verified|another_valid|refused\[.*-False\]|nested deeply|planted_is_found\[(an|mis)"
+    r"|3\.0-dagitty"
 )
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|gml|bundle [--coverage]`: damaged and made-up input for FUZZ_SECONDS (default 600), counted as JSON.
+"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|gml|bundle [--coverage]`: made-up input for FUZZ_SECONDS (600), counted as JSON.
 
 Hypothesis changes a valid spec or table as a tree or a grid, then as text, then as bytes. With `--coverage` atheris
 (optional: `pip install atheris`) lets libFuzzer change bytes towards branches of synthdp that were not taken yet.
@@ -311,6 +311,8 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
         slowest = max(slowest, time.monotonic() - before)
         assert slowest < SLOWEST or name in fuzz_files.TARGETS, "an input that takes too long"  # children have limits of their own
 
+    if name in fuzz_files.TARGETS:
+        assert TARGETS[name](fuzz_files.good(name)) == "accepted", "what was not damaged is refused"
     while time.monotonic() - start < seconds:
         batch()
     return {"target": name, "inputs": done.total(), **done, "slowest_seconds": round(slowest, 2), "seconds": round(time.monotonic() - start)}

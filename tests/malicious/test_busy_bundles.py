@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -84,11 +85,11 @@ def test_no_graph_keeps_verify_busy(synthdp: Callable[..., Any], mend: Callable[
     spec = yaml.safe_load((bundle / "spec.yaml").read_text())
     names = [f"c{i:03}" for i in range(columns)]
     spec["columns"] = {n: {"type": "boolean"} for n in names}
-    spec["graph"] = {"mode": "validate", "edges": [f"{a} -> {b}" for a, b in zip(names, names[1:], strict=False)]}
+    spec["graph"] = {"mode": "validate", "edges": [f"{a} -> {b}" for a, b in itertools.pairwise(names)]}
     spec["privacy"] |= {"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}}
     (bundle / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     claims = [{"kind": "independence", "x": a, "y": b, "given": [names[1]], "status": "supported"} for a, b in zip(names, names[2:], strict=False)]
-    edges = [{"from": a, "to": b, "directed": True, "provenance": "given"} for a, b in zip(names, names[1:], strict=False)]
+    edges = [{"from": a, "to": b, "directed": True, "provenance": "given"} for a, b in itertools.pairwise(names)]
     found = {"counts": {k: dict.fromkeys(("supported", "refuted", "undecided"), 0) for k in ("arrow", "independence")}, "findings": claims}
     (bundle / "graph.json").write_text(json.dumps({"nodes": names, "edges": edges, "groups": {}, "latent": [], "validation": found}))
     assert (bundle / "spec.yaml").stat().st_size + (bundle / "graph.json").stat().st_size < 3 * MOST_BYTES

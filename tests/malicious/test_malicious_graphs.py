@@ -31,13 +31,21 @@ SLOW = {
         "digraph { " + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000))) + " n20000 -> n19999 }",
     ),
 }
+
+
+def crossed(link: str) -> str:
+    """Two thousand nodes, each linked to two thousand others."""
+    left, right = (" ".join(f"{side}{i}" for i in range(2000)) for side in "ab")
+    return f"{{ {{{left}}} {link} {{{right}}} }}"
+
+
 LARGE = {
     "31 parents": ("x.bif", parents(31)),
     "25 parents": ("x.bif", parents(25)),
     "59 parents": ("x.bif", parents(59)),
-    "tables of 8 MB each": ("x.bif", "".join(f"{parents(19)}".replace("v0 |", f"v{i} |") for i in range(20, 60))),
-    "too many arrows": ("x.dot", "digraph { {" + " ".join(f"a{i}" for i in range(2000)) + "} -> {" + " ".join(f"b{i}" for i in range(2000)) + "} }"),
-    "too many unseen causes": ("x.dot", "graph { {" + " ".join(f"a{i}" for i in range(2000)) + "} <-> {" + " ".join(f"b{i}" for i in range(2000)) + "} }"),
+    "many tables of 4 MB": ("x.bif", MANY + "".join(parents(18).removeprefix(MANY).replace("v0 |", f"v{i} |") for i in range(19, 60))),
+    "too many arrows": ("x.dot", "digraph " + crossed("->")),
+    "too many unseen causes": ("x.dot", "graph " + crossed("<->")),
 }  # fmt: skip
 BROKEN = {
     "nested GML": ("x.gml", "graph [ " * 20_000),

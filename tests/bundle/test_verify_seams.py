@@ -1,0 +1,78 @@
+"""Seams of `verify` that a changed copy of it once passed all tests without: what was reserved, and how exactly numbers must agree."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.folder import SUMS
+from synthdp.bundle.write import FILES, sha256
+from synthdp.privacy.ledger import entry_hash
+from synthdp.verify.checks import inspect_bundle
+
+CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"
+
+
+@pytest.fixture
+def bundle(made: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def problems(bundle: Path) -> str:
+    """What is found though the sums fit."""
+    (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT))))
+    return "\n".join(inspect_bundle(bundle).problems)
+
+
+def edit_json(path: Path, change: Callable[[Any], object]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.finding("mutant verify reservation")
+@pytest.mark.parametrize("amount", [{"epsilon": 0.5}, {"epsilon": 30.0}, {"delta": 1e-9}, {"delta": 1e-3}])
+def test_another_budget_reserved_than_the_spec_states(bundle: Path, amount: dict[str, float]) -> None:
+    """With every hash as it must be."""
+
+    def forge(content: Any) -> None:
+        content["entries"][0]["body"].update(amount)
+        before: dict[str, Any] | None = None
+        for entry in content["entries"]:
+            if before is not None and entry["seq"] == before["seq"] + 1:
+                entry["previous"] = before["hash"]
+            entry["hash"] = entry_hash(**{k: v for k, v in entry.items() if k != "hash"})
+            before = entry
+
+    edit_json(bundle / LEDGER, forge)
+    assert "privacy/ledger.json: the reservation is not the spec's epsilon and delta" in problems(bundle)
+
+
+@pytest.mark.finding("mutant verify tolerance")
+def test_a_hundredth_of_a_percent_less_is_found(bundle: Path) -> None:
+    """The last digits may differ, and no more."""
+
+    def lower(facts: Any) -> None:
+        facts["epsilon"] *= 1 - 1e-4
+        facts["groups"][2]["joint_epsilon"] *= 1 - 1e-4
+
+    edit_json(bundle / CERTIFICATE, lower)
+    found = problems(bundle)
+    assert "certificate.json: epsilon does not follow" in found and "groups of 3: epsilon" in found
+
+
+@pytest.mark.finding("mutant verify tolerance")
+def test_a_hundredth_of_a_percent_beyond_the_spec_is_found(bundle: Path) -> None:
+    stated = json.loads((bundle / CERTIFICATE).read_text())["epsilon"]
+    text = (bundle / "spec.yaml").read_text()
+    assert "  epsilon: 3.0\n" in text
+    (bundle / "spec.yaml").write_text(text.replace("  epsilon: 3.0\n", f"  epsilon: {stated * (1 - 1e-4)!r}\n", 1))
+    found = problems(bundle)
+    assert "is more than the spec allows" in found and "its planned events compose to epsilon" in found
