@@ -3,14 +3,16 @@
 The split is a fixed permutation of the 48,842 rows, 80% to fit and 20% to test. Total variation is the mean
 over all 14 one-way, all 91 two-way and 64 fixed random three-way tables on a grid of at most 32 bins per
 column, against the fit rows. AUC, accuracy and macro-F1 are means over logistic regression, random forest,
-15 nearest neighbours, a linear SVC and boosted trees, fitted on synthetic rows and tested on real ones.
+15 nearest neighbours, a linear SVC and boosted trees, fitted on synthetic rows and tested on real ones. Where one
+of the two tables holds a single class, or the synthetic one a second class once, there is nothing to learn: see `_constant`.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,21 +104,35 @@ def train_synthetic_test_real(
     """AUC, accuracy and macro-F1 of each classifier, and their means."""
     target = domain.index(TARGET)
     y, y_test = synthetic_codes[:, target].astype(int), test_codes[:, target].astype(int)
+    if np.sort(np.bincount(y, minlength=2))[-2] < 2 or len(np.unique(y_test)) < 2:
+        return _means({name: _constant(y, y_test) for name in MODELS})
     pairs = list(_blocks(domain, synthetic, synthetic_codes, test, test_codes))
     x, x_test = np.hstack([a for a, _ in pairs]), np.hstack([b for _, b in pairs])
-    scores: dict[str, float] = {}
+    scores: dict[str, dict[str, float]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, model in _models().items():
             model.fit(x, y)
             margin = model.decision_function(x_test) if name == "svc" else model.predict_proba(x_test)[:, 1]
             guess = model.predict(x_test)
-            scores |= {
-                f"{name}_auc": float(roc_auc_score(y_test, margin)),
-                f"{name}_acc": float(accuracy_score(y_test, guess)),
-                f"{name}_f1": float(f1_score(y_test, guess, average="macro")),
-            }
-    return scores | {f"mean_{m}": float(np.mean([scores[f"{n}_{m}"] for n in MODELS])) for m in ("auc", "acc", "f1")}
+            scores[name] = {"auc": float(roc_auc_score(y_test, margin))} | _right(y_test, guess)
+    return _means(scores)
+
+
+def _right(truth: npt.NDArray[np.int_], guess: npt.NDArray[np.int_]) -> dict[str, float]:
+    return {"acc": float(accuracy_score(truth, guess)), "f1": float(f1_score(truth, guess, average="macro"))}
+
+
+def _constant(y: npt.NDArray[np.int_], y_test: npt.NDArray[np.int_]) -> dict[str, float]:
+    """Scores of the commonest class, which is all that can be said: it ranks nothing, so its AUC is .5 (of a single class there is none)."""
+    auc = 0.5 if len(np.unique(y_test)) > 1 else math.nan
+    return {"auc": auc} | _right(y_test, np.full_like(y_test, np.bincount(y).argmax()))
+
+
+def _means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Figures of each classifier by one name, and the means over all."""
+    each = {f"{name}_{figure}": value for name, own in scores.items() for figure, value in own.items()}
+    return each | {f"mean_{figure}": float(np.mean([own[figure] for own in scores.values()])) for figure in ("auc", "acc", "f1")}
 
 
 def _blocks(

@@ -2,6 +2,10 @@
 
 Linear and distance models see indicators (`wide`), trees see one number a column (`narrow`). All learn in
 float32 on one core. A model that does not converge still counts; the warning goes to the report, not to stderr.
+
+Any table with a row teaches something: from one class every model learns to say that class, which ranks nothing (AUC .5) and
+is right as often as that class occurs; a column of one value, or of none, is not looked at; of fewer rows than a
+model's neighbours all are neighbours.
 """
 
 from __future__ import annotations
@@ -43,6 +47,15 @@ class Learner:
     max_rows: int | None = None
 
 
+class _Nearest(KNeighborsClassifier):  # type: ignore[misc]
+    """So many nearest neighbours, or all rows where there are fewer."""
+
+    def fit(self, rows: Any, target: Any) -> _Nearest:
+        self.n_neighbors = min(self.n_neighbors, len(rows))
+        super().fit(rows, target)
+        return self
+
+
 def _linear(model: Any) -> Pipeline:
     # Features are in [0, 1] by the domain; this only stretches a range whose rows sit in a corner of wide bounds.
     return make_pipeline(MaxAbsScaler(), model)
@@ -57,7 +70,7 @@ CLASSIFIERS: Mapping[str, Learner] = {
     "random_forest": Learner(
         lambda seed, mask: make_pipeline(RandomForestClassifier(100, min_samples_leaf=3, max_samples=0.5, random_state=seed)), "narrow"
     ),
-    "knn": Learner(lambda seed, mask: make_pipeline(KNeighborsClassifier(15)), "wide"),
+    "knn": Learner(lambda seed, mask: make_pipeline(_Nearest(15)), "wide"),
     "linear_svc": Learner(lambda seed, mask: _linear(LinearSVC(dual=False, max_iter=300, random_state=seed)), "wide"),
     # Time grows with the square of the rows.
     "kernel_svc": Learner(lambda seed, mask: make_pipeline(SVC(gamma="scale", random_state=seed)), "wide", max_rows=5000),
@@ -116,10 +129,11 @@ def _limit(learner: Learner, train: Features, target: npt.NDArray[Any]) -> tuple
 
 
 def _fit(learner: Learner, train: Features, target: npt.NDArray[Any], mask: Mask, seed: int) -> tuple[Any, tuple[str, ...]]:
-    model = learner.build(seed, mask)
+    model, rows = learner.build(seed, mask), getattr(train, learner.form)
+    rows = np.where(np.isnan(rows).all(axis=0), 0, rows)  # histogram trees cannot make bins of no values
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(getattr(train, learner.form), target)
+        model.fit(rows, target)
     # The kind only: some warnings quote values.
     return model, tuple(sorted({w.category.__name__ for w in caught}))
 

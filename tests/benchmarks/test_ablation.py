@@ -13,7 +13,8 @@ import pytest
 from attacks.statistics import Interval
 from benchmarks import ablation
 from benchmarks.ablation_attack import difference
-from benchmarks.ablation_cells import ADULT_GROUPS, GRAPHS, Cell, adult, plan_of, release_of, without_privacy
+from benchmarks.ablation_cells import ADULT_GROUPS, GRAPHS, ROOT, Cell, adult, plan_of, release_of, without_privacy
+from benchmarks.adult_protocol import MODELS, score
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.graph.causal import CausalGraph
@@ -123,6 +124,25 @@ def test_quick_run_measures_each_cell_once(tmp_path: Path, capsys: pytest.Captur
     assert pd.read_csv(tmp_path / "ablation.csv")["mean_auc"].tolist() == [0.123] * 2
     assert len(pd.read_csv(tmp_path / "ablation_attack.csv")) == 2
     assert "'mean_auc'" not in capsys.readouterr().out
+
+
+@pytest.mark.finding("issue flaky ablation")
+@pytest.mark.parametrize("others", [0, 1], ids=["one class", "one row of a second class"])
+@pytest.mark.parametrize("where", ["synthetic", "test"])
+def test_of_one_class_nothing_is_learned_and_its_share_is_right(where: str, others: int, domain: Domain) -> None:
+    """What a quick model draws may have one label only; a table to learn from, or to test on, may as well."""
+    rows = pd.read_csv(ROOT / "specs" / "data" / "adult.csv", dtype=str, keep_default_na=False, nrows=600)
+    labels, one = rows["income"], rows.assign(income=["<=50K"] * (600 - others) + [">50K"] * others)
+    test, synthetic = (one, rows) if where == "test" else (rows, one)
+    found = score(domain, rows, test, synthetic)
+    if where == "synthetic":
+        share = (labels == "<=50K").mean()
+        assert {found[f"{name}_auc"] for name in MODELS} == {0.5} and found["mean_auc"] == 0.5
+        assert {found[f"{name}_acc"] for name in MODELS} == {share} and found["mean_acc"] == pytest.approx(share)
+        assert found["mean_f1"] == pytest.approx(share / (1 + share))  # half of the first class's F1
+    else:
+        assert found["mean_acc"] > 0.5
+        assert math.isnan(found["mean_auc"]) == (others == 0)
 
 
 def test_gain_of_a_graph_is_told_with_welchs_interval() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -146,6 +147,39 @@ def test_nothing_to_learn_from_or_to_test_on() -> None:
     alone = Domain.from_spec({"ill": m.Boolean(type="boolean")})
     report = utility(TRAIN, TEST, TRAIN, domain=alone, targets=("ill",), classifiers=("logistic",), max_rows=100, rng=np.random.default_rng(0))
     assert report.rows == () and "no other column" in report.notes[0]
+
+
+POOR: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "one row": lambda rows: rows[:1],
+    "two rows": lambda rows: rows[:2],
+    "fewer rows than neighbours": lambda rows: rows[:14],
+    "one value in each column": lambda rows: pd.concat([rows[:1]] * 30, ignore_index=True),
+    "columns without a value": lambda rows: rows.assign(group=None, dose=np.nan),
+    "a second class once": lambda rows: rows.assign(ill=["true"] + ["false"] * (len(rows) - 1)),
+}
+
+
+@pytest.mark.parametrize("poor", POOR)
+@pytest.mark.parametrize("side", ["train", "test", "synthetic"])
+def test_a_poor_table_is_judged_and_no_learner_fails(side: str, poor: str) -> None:
+    """A user's table may be small, constant, or empty in a column, and its budget is spent by the time that it is judged."""
+    tables = {name: TRAIN[:60].reset_index(drop=True) for name in ("train", "test", "synthetic")}
+    tables[side] = POOR[poor](tables[side])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = run(*tables.values(), "ill", "kind", "dose", "day", classifiers=tuple(CLASSIFIERS))
+        settings = m.Evaluation(targets=("ill",), classifiers=("logistic",))
+        whole = evaluate(*tables.values(), domain=DOMAIN, settings=settings, rng=np.random.default_rng(0))
+    assert all(0 <= row.real <= 1 for row in report.rows if row.metric in ("auc", "accuracy", "macro_f1") and row.real is not None)
+    assert {row.classifier for row in report.rows if row.target == "ill"} == set(CLASSIFIERS)
+    json.dumps(whole.to_json(), allow_nan=False)
+
+
+def test_a_column_without_a_value_teaches_as_if_it_were_not_there() -> None:
+    blank = TRAIN.assign(dose=np.nan)
+    trees = ("boosted_trees", "random_forest")
+    for row in run(blank, TEST, blank, "ill", classifiers=trees).rows:
+        assert row.real is not None and (row.metric != "auc" or 0.5 < row.real < 0.75)  # `group` alone speaks of the illness
 
 
 def test_what_a_model_warns_of_is_recorded_and_does_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:
