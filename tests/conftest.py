@@ -1,4 +1,8 @@
-"""What every test of the project shares: one thread for torch, so that tests side by side do not fight, and figures for the dashboard."""
+"""What every test of the project shares: one thread for torch, so that tests side by side do not fight, and figures for the dashboard.
+
+Quick tests do not fail by chance: what they draw has a seed, or a chance of failure that `tests/chance.py` states. Their sum is less than 1e-4.
+Hypothesis, too, goes through the same examples each time; `make fuzz` looks for others.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,14 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+hypothesis.settings.register_profile("same examples", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("same examples")
 
 Figure = Callable[..., None]
 
@@ -21,6 +29,18 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Noise and coins of a quick test follow its name; see `tests/chance.py`."""
+    if request.node.get_closest_marker("slow"):
+        yield
+    else:
+        from tests.chance import seeded as follow  # numpy comes with it, and must find the number of threads set
+
+        with follow(request.node.name):
+            yield
 
 
 @pytest.fixture

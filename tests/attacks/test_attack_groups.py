@@ -241,7 +241,7 @@ def test_kill_9_at_any_moment_loses_no_finished_model(tmp_path: Path, runs: Path
         pytest.skip("needs workers of their own")
     folder, work = tmp_path / "f", Squares(runs, group=8, pause_s=0.05)
     folder.mkdir()
-    killer = Killer(folder, 6, np.random.default_rng())
+    killer = Killer(folder, 6, np.random.default_rng(9))
     killer.start()
     harvest = Fleet(folder=folder, runner=runner, attempts=20).run(work, 160, fingerprint="a")
     assert harvest.failed == () and squares(harvest) == {i: i * i for i in range(160)}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy import layers
@@ -19,6 +20,8 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import make_plan
 from synthdp.spec.load import load_spec
+
+from tests.chance import fails_so_often
 
 from .broken import HalfNoise
 
@@ -32,19 +35,27 @@ def claim_of(settings: DpSgd) -> Claim:
     return Claim.of([settings.event(1)], delta=1e-5, adjacency="add_remove")
 
 
-def test_the_true_kernel_passes_and_half_the_noise_is_found() -> None:
-    true, half = (audit_canaries(SETTINGS, canaries=8000, fresh=fresh) for fresh in (Streams.fresh, HalfNoise.fresh))
-    assert true.passed
-    assert true.epsilon_lower <= true.epsilon_claimed
-    assert 0 < true.epsilon_lower < true.epsilon_provable
-    assert half.alarm
-    assert half.detects_fault > 0.9
+def test_the_true_kernel_passes() -> None:
+    def passes() -> bool:
+        true = audit_canaries(SETTINGS, canaries=8000)
+        assert true.epsilon_lower < true.epsilon_provable
+        return true.passed and 0 < true.epsilon_lower <= true.epsilon_claimed
+
+    assert not fails_so_often(passes, 5)
+
+
+def test_half_the_noise_is_found() -> None:
+    def found() -> bool:
+        half = audit_canaries(SETTINGS, canaries=8000, fresh=HalfNoise.fresh)
+        return half.alarm and half.detects_fault > 0.9
+
+    assert not fails_so_often(found, 6)
 
 
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     norms = layers.NodeLinear.norms
     monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
-    assert audit_canaries(SETTINGS, canaries=8000).alarm
+    assert not fails_so_often(lambda: audit_canaries(SETTINGS, canaries=8000).alarm, 6)
 
 
 def test_canaries_among_rows_that_train_a_model() -> None:
@@ -52,10 +63,13 @@ def test_canaries_among_rows_that_train_a_model() -> None:
     rows = np.random.default_rng(0).integers(0, 3, (300, 4)).astype(np.uint16)
     module, ticks = SmallModel(domain), list[tuple[int, int]]()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
-    result = audit_canaries(
-        SETTINGS, canaries=8000, rows=rows, module=module, progress=lambda done, total: ticks.append((done, total)), fresh=HalfNoise.fresh
-    )
-    assert result.alarm
+
+    def found() -> bool:
+        ticks.clear()
+        progress = lambda done, total: ticks.append((done, total))  # noqa: E731
+        return audit_canaries(SETTINGS, canaries=8000, rows=rows, module=module, progress=progress, fresh=HalfNoise.fresh).alarm
+
+    assert not fails_so_often(found, 6)
     assert any(not p.equal(before[name]) for name, p in module.named_parameters())
     assert ticks == [(step + 1, SETTINGS.steps) for step in range(SETTINGS.steps)]
 
@@ -92,8 +106,7 @@ def test_false_alarms_and_bounds_of_simulated_audits(figure: Callable[..., None]
     guesses = choose_guesses(claim, 1000, honest=honest, faulty=faulty)
     verdicts = [judge_canaries(*honest.draw(1000), claim, guesses) for _ in range(repeats)]
     below, quiet = sum(lower <= claim.epsilon for lower, _ in verdicts), sum(not alarm for _, alarm in verdicts)
-    assert below >= 0.9 * repeats
-    assert quiet >= 0.85 * repeats  # 95% less what 200 repeats may miss
+    assert min(below, quiet) >= binom.ppf(1e-7, repeats, 0.95)
     figure("canaries: simulated audits of true noise without an alarm", quiet, repeats)
     figure("canaries: simulated audits whose lower bound is at most the claim", below, repeats)
 

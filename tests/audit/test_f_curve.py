@@ -102,7 +102,7 @@ def test_too_few_runs_are_refused() -> None:
     ids=["narrow gaussian", "wide gaussian", "randomised response"],
 )
 def test_a_true_claim_is_let_pass(claim: Claim, draw: Draw, epsilon: float, figure: Callable[..., None]) -> None:
-    rng, repeats = np.random.default_rng(), 400
+    rng, repeats = np.random.default_rng(0), 400
     verdicts = [judge(*draw(rng, 400), claim) for _ in range(repeats)]
     alarms, below = sum(v.alarm for v in verdicts), sum(v.epsilon_lower <= epsilon for v in verdicts)
     assert alarms <= binom.ppf(1 - 1e-6, repeats, 0.05)
@@ -118,7 +118,7 @@ def test_a_true_claim_is_let_pass(claim: Claim, draw: Draw, epsilon: float, figu
     ids=["half the noise", "randomised response that lies too little", "half the noise, wide"],
 )
 def test_a_false_claim_is_refuted(claim: Claim, draw: Draw) -> None:
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(1)
     assert sum(judge(*draw(rng, 1000), claim).alarm for _ in range(20)) >= 19
 
 
@@ -132,8 +132,9 @@ def test_the_half_that_chooses_does_not_judge() -> None:
     assert judged_apart.alarm
 
 
+@pytest.mark.usefixtures("seeded")
 def test_detection_rate_tells_right_from_wrong() -> None:
-    rng, claim = np.random.default_rng(), gaussian_claim(1.0)
+    rng, claim = np.random.default_rng(2), gaussian_claim(1.0)
     right, wrong = gaussian_runs(1.0)(rng, 5000), gaussian_runs(2.0)(rng, 5000)
     assert detection_rate(*right, claim, runs=1000, repeats=40) <= 0.2
     assert detection_rate(*wrong, claim, runs=1000, repeats=40) >= 0.9

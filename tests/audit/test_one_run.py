@@ -99,7 +99,7 @@ def test_gaussian_canaries_stay_below_the_curve_bound(mu: float) -> None:
 
 def test_with_abstentions_half_the_noise_is_refuted_and_the_noise_is_not() -> None:
     canaries, guesses, mu = 5000, 400, 0.5
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(0)
     coins = rng.random(canaries) < 0.5
     right = {factor: right_guesses(factor * mu * coins + rng.standard_normal(canaries), coins, guesses) for factor in (1, 2)}
     claim = gaussian_claim(mu)

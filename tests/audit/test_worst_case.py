@@ -22,6 +22,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend, make_plan
 from synthdp.spec.load import load_spec
 
+from tests.chance import fails_so_often
+
 from .broken import FixedBatches, HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -59,32 +61,44 @@ def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: 
 def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adjacency) -> None:
     game = game_of(name, adjacency=adjacency)
     runs = 4000 if name == "chosen tables" else 2000  # replacing a row moves them less than a Gaussian of twice the distance
-    true, half = (audit(game, runs=runs, fresh=fresh, adjacency=adjacency) for fresh in (Streams.fresh, HalfNoise.fresh))
-    assert not true.alarm
-    assert true.epsilon_lower <= true.epsilon_claimed
-    assert half.alarm
-    assert half.detects_fault > 0.9
+
+    def passes() -> bool:
+        true = audit(game, runs=runs, adjacency=adjacency)
+        return not true.alarm and true.epsilon_lower <= true.epsilon_claimed
+
+    def found() -> bool:
+        half = audit(game, runs=runs, fresh=HalfNoise.fresh, adjacency=adjacency)
+        return half.alarm and half.detects_fault > 0.9
+
+    assert not fails_so_often(passes, 5)
+    assert not fails_so_often(found, 6)
 
 
 @pytest.mark.parametrize("name", ["tables", "gradients"])
 def test_units_of_several_rows(name: str) -> None:
-    result = audit(game_of(name, rows=3), runs=2000)
-    assert not result.alarm
-    assert result.unit_rows == 3
-    assert audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).alarm
+    def passes() -> bool:
+        result = audit(game_of(name, rows=3), runs=2000)
+        assert result.unit_rows == 3
+        return not result.alarm
+
+    assert not fails_so_often(passes, 5)
+    assert not fails_so_often(lambda: audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).alarm, 6)
 
 
 def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
-    assert not audit(BatchGame(TRAINING), runs=1000).alarm
-    broken = audit(BatchGame(TRAINING), runs=4000, fresh=FixedBatches.fresh)
-    assert broken.alarm
-    assert broken.fault == "batches of fixed size"
+    def found() -> bool:
+        broken = audit(BatchGame(TRAINING), runs=4000, fresh=FixedBatches.fresh)
+        assert broken.fault == "batches of fixed size"
+        return broken.alarm
+
+    assert not fails_so_often(lambda: not audit(BatchGame(TRAINING), runs=1000).alarm, 5)
+    assert not fails_so_often(found, 6)
 
 
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     norms = layers.NodeLinear.norms
     monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
-    assert audit(game_of("gradients"), runs=2000).alarm
+    assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
 
 
 def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +114,10 @@ def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None
             p.grad = value
 
     monkeypatch.setattr(dpsgd._LatticeOptimizer, "add_noise", forgetful)
-    assert audit(game_of("gradients"), runs=2000).alarm
+    assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
 
 
+@pytest.mark.usefixtures("seeded")
 def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
     faint = TableGame.of(dataclasses.replace(TABLES, sigma=100.0), 1, "add_remove")
     result = audit(faint, runs=2000)
@@ -154,9 +169,14 @@ def test_too_many_directions_are_refused() -> None:
 def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
     plan = Plan(5.0, 1e-5, "add_remove", 1, (Spend("measure", TABLES), Spend("graph: a", PAIRS.budget), Spend("train", TRAINING)))
     ticks: list[tuple[int, int]] = []
-    results = audit_plan(plan, DOMAIN, runs=1000, progress=lambda done, total: ticks.append((done, total)))
-    assert [r.mechanism for r in results] == [TABLES.name, PAIRS.name, TRAINING.name, TRAINING.name]
-    assert all(r.passed and r.runs == 1000 for r in results)
+
+    def passes() -> bool:
+        ticks.clear()
+        results = audit_plan(plan, DOMAIN, runs=1000, progress=lambda done, total: ticks.append((done, total)))
+        assert [(r.mechanism, r.runs) for r in results] == [(name, 1000) for name in (TABLES.name, PAIRS.name, TRAINING.name, TRAINING.name)]
+        return all(r.passed for r in results)
+
+    assert not fails_so_often(passes, 10)  # four audits at once
     assert ticks[-1] == (4000, 4000)
     assert [done for done, _ in ticks] == sorted(done for done, _ in ticks)
     assert unaudited(plan, DOMAIN) == ()

@@ -22,6 +22,8 @@ from synthdp.model.pipeline import measure
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.session import Rehearsal
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 ROWS = 2000
 
 

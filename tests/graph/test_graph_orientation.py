@@ -20,6 +20,8 @@ from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 
 def domain_of(*names: str) -> Domain:
     edges = tuple(np.linspace(-2, 2, 9)[:-1])

@@ -28,6 +28,8 @@ from synthdp.privacy.session import Rehearsal
 from synthdp.spec import models as spec
 from synthdp.spec.checks import cross_problems
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 NAMES = ("priv_pc", "svt_pc", "em_pc")
 Network = Callable[[str], BayesianNetwork]
 Figure = Callable[..., None]

@@ -17,6 +17,8 @@ from synthdp.graph.tests.answer import Answer
 from synthdp.graph.tests.rcit import MomentTests, residuals
 from synthdp.privacy.moments import MomentMatrix, NoisyMoments
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 Floats = npt.NDArray[np.float64]
 Table = Callable[[int, np.random.Generator], Floats]
 

@@ -22,6 +22,8 @@ from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import models as spec
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 Make = Callable[[int, np.random.Generator], pd.DataFrame]
 
 

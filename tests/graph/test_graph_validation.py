@@ -20,6 +20,8 @@ from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import models as spec
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 Network = Callable[[str], BayesianNetwork]
 Check = Callable[..., ValidationReport]
 CELLS = 1024

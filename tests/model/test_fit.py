@@ -19,6 +19,8 @@ from synthdp.privacy.session import Rehearsal
 from synthdp.spec import models as spec
 from synthdp.spec.checks import check
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 ROWS = 3000
 
 

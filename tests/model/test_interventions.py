@@ -24,6 +24,8 @@ from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import models as spec
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 DATA = Path(__file__).parents[1] / "graph" / "data"
 ROWS, BATCH = 60_000, 1024
 DRAWING = 0.01  # total variation of a column's distribution that drawing 40,000 rows may add

@@ -26,6 +26,8 @@ from synthdp.privacy.plan import Plan, Spend
 from synthdp.spec import models as spec
 from synthdp.spec.checks import check
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 ROWS = 300
 Floats = npt.NDArray[np.float64]
 

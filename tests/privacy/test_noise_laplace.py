@@ -12,7 +12,7 @@ from scipy import stats
 from synthdp.privacy.noise import Streams
 
 Ints = npt.NDArray[np.int64]
-SIGNIFICANCE = 1e-6
+SIGNIFICANCE = 1e-7
 
 
 def p_value(samples: Ints, scale: float) -> float:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from synthdp.privacy.noise import Streams
 
-SIGNIFICANCE = 1e-6
+SIGNIFICANCE = 1e-7
 SCORES = np.array([0, 3, 5, 5], dtype=np.int64)
 
 

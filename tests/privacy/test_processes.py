@@ -36,7 +36,7 @@ Help = Callable[[Work], None]
 SIZES = (64, 2, 3, 1)
 PARENTS = ((), (0,), (0, 1), (2,))
 SETTINGS = DpSgd(rate=1.0, steps=4, expected_batch=320.0, clip=0.7, noise_multiplier=1.0, learning_rate=0.01, ema=0.9, checkpoint_every=100)
-SIGNIFICANCE = 1e-6
+SIGNIFICANCE = 1e-7
 
 
 @pytest.fixture(autouse=True)

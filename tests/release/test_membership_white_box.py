@@ -49,6 +49,8 @@ from synthdp.privacy.plan import Plan, Spend, make_plan
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 SURVEY = Path(__file__).parents[2] / "specs" / "synthetic-learn.yaml"
 
 
@@ -92,7 +94,7 @@ def attacked(
         public=Public(trainer.domain.sizes),
         targets=isolated_targets(codes, 1, np.random.default_rng(0)),
         pairs=pairs,
-        rng=np.random.default_rng(),
+        rng=np.random.default_rng(1),
         threat=ThreatModel(),
         fleet=Fleet(folder=folder),
         claim=Claim(plan.epsilon, plan.delta, plan.profile) if private else None,
