@@ -25,6 +25,8 @@ from synthdp.sampling import USED_TWICE, Sampler, Weighing, one_use
 from synthdp.settings import settings_of
 from synthdp.spec import models as spec
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 COLUMNS: dict[str, Any] = {
     "sex": {"type": "categorical", "categories": ["female", "male"]},
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},

@@ -89,8 +89,8 @@ def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequenc
     """Shares of the cells of two columns, `[levels, levels]`."""
     first, second = pair
     cells = codes[:, first].astype(np.int64) * sizes[second] + codes[:, second]
-    shares: Floats = np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]).reshape(sizes[first], sizes[second])
-    return shares
+    shares: Floats = np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]).astype(np.float64)
+    return shares.reshape(sizes[first], sizes[second])
 
 
 def _apart(own: Floats, model: Floats, measured: Measured | None) -> float:

@@ -23,6 +23,8 @@ from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.spec.load import load_spec
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 
 def finding(found: BundleDifference, what: str) -> Finding:
     (one,) = [f for f in found.findings if what in f.what]

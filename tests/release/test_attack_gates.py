@@ -23,6 +23,8 @@ from synthdp.spec.gatechecks import decidable
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 BLACK = DeclaredAttack(
     attack="targeted with random_forest", models=20, advantage=0.1, lower=-0.2, upper=0.4, auc=0.6, auc_upper=0.8, epsilon_lower=0, refuted=False
 )

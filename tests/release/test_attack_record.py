@@ -16,6 +16,8 @@ from synthdp.membership import attack_facts
 from synthdp.report.audits import audit_tables
 from tests.attacks.runners import deadly
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 ROWS = np.random.default_rng(0).integers(3, size=(40, 2))
 ASKED, RELEASES, CLAIM = 32, 400, Claim(1.0, 1e-5)
 

@@ -22,6 +22,8 @@ from synthdp.report.audits import audit_tables
 from synthdp.spec.load import load_spec
 from synthdp.verify import verify_bundle
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 
 def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     audited = tiny.write()

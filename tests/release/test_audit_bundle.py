@@ -17,6 +17,8 @@ from synthdp.privacy.mechanisms import NoisyTable
 from synthdp.verify import noise
 from synthdp.verify.noise import published_tables
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
 
 

@@ -23,7 +23,8 @@ from synthdp.privacy.mechanisms import NoisyMarginals
 
 ID, CATEGORY, NUMBER, DATE = "patient-Zq7Xw1", "canaryCategoryK9", 73.9182736455, "2021-07-13T11:22:33"
 UNIT = {"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}}
-TRACES = [text.encode() for text in (ID, CATEGORY, "73.918", DATE, "11:22:33")] + [struct.pack("<d", NUMBER), struct.pack("<f", NUMBER)]
+# As long as chance does not write them: figures have three decimals or many, and a clock may show the time without this day.
+TRACES = [text.encode() for text in (ID, CATEGORY, "73.918273", DATE, DATE.replace("T", " "))] + [struct.pack("<d", NUMBER), struct.pack("<f", NUMBER)]
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def leaks(folder: Path, *texts: str) -> dict[str, list[bytes]]:
 
 def test_the_search_finds_what_it_looks_for(tiny: Any, planted: pd.DataFrame) -> None:
     tiny.write(planted, dataset=UNIT)
-    assert len(traces_in((tiny.folder / "table.csv").read_bytes())) == 5
+    assert len(traces_in((tiny.folder / "table.csv").read_bytes())) == 4
     (tiny.folder / "leak.bin").write_bytes(np.asarray([1.0, NUMBER]).tobytes())
     assert list(leaks(tiny.folder, f"row of {ID}")) == ["leak.bin", "text 0"]
 

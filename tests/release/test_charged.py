@@ -26,6 +26,7 @@ from synthdp.spec.load import load_spec
 from synthdp.verify import verify_bundle
 from synthdp.verify.reader import Reader
 from synthdp.verify.scores import score_problems
+from tests.chance import seeded
 from tests.release.conftest import Tiny
 from tests.release.test_resume import InterruptedAt
 
@@ -74,7 +75,7 @@ def make(folder: Path, *, interrupted: bool) -> Made:
         made.seen.append(true_run(self, table, Listening(randomness, made.exact)))  # type: ignore[arg-type]
         return made.seen[-1]
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, seeded("charged"):
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         patch.setattr(ScoreCounts, "run", run)
         if interrupted:

@@ -21,6 +21,8 @@ from synthdp.run_folder import RunFolder
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import Graph
 
+pytestmark = pytest.mark.usefixtures("seeded")
+
 DATA = Path(__file__).parents[1] / "graph" / "data"
 STRONG = {"epsilon": 20.0, "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}, "cap": {"epsilon": 40.0}}
 

@@ -83,6 +83,7 @@ def test_all_group_sizes_of_a_default_release_are_verified(tiny: Any, monkeypatc
     assert verify_bundle(tiny.bundle).ok
 
 
+@pytest.mark.usefixtures("seeded")
 def test_the_table_has_the_specs_rows_columns_types_and_domain(tiny: Any) -> None:
     tiny.write().release()
     drawn = pd.read_csv(tiny.bundle / "synthetic.csv", keep_default_na=False, dtype=str)
@@ -131,6 +132,7 @@ def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     assert ["elbo", "lira_online"] in [[row["extractor"], row["classifier"]] for row in attack["table"]]
 
 
+@pytest.mark.usefixtures("seeded")
 def test_an_id_unit_bounds_its_rows_and_charges_for_them(tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls) -> None:
     frame = make_table()
     frame["patient"] = np.arange(len(frame)) // 8  # 50 patients of 8 rows
@@ -223,6 +225,7 @@ def validated(tmp_path_factory: pytest.TempPathFactory, modes: Mapping[str, Any]
         return release(made / "spec.yaml", out=made / "again").bundle or made
 
 
+@pytest.mark.usefixtures("seeded")
 def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any) -> None:
     tiny.write(
         graph={"mode": "validate", "edges": ["grade -> visits"], "on_refuted": "fail"},  # says sex and smoking are independent
@@ -247,6 +250,7 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any
     assert {"sex", "smoker"} in [{f["x"], f["y"]} for f in refuted]
 
 
+@pytest.mark.usefixtures("seeded")
 def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
     tiny.write(
         graph={"mode": "validate", "edges": ["grade -> visits", "sex -> smoker"]},
