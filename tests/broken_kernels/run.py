@@ -31,7 +31,7 @@ NOT_COPIED = shutil.ignore_patterns("__pycache__", "broken_kernels")
 KERNEL_TESTS = [f"tests/privacy/test_{name}.py" for name in ("source", "reading", "noise", "clipping", "mechanisms", "session", "ledger")]
 AUDITS = [f"tests/audit/test_{name}.py" for name in ("reading_pairs", "replay", "worst_case")]
 SUITES = (
-    ("-m", "not slow", *KERNEL_TESTS, *AUDITS, "tests/fire"),
+    ("-m", "not slow", *KERNEL_TESTS, *AUDITS, "tests/release/test_noise_keys.py", "tests/fire"),
     ("-m", "slow", "tests/fire/test_fire_kill.py::test_killed_again_while_it_resumes"),
 )
 MINUTES = 20

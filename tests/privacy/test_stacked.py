@@ -171,9 +171,7 @@ def test_no_model_sees_the_rows_of_another(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
-def test_an_example_that_is_not_finite_counts_as_zero_and_spoils_no_other_model(
-    poison: float, tables: Tables, adam: Callable[..., None]
-) -> None:
+def test_an_example_that_is_not_finite_counts_as_zero_and_spoils_no_other_model(poison: float, tables: Tables, adam: Callable[..., None]) -> None:
     modules, own, heard = [network(seed) for seed in range(len(LENGTHS))], tables(rows_of(LENGTHS)), list[list[torch.Tensor]]()
     clean = stacked(SETTINGS, modules, own)
     with torch.no_grad():  # examples with a = 3, of the second model alone

@@ -24,7 +24,10 @@ from synthdp.privacy.mechanisms import NoisyMarginals
 ID, CATEGORY, NUMBER, DATE = "patient-Zq7Xw1", "canaryCategoryK9", 73.9182736455, "2021-07-13T11:22:33"
 UNIT = {"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}}
 # As long as chance does not write them: figures have three decimals or many, and a clock may show the time without this day.
-TRACES = [text.encode() for text in (ID, CATEGORY, "73.918273", DATE, DATE.replace("T", " "))] + [struct.pack("<d", NUMBER), struct.pack("<f", NUMBER)]
+TRACES = [text.encode() for text in (ID, CATEGORY, "73.918273", DATE, DATE.replace("T", " "))] + [
+    struct.pack("<d", NUMBER),
+    struct.pack("<f", NUMBER),
+]
 
 
 @pytest.fixture

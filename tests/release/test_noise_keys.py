@@ -38,9 +38,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.finding("mutant stored noise key")
-def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never(
-    tiny: Any, keys: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never(tiny: Any, keys: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[Streams, set[int]]] = []
 
     def session(*_: object, streams: Streams, **__: object) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks import MembershipReport, shared_confidence
+from attacks import MembershipReport, Serial, shared_confidence
+from synthdp import membership
 from synthdp import release as release_module
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
@@ -66,7 +67,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
     domain = Domain.from_spec(loaded.columns)
     codes = encode(domain, table().replace("", np.nan))[0]
     graph = CausalGraph.from_spec(loaded.graph, domain.names)
-    return attack_rows(codes, loaded, domain, graph, folder=made.folder / "shadows", progress=lambda done, total: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(membership, "_runner", lambda release: Serial())  # a worker would take longer to start than to train
+        return attack_rows(codes, loaded, domain, graph, folder=made.folder / "shadows", progress=lambda done, total: None)
 
 
 @pytest.mark.finding("mutant attacks share alpha")
@@ -76,5 +79,5 @@ def test_three_declared_attacks_share_the_five_percent(attacked: MembershipRepor
     assert shared_confidence(3) == pytest.approx(1 - 0.05 / 3)
     for verdict in attacked.declared:  # what is told of each goes by it: wider than an interval of 95%
         alone = verdict.row.advantage
-        assert verdict.advantage.lower < alone.lower and verdict.advantage.upper > alone.upper
+        assert verdict.advantage.lower <= alone.lower and verdict.advantage.upper >= alone.upper and verdict.advantage != alone
     assert [f.epsilon_provable for f in declared_facts(attacked)][:2] == [attacked.epsilon_provable] * 2
