@@ -1,0 +1,201 @@
+"""What each stage of a release is handed: which rows, which relation, which table, and what of all that goes to MLflow.
+
+Everything around the seam is a stand-in, so that only the handing on is tested.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attacks import ThreatModel
+from synthdp import judging, membership, steward
+from synthdp import release as release_module
+from synthdp.attack_folder import AttackFolder
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
+from synthdp.evaluate.charged import ChargedScores
+from synthdp.graph.causal import CausalGraph
+from synthdp.judging import Judgement
+from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
+from synthdp.privacy.table import Table
+from synthdp.spec import models as spec
+from synthdp.spec.load import load_spec
+from tests.release.conftest import table as frame_of
+
+
+class Stop(Exception):
+    """The seam was reached."""
+
+
+@pytest.fixture
+def loaded(tiny: Any) -> spec.ReleaseSpec:
+    return load_spec(tiny.write().spec)
+
+
+@pytest.fixture
+def rows(loaded: spec.ReleaseSpec) -> Table:
+    """Forty rows, of which the first ten are held out."""
+    frame = frame_of().replace("", np.nan)[:40]
+    return Table(encode(Domain.from_spec(loaded.columns), frame)[0], frame, np.arange(40) < 10, {})
+
+
+def released(value: Any, *receipts: str) -> Released[Any]:
+    return Released(value, frozenset(Receipt("r", one) for one in receipts or ("a",)), key=_KERNEL_KEY)
+
+
+# --- rows ----------------------------------------------------------------------------------------------------
+
+
+def test_fitted_rows_teach_and_held_out_rows_judge(loaded: spec.ReleaseSpec, rows: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: dict[str, Any] = {}
+    monkeypatch.setattr(judging, "evaluate", lambda train, test, synthetic, **more: heard.update(more, train=train, test=test, synthetic=synthetic))
+    drawn, synthetic = rows.codes[:3], rows.frame[:3]
+    graph = CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
+    judging._evaluate(rows, loaded, Domain.from_spec(loaded.columns), drawn, synthetic, graph, lambda done, total, what="", /: None)
+    pd.testing.assert_frame_equal(heard["train"], rows.frame[10:].reset_index(drop=True))
+    pd.testing.assert_frame_equal(heard["test"], rows.frame[:10].reset_index(drop=True))
+    for found, wanted in zip(heard["codes"], (rows.codes[10:], rows.codes[:10], drawn), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert heard["synthetic"] is synthetic and heard["settings"] is loaded.evaluation and heard["graph"] is graph
+
+
+def test_the_attack_is_on_the_rows_that_were_fitted(loaded: spec.ReleaseSpec, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held-out rows were trained on by nobody: as members they would make every attack look weak."""
+    seen: list[Any] = []
+    monkeypatch.setattr(membership, "attack_rows", lambda codes, *_, **__: seen.append(codes))
+    session = SimpleNamespace(inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY))
+    domain, graph = Domain.from_spec(loaded.columns), CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
+    membership.attack_release(session, loaded, domain, graph, folder=tmp_path, progress=lambda done, total: None)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(seen[0], rows.codes[10:])
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_games_are_played_on_neighbours_of_the_specs_relation(
+    adjacency: str, tiny: Any, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = load_spec(tiny.write(privacy={"adjacency": adjacency}, attacks={"membership": {"enabled": True, "rows": 20, "pairs": 4}}).spec)
+    relations: list[str] = []
+    sizes: list[tuple[int, int]] = []
+    made = SimpleNamespace(epsilon=1.0, delta=1e-5, profile=(), spends=(), rows_per_unit=1)
+    monkeypatch.setattr(membership, "make_plan", lambda shadow, domain: made)
+    monkeypatch.setattr(membership, "TableMeasurer", lambda domain, plan: lambda worlds: [None])
+
+    def models(*_: object, threat: ThreatModel, **__: object) -> SimpleNamespace:
+        relations.append(threat.relation)
+        return SimpleNamespace(others=())
+
+    def tables(measurer: object, outside: Any, inside: Any, **_: object) -> None:
+        sizes.append((len(outside), len(inside)))
+        raise Stop
+
+    monkeypatch.setattr(membership, "attack_membership", models)
+    monkeypatch.setattr(membership, "attack_tables", tables)
+    domain, graph = Domain.from_spec(own.columns), CausalGraph.from_spec(own.graph, tuple(own.columns))
+    with pytest.raises(Stop):
+        membership.attack_rows(rows.fit_codes, own, domain, graph, folder=tmp_path, progress=lambda done, total: None)
+    assert relations == [adjacency] and sizes == [(19, 20 if adjacency == "add_remove" else 19)]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_rows_are_held_out_only_where_something_is_judged_on_them(enabled: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object, holdout: float, **__: object) -> None:
+        seen.append(holdout)
+        raise Stop
+
+    seen: list[float] = []
+    monkeypatch.setattr(release_module, "read_private", read)
+    with pytest.raises(Stop):
+        tiny.write(evaluation={"enabled": enabled}).release()
+    assert seen == [0.2 if enabled else 0.0] and tiny.kinds() == []
+
+
+# --- the table that is published ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_table_that_was_scored_is_the_one_to_publish(same: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run draws another table than the one that was scored before it was interrupted."""
+    own = load_spec(tiny.write(evaluation={"disclosure": "charged", "disclosure_share": 0.5}).spec)
+    drawn = np.arange(6, dtype=np.uint16).reshape(3, 2)
+    scored = SimpleNamespace(codes=drawn.copy() if same else drawn[::-1])
+    scores: ChargedScores = ()
+    monkeypatch.setattr(release_module, "score_table", lambda *_: released(scored, "drawn", "scores"))
+    monkeypatch.setattr(release_module, "charged_scores", lambda *_: scores)
+    job, fitted = SimpleNamespace(release=own, domain=None), SimpleNamespace(tables=released((), "tables"))
+    codes, paid = release_module.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(codes.value, scored.codes)
+    assert paid is not None and {r.entry for r in paid.receipts} == {"drawn", "scores", "tables"}
+    assert {r.entry for r in codes.receipts} == ({"drawn"} if same else {"drawn", "scores"})
+
+
+# --- what MLflow gets ---------------------------------------------------------------------------------------
+
+
+class Heard:
+    """A tracker that writes down what it is handed."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, float] = {}
+        self.names: list[str] = []
+        self.files: list[tuple[str, str | None]] = []
+        self.released: list[bool] = []
+
+    def metrics(self, values: dict[str, float]) -> None:
+        self.figures |= values
+
+    def attack(self, outcome: Any) -> None:
+        self.names.append(outcome.name)
+
+    def artifact(self, path: Path, *, folder: str | None = None) -> None:
+        self.files.append((path.name, folder))
+
+    def conclude(self, verdict: Any) -> None:
+        self.released.append(verdict.released)
+
+
+def verdict(extractor: str) -> Any:
+    gap = SimpleNamespace(value=0.1, lower=0.0, upper=0.2)
+    return SimpleNamespace(row=SimpleNamespace(extractor=extractor, advantage=gap, auc=gap), name=f"{extractor} with x", epsilon_lower=0.0)
+
+
+@pytest.mark.parametrize("bundle", [Path("bundle"), None])
+def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(bundle: Path | None, loaded: spec.ReleaseSpec) -> None:
+    """A tracker keeps the last attack's figures as the run's own; and a withheld bundle has no file there."""
+    declared = tuple(map(verdict, ("targeted", "elbo", "tables")))
+    report = SimpleNamespace(declared=declared, main=declared[0].row, ceiling=None, baseline=SimpleNamespace(value=0.0))
+    run = SimpleNamespace(release=loaded, spent=SimpleNamespace(epsilon_spent=0.4), plan=SimpleNamespace(epsilon_spent=0.9))
+    graph = CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
+    fitted = SimpleNamespace(graph=SimpleNamespace(graph=graph, validation=None))
+    attack = Confidential(report, "x", key=_KERNEL_KEY)
+    judgement = Judgement(released(0.25), None, attack, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY))  # type: ignore[arg-type]
+    log = Heard()
+    steward.record(log, run, fitted, judgement, (), bundle=bundle, report=Path("internal.html"))  # type: ignore[arg-type]
+    assert log.figures == {"epsilon_spent": 0.4, "epsilon_planned": 0.9, "tv1_noisy": 0.25, **steward.graph_figures(graph, None)}
+    assert log.names == ["membership, tables", "membership, elbo", "membership"]
+    assert log.files[0] == ("internal.html", None) and log.released == [bundle is not None]
+    assert [name for name, _ in log.files[1:]] == (list(steward.TRACKED) if bundle else [])
+
+
+# --- the steward's own ---------------------------------------------------------------------------------------
+
+
+def test_nobody_is_named_who_has_not_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundle publishes the ledger's entries, and so who answers for them."""
+    monkeypatch.setenv("USER", "alice")
+    monkeypatch.delenv("SYNTHDP_STEWARD", raising=False)
+    assert release_module.steward() == "not stated"
+    monkeypatch.setenv("SYNTHDP_STEWARD", "Registry of Somewhere")
+    assert release_module.steward() == "Registry of Somewhere"
+
+
+def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:
+    """It holds the game's coins and models of real rows."""
+    path = AttackFolder.open(tmp_path / "attack").path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
