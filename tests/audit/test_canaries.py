@@ -20,7 +20,6 @@ from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import make_plan
 from synthdp.spec.load import load_spec
-
 from tests.chance import fails_so_often
 
 from .broken import HalfNoise

@@ -21,7 +21,6 @@ from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend, make_plan
 from synthdp.spec.load import load_spec
-
 from tests.chance import fails_so_often
 
 from .broken import FixedBatches, HalfNoise
