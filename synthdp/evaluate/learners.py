@@ -51,7 +51,7 @@ class _Nearest(KNeighborsClassifier):  # type: ignore[misc]
     """So many nearest neighbours, or all rows where there are fewer."""
 
     def fit(self, rows: Any, target: Any) -> _Nearest:
-        self.n_neighbors = min(self.n_neighbors, len(rows))
+        self.set_params(n_neighbors=min(self.get_params()["n_neighbors"], len(rows)))
         super().fit(rows, target)
         return self
 
