@@ -199,3 +199,25 @@ def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:
     """It holds the game's coins and models of real rows."""
     path = AttackFolder.open(tmp_path / "attack").path
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+# --- a run that goes on --------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit, opened = SimpleNamespace(rows="none", membership=None), list[bool]()
+
+    def open_ledger(*_: object, resumed: bool = False) -> Any:
+        opened.append(resumed)
+        return SimpleNamespace(balance=lambda dataset: None, run_entries=lambda run: [])
+
+    monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
+    monkeypatch.setattr(release_module, "open_ledger", open_ledger)
+    monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
+    monkeypatch.setattr(release_module, "run", lambda job, reporter, *, force: job)
+    made: Any = tiny.write().release()
+    held = SimpleNamespace(spec_path=tiny.spec, spec_text=tiny.spec.read_text())
+    monkeypatch.setattr(release_module.run_folder, "reopen", lambda out: held)
+    again: Any = release_module.resume(tiny.out)
+    assert made.audit is again.audit is audit and opened == [False, True]
+    assert (made.plan, made.out, made.domain) == (again.plan, again.out, again.domain) and again.folder is held
