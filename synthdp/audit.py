@@ -46,6 +46,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
+from synthdp.private_files import private_folder, write_private
 from synthdp.reporter import Advance, Reporter
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec
@@ -124,9 +125,14 @@ def audit(
 
 
 def write_record(record: AuditRecord, path: Path) -> Path:
-    """Write `record` to `path`, which is returned."""
+    """Write `record` to `path`, which is returned; one on real rows for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    text = record.model_dump_json(indent=1) + "\n"
+    if record.rows == "real":
+        private_folder(path.parent)
+        write_private(path, text)
+    else:
+        path.write_text(text, encoding="utf-8")
     return path
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from synthdp.addresses import from_folder, sqlite_address, sqlite_file
+from synthdp.addresses import from_folder, shown_address, shown_path, sqlite_address, sqlite_file
 from synthdp.bundle.svg import COOL, FAINT, HOT, INK, frame, label, shortened
 from synthdp.errors import BudgetError
 from synthdp.privacy.chain import Entry
@@ -37,7 +37,7 @@ def open_book(ledger: str) -> Ledger:
     address = from_folder(ledger, Path.cwd()) if "://" in ledger else sqlite_address(Path(ledger).absolute())
     file = sqlite_file(address)
     if file is not None and not file.exists():
-        raise BudgetError(f"no ledger at {ledger}", hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger")
+        raise BudgetError(f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}", hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger")
     book = Ledger(address)
     book.verify_chain()
     return book

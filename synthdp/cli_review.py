@@ -1,4 +1,4 @@
-"""Commands that look at releases and at the machine: `verify`, `diff`, `audit`, `doctor`, `ui`. Exit codes are those of `synthdp`.
+"""Commands that look at releases and at the machine: `verify`, `diff`, `audit`, `doctor`, `track`, `ui`. Exit codes are those of `synthdp`.
 
 Only `audit` may read rows, on its own account: it spends nothing, and what it finds on them is for the steward alone.
 """
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from synthdp.addresses import from_folder, home
+from synthdp.addresses import from_folder, home, shown_address
 from synthdp.cli_options import Json, Out, show
 
 review_app = typer.Typer(rich_markup_mode=None)
@@ -121,6 +121,22 @@ def doctor(
 
 
 @review_app.command()
+def track(
+    out: Annotated[Path, typer.Argument(help="Output folder of a release.")],
+    store: Annotated[str | None, typer.Option("--store", help="An MLflow tracking URI [default: that of the release's spec].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Log a release that MLflow did not get, or not wholly, since its server did not answer; reads no rows, spends nothing."""
+    from synthdp.errors import OutputError
+    from synthdp.tracking import log_later
+
+    warnings = log_later(out, store=from_folder(store, Path.cwd()) if store else None)
+    if warnings:
+        raise OutputError("; ".join(warnings), hint=f"give the command again: `synthdp track {out}` adds what is missing")
+    show({"logged": str(out)}, as_json=as_json, text=lambda: f"{out}: logged")
+
+
+@review_app.command()
 def ui(
     spec: Annotated[Path | None, typer.Argument(help="A spec whose releases are looked at [default: mlflow.db in this folder].")] = None,
     store: Annotated[str | None, typer.Option("--store", help="An MLflow tracking URI instead.")] = None,
@@ -138,11 +154,19 @@ def ui(
     else:
         uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
     with serving(uri, port=port, experiment=experiment) as address:
-        show({"url": address}, as_json=as_json, text=lambda: f"{address}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)")
+        page = _shown_page(address, uri)
+        show({"url": page}, as_json=as_json, text=lambda: f"{page}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)")
         sys.stdout.flush()
         if browser and sys.stdout.isatty():
             typer.launch(address)
         _until_interrupted(uri)
+
+
+def _shown_page(address: str, uri: str) -> str:
+    """The page's address, without what may be a password or a token in that of a server."""
+    shown = shown_address(uri)
+    plain = not uri.startswith("http") or uri.rstrip("/") == shown
+    return address if plain else f"{shown}/...  (its path, and what else its address holds, are not shown; they are in tracking.uri)"
 
 
 def _until_interrupted(uri: str) -> None:

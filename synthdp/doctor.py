@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from synthdp import __version__
-from synthdp.addresses import ledger_address, sqlite_file, store_address
+from synthdp.addresses import check_uri, ledger_address, reason, shown_address, sqlite_file, store_address
 from synthdp.errors import SynthdpError
 from synthdp.spec.models import ReleaseSpec
 
@@ -116,6 +117,10 @@ def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
     if release is not None and not release.tracking.enabled:
         return Finding("mlflow", "ok", "tracking is off in this spec")
     uri = store_address(release.tracking.uri if release is not None else None, folder)
+    try:
+        check_uri(uri)
+    except SynthdpError as error:
+        return Finding("mlflow", "wrong", error.message, error.hint)
     if uri.startswith(("http://", "https://")):
         return _server(uri)
     file = sqlite_file(uri)
@@ -136,13 +141,12 @@ def _sqlite(path: Path) -> Finding:
 
 
 def _server(uri: str) -> Finding:
-    shown = uri.rpartition("@")[2] if "@" in uri else uri  # a password is never shown
+    shown = shown_address(uri)
     try:
         with urlopen(f"{uri.rstrip('/')}/health", timeout=SECONDS) as answer:
             healthy = answer.status == 200
-    except (URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        return Finding("mlflow", "wrong", f"{shown} does not answer ({type(reason).__name__})", "start the server, or set tracking.enabled: false")
+    except (URLError, OSError, ValueError, HTTPException) as error:
+        return Finding("mlflow", "wrong", f"{shown} does not answer: {reason(error)}", "start the server, or set tracking.enabled: false")
     return Finding("mlflow", "ok" if healthy else "wrong", f"{shown} answers", None if healthy else "it is no MLflow server")
 
 

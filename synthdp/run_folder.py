@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from synthdp.errors import BudgetError, OutputError
+from synthdp.private_files import owner_only
 from synthdp.untrusted import parse_json, read_text
 
 FOLDER = ".run"
@@ -101,9 +102,10 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
             os.close(earlier)
         _sweep(out)
         out.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-        lock = _hold(path)
-        (path / run).mkdir(mode=0o700)
+        with owner_only():
+            path.mkdir()
+            lock = _hold(path)
+            (path / run).mkdir()
         holdout = secrets.token_hex(16)
         state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
         _write_state(path, state)

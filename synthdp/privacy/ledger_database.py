@@ -14,6 +14,7 @@ The table's unique columns are a second wall: two writers that both passed could
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,11 +23,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from synthdp.addresses import sqlite_file
+from synthdp.addresses import reason, shown_address, sqlite_file
 from synthdp.errors import BudgetError
 from synthdp.privacy.chain import GENESIS, Entry, entry_hash, parse_row
+from synthdp.private_files import owner_only
 
 LOCK_SECONDS = 60  # how long a writer waits for the others
+_MEND = "see that the ledger's database runs, and that its disk has room and may be written; then try again"
 _CREATE_LOCK = 0x53594E5448  # any constant: those who would create the table queue here
 
 _metadata = sa.MetaData()
@@ -44,43 +47,55 @@ _entries = sa.Table(
 )
 
 
+class _UnfitError(Exception):
+    """Why a database could not keep a ledger, in words that hold no address."""
+
+
 def open_database(url: str) -> Engine:
     """The database at a SQLAlchemy `url`, with the ledger's table in it.
 
     Raises:
         BudgetError: it cannot be opened or created, or would not keep what it is told.
     """
-    shown, hint = "at this URL", "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db or postgresql://user@host/name"
+    form = "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db or postgresql://user@host/name"
+    shown = shown_address(url)
     try:
         parsed = make_url(url)
-        shown = parsed.render_as_string(hide_password=True)
+    except (sa.exc.ArgumentError, ValueError):  # whose words quote the URL, and nobody knows where its password is
+        raise BudgetError(f"cannot open the ledger {shown}: it is no SQLAlchemy URL", hint=form) from None
+    try:
         engine = sa.create_engine(parsed, poolclass=sa.pool.NullPool, **_options(parsed))
         _listen(engine)
-        _create(engine)
-    except (sa.exc.SQLAlchemyError, OSError, ImportError) as error:
-        # An unreadable URL is not shown: nobody knows where its password is.
-        raise BudgetError(f"cannot open the ledger {shown}: {type(error).__name__}", hint=hint) from None
-    except ValueError as error:
-        raise BudgetError(f"cannot open the ledger {shown}: {error}", hint=hint) from None
+        with owner_only():
+            _create(engine)
+    except OSError as error:
+        raise BudgetError(f"cannot open the ledger {shown}: {error.strerror}", hint=_MEND) from None
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+        raise BudgetError(f"cannot open the ledger {shown}: {type(error).__name__}", hint=form) from None
+    except _UnfitError as error:
+        raise BudgetError(f"cannot open the ledger {shown}: {error}", hint=form) from None
+    except (sa.exc.SQLAlchemyError, ValueError) as error:
+        raise BudgetError(f"cannot open the ledger {shown}: {_cause(error)}", hint=_MEND) from None
     return engine
 
 
 def _options(url: URL) -> dict[str, Any]:
-    """Settings of the engine; ValueError where the database could not keep a ledger."""
+    """Settings of the engine; `_UnfitError` where the database could not keep a ledger."""
     if url.get_backend_name() == "sqlite":
         file = sqlite_file(url.render_as_string(hide_password=False))
         if file is None:
-            raise ValueError("a ledger in memory would forget what was spent")
+            raise _UnfitError("a ledger in memory would forget what was spent")
         if not file.is_absolute():
-            raise ValueError("a relative path would lead to another ledger in another working folder")
+            raise _UnfitError("a relative path would lead to another ledger in another working folder")
         if url.database and not url.database.startswith("file:"):  # an URI of SQLite's own: its folder must be there
-            file.parent.mkdir(parents=True, exist_ok=True)
+            with owner_only():
+                file.parent.mkdir(parents=True, exist_ok=True)
         return {"connect_args": {"timeout": LOCK_SECONDS}}
     if url.get_backend_name() == "postgresql":
         # A network that swallows packets must not hold a release forever.
         patience = {"connect_timeout": LOCK_SECONDS, "tcp_user_timeout": 1000 * LOCK_SECONDS}
         return {"isolation_level": "READ COMMITTED", "connect_args": {k: v for k, v in patience.items() if k not in url.query}}
-    raise ValueError(f"{url.get_backend_name()} is not supported; allowed: sqlite, postgresql")
+    raise _UnfitError(f"{url.get_backend_name()} is not supported; allowed: sqlite, postgresql")
 
 
 def _listen(engine: Engine) -> None:
@@ -96,7 +111,7 @@ def _create(engine: Engine) -> None:
     """Create the table where there is none; many may try at once."""
     with engine.connect() as connection:
         if engine.dialect.name == "postgresql" and connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
-            raise ValueError("the server runs with fsync off, so a power cut could lose what was spent")
+            raise _UnfitError("the server runs with fsync off, so a power cut could lose what was spent")
         if sa.inspect(connection).has_table(_entries.name):
             return
     with engine.connect() as connection:
@@ -119,7 +134,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
         with engine.connect() as connection:
             yield connection
     except sa.exc.SQLAlchemyError as error:
-        raise BudgetError(f"the ledger cannot be read ({_cause(error)})", hint="check the ledger's disk and database, then try again") from None
+        raise BudgetError(f"the ledger cannot be read ({_cause(error)})", hint=_MEND) from None
 
 
 @contextmanager
@@ -139,8 +154,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
     except sa.exc.SQLAlchemyError as error:
         # Lost while it committed, nobody can know; every write is such that doing it again counts once.
         known = "if it was written all the same, it counts once however often this is tried" if committing else "nothing was spent"
-        hint = "check the ledger's disk and database, then try again"
-        raise BudgetError(f"the ledger refused to write ({_cause(error)}); {known}", hint=hint) from None
+        raise BudgetError(f"the ledger refused to write ({_cause(error)}); {known}", hint=_MEND) from None
 
 
 def _lock(connection: Connection) -> None:
@@ -153,7 +167,9 @@ def _lock(connection: Connection) -> None:
 
 
 def _cause(error: Exception) -> str:
-    return str(error.__cause__ or type(error).__name__).splitlines()[0]
+    """SQLite's own words, which hold no address; of a server, words of ours."""
+    cause = error.__cause__
+    return str(cause).splitlines()[0] if isinstance(cause, sqlite3.Error) and str(cause) else reason(error)
 
 
 def select(connection: Connection, *, dataset: str | None = None, run: str | None = None) -> list[Entry]:

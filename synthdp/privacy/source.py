@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from synthdp.addresses import shown_path
 from synthdp.data import builtin
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
 from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode
@@ -160,7 +161,7 @@ def _read(dataset: spec.Dataset, domain: Domain, folder: Path, delta: float) -> 
 
 def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
     """What `read` gives; its errors without anything that might quote a row."""
-    what = getattr(source, "path", None) or getattr(source, "name", None) or source.kind
+    what = shown_path(getattr(source, "path", None) or getattr(source, "name", None) or source.kind)
     problem: DataError
     try:
         return read()
@@ -206,7 +207,9 @@ def _few(texts: Iterable[str]) -> str:
 
 
 def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
-    """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below 1 / rows, of the true rows too."""
+    """No rows are the wrong table; a few bytes of a file can unpack to more rows than any memory holds; delta must be below 1 / true rows."""
+    if rows == 0:
+        raise DataError("the table has no rows", hint="see that dataset.source names the right table, and that its export was finished")
     if rows > most_rows(dataset):
         raise DataError("the table has far more rows than dataset.rows declares", hint="correct dataset.rows, or the source")
     if rows * delta >= 1:

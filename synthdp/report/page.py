@@ -16,6 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from synthdp.evaluate import FidelityReport, UtilityRow
+from synthdp.private_files import private_folder, write_private
 from synthdp.report import figures, findings
 from synthdp.report.analysis import analysis_view
 from synthdp.report.appendix import ATTACK_CAPTIONS, Limits, attack_tables, misfit_table, tables
@@ -36,11 +37,12 @@ LIMITS = (Limits(5000, 300, 24), Limits(1000, 60, 24), Limits(200, 20, 12), Limi
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
-    """Write `internal.html` and `internal.json` into `folder` (made if missing) and return the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write `internal.html` and `internal.json` into `folder` (made if missing), for their owner alone, and return the page's path."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     page = folder / "internal.html"
-    page.write_text(render(content), encoding="utf-8")
-    (folder / "internal.json").write_text(_numbers(content), encoding="utf-8")
+    write_private(page, render(content))
+    write_private(folder / "internal.json", _numbers(content))
     return page
 
 

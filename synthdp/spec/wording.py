@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from synthdp.addresses import UNSHOWN, looks_like_address
 from synthdp.spec.syntax import Loc
 
 MAX_FINDINGS = 500
@@ -65,6 +66,8 @@ def got(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
+        if looks_like_address(value):
+            return UNSHOWN
         return repr(value if len(value) <= 60 else value[:57] + "...")
     if isinstance(value, int | float):
         return str(value)[:60]

@@ -21,10 +21,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from synthdp.addresses import sqlite_file, store_address
+from synthdp.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.errors import OutputError
 from synthdp.spec.models import ReleaseSpec, Tracking
-from synthdp.tracking.mlflow_run import check_uri
 from synthdp.tracking.note import view_path
 
 LOOPBACK = "127.0.0.1"
@@ -121,8 +120,7 @@ def _view(address: str, experiment: str) -> str:
     except (KeyError, ValueError):
         return "/#/experiments"
     except (URLError, OSError) as error:
-        shown = address.rpartition("@")[2]
-        raise OutputError(f"{shown} does not answer ({type(error).__name__})", hint="check tracking.uri and that its server runs") from None
+        raise OutputError(f"{shown_address(address)} does not answer: {reason(error)}", hint="check tracking.uri and that its server runs") from None
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

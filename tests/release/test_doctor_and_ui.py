@@ -131,7 +131,7 @@ class TestUi:
                 log.attack(AttackOutcome(name="membership", params={"pairs": 4}, metrics={"advantage": 0.03}))
                 log.artifact(tiny.spec)
                 log.conclude(Verdict(released=True, gates=("gate tv1_noisy: passed",)))
-            assert log.warnings == [] and log.url is not None and capfd.readouterr().out == ""  # data alone goes there
+            assert log.warnings == [] and capfd.readouterr().out == ""  # data alone goes there
             client = MlflowClient(tracking_uri=host)
             runs = {r.data.tags.get("synthdp.run", r.data.tags.get("attack", "")): r for r in client.search_runs([experiment])}
             assert set(runs) == {"on-sqlite", "on-a-server", "membership"}

@@ -1,0 +1,87 @@
+"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files of ours."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from synthdp.addresses import reason, sqlite_file
+from synthdp.private_files import owner_only
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 10  # that a server may take for one answer; it is asked once
+OPEN_SECONDS = 20.0  # for which a file is tried that another release may be making
+LOUD = ("mlflow", "alembic", "urllib3", "requests", "botocore", "sqlalchemy")
+
+
+def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
+    """A client of the store at `uri`, and what `find` makes of it. A SQLite file is tried for some seconds: another release may be making it.
+
+    Raises:
+        Exception: as the client, a database or a network has it.
+    """
+    client, file, end = client_class(), sqlite_file(uri), time.monotonic() + OPEN_SECONDS
+    with quiet():
+        _check_database(uri)
+        while True:
+            try:
+                found = client(tracking_uri=uri)
+                return found, find(found)
+            except Exception as error:
+                if file is None or time.monotonic() > end or "no database" in reason(error):
+                    raise
+                time.sleep(0.2)
+
+
+def client_class() -> Any:
+    """MLflow's client, which keeps no global state. Telemetry is switched off before the import: later is too late."""
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["DO_NOT_TRACK"] = "true"
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a server's addresses would stand among the JSON
+    # MLflow would try for many minutes. What the steward has set stays.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_SECONDS))
+    with quiet():
+        from mlflow.tracking import MlflowClient
+
+    return MlflowClient
+
+
+def _check_database(uri: str) -> None:
+    """Ask a database server once: MLflow would ask ten times, for 100 seconds.
+
+    Raises:
+        Exception: as its driver has it.
+    """
+    if uri.startswith(("http:", "https:")) or sqlite_file(uri) is not None:
+        return
+    import sqlalchemy as sa
+
+    waits = {"connect_timeout": ANSWER_SECONDS} if uri.startswith(("postgres", "mysql", "mariadb")) else {}
+    engine = sa.create_engine(uri, poolclass=sa.pool.NullPool, connect_args=waits)
+    with engine.connect():
+        engine.dispose()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what MLflow, its network and its migrations tell on stderr, addresses included; local files are their owner's alone.
+
+    Entered after the import of mlflow, which sets the levels.
+    """
+    levels = {n: logging.getLogger(n).level for n in LOUD}
+    with warnings.catch_warnings(), owner_only():
+        warnings.simplefilter("ignore")
+        try:
+            for n in LOUD:
+                logging.getLogger(n).setLevel(logging.CRITICAL)
+            yield
+        finally:
+            for n, level in levels.items():
+                logging.getLogger(n).setLevel(level)
