@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthdp.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
-from synthdp.errors import BudgetError
+from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError
 from synthdp.privacy.balance import Balance, check_first
 from synthdp.privacy.chain import Entry
 from synthdp.spec import models as spec
@@ -105,3 +107,49 @@ def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
     """The spec's cap."""
     cap = release.privacy.cap
     return None if cap is None else (cap.epsilon, cap.delta)
+
+
+@dataclass
+class Account:
+    """Whose budget an error has to tell of: nobody's, until the run's ledger is open and its folder is made."""
+
+    ledger: Ledger | None = None
+    run: str = ""
+    folder: Path | None = None
+    again: str = ""  # the command that goes on with the run
+    unspent: str = "nothing was spent"
+
+    def told(self, error: BaseException) -> str | None:
+        """What the run has spent and what can still be done; nothing of an error that says itself what to do before anything is spent."""
+        unspent = None if isinstance(error, Exception) else f"{BUDGET}{self.unspent}"
+        if self.ledger is None:
+            return unspent
+        try:
+            entries = self.ledger.run_entries(self.run)
+        except (BudgetError, VerifyError):
+            return f"{BUDGET}the ledger cannot say what run {self.run} has spent; `synthdp budget` can when it is back"
+        reserved = next((e.body for e in entries if e.kind == "reserve"), None)
+        if reserved is None:
+            return unspent
+        charged = [e.body["purpose"] for e in entries if e.kind == "charge"]
+        looks = f"{', '.join(charged[:5])}{' and more' if len(charged) > 5 else ''}" if charged else "nothing"
+        spent = (
+            f"{BUDGET}epsilon {reserved['epsilon']:g} at delta {reserved['delta']:g} stays spent, reserved by run {self.run}; charged so far: {looks}"
+        )
+        kept = self.folder is not None and self.folder.exists()
+        if isinstance(error, WrongTableError):
+            return f"{spent}; what was measured is kept in {self.folder}"
+        return f"{spent}; {self.again} goes on, and pays nothing again" if kept else f"{spent}; the run is over, and another one pays again"
+
+
+@contextmanager
+def budget_told() -> Iterator[Account]:
+    """Any error that ends a run after its reservation, a Ctrl-C too, gets a note of what was spent (`errors.budget_note`)."""
+    account = Account()
+    try:
+        yield account
+    except BaseException as error:
+        note = account.told(error)
+        if note is not None:
+            error.add_note(note)
+        raise

@@ -37,7 +37,10 @@ def open_book(ledger: str) -> Ledger:
     address = from_folder(ledger, Path.cwd()) if "://" in ledger else sqlite_address(Path(ledger).absolute())
     file = sqlite_file(address)
     if file is not None and not file.exists():
-        raise BudgetError(f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}", hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger")
+        raise BudgetError(
+            f"no ledger at {shown_address(address) if '://' in ledger else shown_path(ledger)}",
+            hint="it lies in .synthdp/ledger.db beside the spec; name it with --ledger",
+        )
     book = Ledger(address)
     book.verify_chain()
     return book

@@ -1,7 +1,8 @@
 """The command line: parses, calls, prints. Data goes to stdout, progress and errors to stderr.
 
 Exit codes: 0 ok, 1 internal, 2 spec or output invalid, 3 budget refused, 4 gate failed (budget spent, bundle
-withheld), 5 data does not fit the spec, 6 verify failed, 130 interrupted and resumable.
+withheld), 5 data does not fit the spec, 6 verify failed, 130 interrupted
+(Ctrl-C) and 143 ended by SIGTERM, both resumable.
 
 Heavy modules are imported inside commands, so that `--help` and `validate` start at once.
 """
@@ -17,11 +18,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from synthdp.cli_graph import graph_app
-from synthdp.cli_options import Json, Out, begin, show, show_error, write_file
+from synthdp.cli_options import Commands, Json, Out, begin, show, show_error, terminable, write_file
 from synthdp.cli_review import review_app
-from synthdp.errors import SynthdpError, printable, told
+from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, printable, told
 
 app = typer.Typer(
+    cls=Commands,
     help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -30,8 +32,6 @@ app = typer.Typer(
 
 app.add_typer(graph_app, name="graph")
 app.add_typer(review_app)
-
-INTERRUPTED = 130
 
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")]
@@ -189,7 +189,9 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     facts = outcome_facts(outcome)
     show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.failed:
-        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)), hint=f"the budget is spent; see {outcome.report}")
+        privacy = outcome.job.release.privacy
+        spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release pays again"
+        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)), hint=f"{spent}; see {outcome.report}")
 
 
 @app.command()
@@ -271,22 +273,24 @@ def budget(
 def main() -> None:
     """Entry point: turns errors into exit codes, text on stderr and, with `--json`, one object on stdout."""
     begin()
-    try:
-        # Typer turns a Ctrl-C inside a command into this code, and returns it instead of raising.
-        stopped = app(standalone_mode=False) == INTERRUPTED
-    except SynthdpError as error:
-        typer.echo(printable(f"synthdp: {error}"), err=True)
-        show_error(error.to_json())
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        stopped = True
-    except Exception as error:
-        _unexpected(error)
-    if stopped:
-        hint = "a release goes on with `synthdp resume OUT`, an audit when it is started again"
-        typer.echo(f"synthdp: interrupted; {hint}", err=True)
-        show_error(told("interrupted", hint=hint, exit_code=INTERRUPTED))
-        sys.exit(INTERRUPTED)
+    with terminable():
+        try:
+            app(standalone_mode=False)
+        except SynthdpError as error:
+            _tell(error)
+        except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
+            _tell(StoppedError("interrupted"))
+        except Exception as error:
+            _unexpected(error)
+
+
+def _tell(error: SynthdpError) -> NoReturn:
+    budget = budget_note(error)
+    typer.echo(printable(f"synthdp: {error}"), err=True)
+    if budget is not None:
+        typer.echo(printable(f"  {budget}"), err=True)
+    show_error(error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)}))
+    sys.exit(error.exit_code)
 
 
 def _unexpected(error: Exception) -> NoReturn:
@@ -302,6 +306,8 @@ def _unexpected(error: Exception) -> NoReturn:
     what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
     typer.echo(f"synthdp: {what}", err=True)
     typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)
+    if (budget := budget_note(error)) is not None:
+        typer.echo(printable(f"  {budget}"), err=True)
     show_error(told(what, exit_code=1))
     sys.exit(1)
 

@@ -136,7 +136,9 @@ def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, fo
         outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))
     tell(_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.refused:
-        raise GateError(outcome.refused.message, hint=f"the budget is spent; see {outcome.job.out / 'graph.json'}")
+        privacy = outcome.job.release.privacy
+        spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another run pays again"
+        raise GateError(outcome.refused.message, hint=f"{spent}; see {outcome.job.out / 'graph.json'}")
 
 
 def _facts(outcome: Any) -> dict[str, Any]:

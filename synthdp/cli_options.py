@@ -4,19 +4,60 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from synthdp.errors import OutputError, printable
+from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as a Ctrl-C does."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Inside, SIGTERM raises `Terminated`, unless the process has something else in mind for it."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        if ours and signal.getsignal(signal.SIGTERM) is _terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+class Commands(TyperGroup):
+    """Turns an interruption into an error of ours: Typer would forget what the run noted of its budget."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """As Typer does."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            again = "the same command goes on with the models that it has trained" if ctx.invoked_subcommand == "audit" else None
+            error = TerminatedError("ended by SIGTERM", hint=again) if isinstance(stop, Terminated) else StoppedError("interrupted", hint=again)
+            if (note := budget_note(stop)) is not None:
+                error.add_note(note)
+            raise error from None
 
 
 @dataclass

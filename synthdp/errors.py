@@ -31,6 +31,14 @@ class SynthdpError(Exception):
         return told(self.message, hint=self.hint, exit_code=self.exit_code)
 
 
+BUDGET = "budget: "
+
+
+def budget_note(error: BaseException) -> str | None:
+    """What a run noted of its budget on the error that ended it. Notes of others are left out: they may quote rows."""
+    return next((note for note in getattr(error, "__notes__", ()) if note.startswith(BUDGET)), None)
+
+
 def told(error: str, *, hint: str | None = None, exit_code: int, problems: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The JSON of an error. A problem has a `message` and, where known, `file`, `line`, `column`, `where`, `hint`; an error alone is its own."""
     listed = problems or ({"message": error, "hint": hint},)
@@ -90,6 +98,22 @@ class DataError(SynthdpError):
     """The data does not fit the spec. Names columns, never values or counts."""
 
     exit_code = 5
+
+
+class WrongTableError(DataError):
+    """What was measured is not the declared table. Found after paying, from released counts; resuming finds it again."""
+
+
+class StoppedError(SynthdpError):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
+class TerminatedError(StoppedError):
+    """SIGTERM, as clusters and systemd send it."""
+
+    exit_code = 143
 
 
 class VerifyError(SynthdpError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp import run_folder
-from synthdp.books import cap_of, open_ledger
+from synthdp.books import budget_told, cap_of, open_ledger
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, SynthdpError, VerifyError
 from synthdp.graph.causal import CausalGraph
@@ -155,14 +155,16 @@ def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, 
 
 @contextmanager
 def _dropped_if_unpaid(job: Job) -> Iterator[None]:
-    """Without a reservation nothing was paid, so there is nothing to go on with."""
-    try:
-        yield
-    finally:
-        with suppress(BudgetError, VerifyError):
-            if not job.ledger.run_entries(job.folder.run):
-                job.folder.remove()
-        job.folder.close()
+    """Without a reservation nothing was paid, so there is nothing to go on with; an error says what was spent."""
+    with budget_told() as account:
+        account.ledger, account.run, account.folder, account.again = job.ledger, job.folder.run, job.folder.path, "the same command"
+        try:
+            yield
+        finally:
+            with suppress(BudgetError, VerifyError):
+                if not job.ledger.run_entries(job.folder.run):
+                    job.folder.remove()
+            job.folder.close()
 
 
 def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from synthdp import run_folder
 from synthdp.amending import amended, check_spec
-from synthdp.books import cap_of, check_affordable, columns_sha256, open_ledger, other_ids
+from synthdp.books import Account, budget_told, cap_of, check_affordable, columns_sha256, open_ledger, other_ids
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
@@ -34,6 +34,7 @@ from synthdp.judging import judge
 from synthdp.membership import check_cluster
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
 from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample, try_constraints
+from synthdp.model.total import check_total
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -116,7 +117,11 @@ def release(
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found to fit.
     """
-    reporter = reporter or Reporter()
+    with budget_told() as account:
+        return _release(account, spec_path, out=out, force=force, reporter=reporter or Reporter(), helpers=helpers)
+
+
+def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter, helpers: Helpers | None) -> Outcome:
     with reporter.stage("plan"):
         loaded = load_spec(spec_path)
         load_signer(loaded.signing)  # a key that cannot be used is told before anything is spent
@@ -134,6 +139,7 @@ def release(
         reporter.warn(other_ids(loaded, entries))
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), command=run_folder.RELEASE, force=force)
+    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.path, f"`synthdp resume {out}`"
     try:
         return run(Job(loaded, domain, plan, ledger, folder, out, audit, helpers), reporter, force=force)
     finally:
@@ -152,33 +158,48 @@ def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | Non
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
-    folder = run_folder.reopen(out)
-    try:
-        if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
-            hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
-            raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
-        loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
-        ledger = open_ledger(loaded, folder.spec_path, resumed=True)
-        if spec_path is None:
-            check_spec(folder, ledger)
-        else:
-            folder = amended(folder, ledger, spec_path, out=out)
-            loaded = parse_spec(folder.spec_text, path=str(spec_path))
-        domain = Domain.from_spec(loaded.columns)
-        plan = plan_for(loaded, domain)
-        return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), helpers), reporter or Reporter(), force=True)
-    finally:
-        folder.close()
+    with budget_told() as account:
+        account.unspent = "nothing more was spent"
+        folder = run_folder.reopen(out)
+        try:
+            return _resume(account, folder, out, spec_path, reporter or Reporter(), helpers)
+        finally:
+            folder.close()
+
+
+def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter, helpers: Helpers | None) -> Outcome:
+    if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
+        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+        raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
+    loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
+    ledger = open_ledger(loaded, folder.spec_path, resumed=True)
+    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.path, f"`synthdp resume {out}`"
+    if spec_path is None:
+        check_spec(folder, ledger)
+    else:
+        folder = amended(folder, ledger, spec_path, out=out)
+        loaded = parse_spec(folder.spec_text, path=str(spec_path))
+    domain = Domain.from_spec(loaded.columns)
+    plan = plan_for(loaded, domain)
+    return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), helpers), reporter, force=True)
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
     """The whole release."""
-    release = job.release
-    with tracker(release, folder=job.folder.spec_path.parent, run=job.folder.run) as log:
+    release, notes, folder = job.release, list[str](), job.folder
+    paid = bool(job.ledger.run_entries(folder.run))
+    with tracker(release, folder=folder.spec_path.parent, spec_path=folder.spec_path, run=folder.run, paid=paid) as log:
         session = open_session(job, reporter)
         try:
             with reporter.stage("measure and train") as progress:
-                fitted = fit(session, release, job.domain, progress=progress, helpers=job.helpers)
+                fitted = fit(
+                    session,
+                    release,
+                    job.domain,
+                    progress=progress,
+                    helpers=job.helpers,
+                    check=lambda tables: notes.extend(check_total(tables, release)),
+                )
                 try_constraints(fitted, release, rng=fresh_generator())
             with reporter.stage("sample") as progress:
                 codes = sample(fitted, release, rng=fresh_generator(), progress=progress, begin=partial(progress, 0, 0))
@@ -208,21 +229,16 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             report = refused_report(job.internal, job, refusal.report, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds)
             job.folder.remove()
             record_refusal(log, job, refusal.report, report=report)
-            raise GateError(f"the bundle is withheld: {refusal.message}", hint=f"the budget is spent; see {report}, and {refusal.hint}") from None
+            later = f"; `synthdp track {job.out}` logs it in MLflow, which did not get all of it" if log.warnings else ""
+            raise GateError(f"the bundle is withheld: {refusal.message}", hint=f"see {report}, and {refusal.hint}{later}") from None
         except ConstraintsUnmet as unmet:
-            raise _mendable(unmet, job) from None
+            hint = f"{unmet.hint}; go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW"
+            raise ConstraintsUnmet(unmet.message, hint=hint) from None
         job.folder.remove()
         with reporter.stage("track"):
             record(log, job, fitted, judgement, verdicts, bundle=bundle, report=report)
-    return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), tuple(log.warnings))
-
-
-def _mendable(unmet: ConstraintsUnmet, job: Job) -> ConstraintsUnmet:
-    """The same refusal, with what was spent, what is kept, and the way on."""
-    return ConstraintsUnmet(
-        f"{unmet.message}; epsilon {job.plan.epsilon:g} is spent, and all that it paid for, the trained model too, is kept in {job.folder.path}",
-        hint=f"{unmet.hint}; go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW",
-    )
+    warnings = (*notes, *log.warnings, *([f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"] if log.warnings else []))
+    return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), warnings)
 
 
 def open_session(job: Job, reporter: Reporter) -> Session:

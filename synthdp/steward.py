@@ -125,6 +125,7 @@ def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdict
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
+    log.keep(report.parent.parent)
 
 
 def record_refusal(log: Tracker, run: Run, found: ValidationReport, *, report: Path) -> None:
@@ -132,6 +133,7 @@ def record_refusal(log: Tracker, run: Run, found: ValidationReport, *, report: P
     log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
     log.artifact(report)
     log.conclude(Conclusion(released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)))
+    log.keep(report.parent.parent)
 
 
 def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[str, float]:

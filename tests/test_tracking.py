@@ -190,7 +190,7 @@ def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest
     opened = tracker(store.spec, folder=store.folder, run="unlucky")
     assert isinstance(opened, MlflowTracker)
     with opened:
-        broken = ConnectionError("secret 31337")
+        broken = RuntimeError("secret 31337")
 
         def fail(*_: object, **__: object) -> None:
             raise broken
@@ -200,12 +200,11 @@ def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest
         opened.attack(ATTACK)
         opened.artifact(store.folder / "nothing.html")
         opened.conclude(Verdict(released=True))
-    assert opened.warnings[0] == "MLflow: could not log metrics (ConnectionError)" and len(opened.warnings) == 6
+    assert opened.warnings[0] == "MLflow: could not log metrics (RuntimeError)" and len(opened.warnings) == 6
     assert "31337" not in str(opened.warnings)
 
 
-def test_unreachable_store_is_refused_before_anything_is_spent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 1)  # ten times take MLflow 100 seconds
+def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> None:
     uri = "postgresql://steward:hunter2@127.0.0.1:1/mlflow"
     spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})
     with pytest.raises(OutputError, match="cannot open the MLflow store") as caught, tracker(spec, folder=store.folder, run="x"):

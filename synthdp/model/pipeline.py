@@ -39,6 +39,7 @@ from synthdp.privacy.processes import Helpers
 from synthdp.spec import models as spec
 
 Progress = Callable[[int, int], None]
+Check = Callable[[Sequence[NoisyTable]], None]
 
 
 class TrainingReleaser(Releaser, Protocol):
@@ -68,11 +69,12 @@ class Fitted:
         return all_tables(self.marginals, self.graph)
 
 
-def measure(releaser: Releaser) -> Released[tuple[NoisyTable, ...]]:
-    """The noisy one-way tables of all columns, and the two-way tables of the pairs that the spec names."""
+def measure(releaser: Releaser, check: Check = lambda tables: None) -> Released[tuple[NoisyTable, ...]]:
+    """The noisy one-way tables of all columns, which `check` may refuse, and the two-way tables of the pairs that the spec names."""
     planned, pairs = releaser.plan.find("measure"), releaser.plan.find("pairs")
     assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
     tables = releaser.release(planned.mechanism, purpose="measure")
+    check(tables.value)
     if pairs is None:
         return tables
     assert isinstance(pairs.mechanism, NoisyMarginals)
@@ -291,9 +293,10 @@ def fit(
     *,
     progress: Progress,
     helpers: Helpers | None = None,
+    check: Check = lambda tables: None,
 ) -> Fitted:
-    """Measure, find the graph, train."""
-    marginals = measure(releaser)
+    """Measure, find the graph, train; `check` may stop it after the first noisy tables."""
+    marginals = measure(releaser, check)
     graph = find_graph(releaser, release.graph, domain)
     synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, helpers=helpers)
     return Fitted(marginals, graph, synthesizer)

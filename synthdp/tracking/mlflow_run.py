@@ -23,13 +23,14 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from synthdp import __version__
-from synthdp.addresses import check_uri, home, reason, shown_address, store_address, unreachable
+from synthdp.addresses import check_uri, home, reason, shown_address, sqlite_file, store_address, unreachable
 from synthdp.errors import GateError, OutputError
 from synthdp.spec.load import load_spec
 from synthdp.spec.models import ReleaseSpec
 from synthdp.tracking.note import EXPERIMENT_NOTE, VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
 from synthdp.tracking.store import opened, quiet
 from synthdp.tracking.told import Told
+
 
 class Tracker(Protocol):
     """What a release needs of tracking. A context: entering opens the run, leaving closes it."""
@@ -112,10 +113,9 @@ class MlflowTracker:
             self._client, (self._experiment, self._id) = opened(self._uri, self._find)
         except Exception as error:  # whatever the client, a database or a network has to say of it
             if self._required:
-                raise OutputError(
-                    f"cannot open the MLflow store {shown_address(self._uri)}: {reason(error)}",
-                    hint="check tracking.uri and that its server runs, or set tracking.enabled: false",
-                ) from None
+                mend = "move the file away" if sqlite_file(self._uri) else "check tracking.uri and that its server runs"
+                hint = f"{mend}, or set tracking.enabled: false; nothing was spent"
+                raise OutputError(f"cannot open the MLflow store {shown_address(self._uri)}: {reason(error)}", hint=hint) from None
             self._lose(error)
         self.params(self._params)
         return self

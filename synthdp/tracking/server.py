@@ -25,6 +25,7 @@ from synthdp.addresses import check_uri, reason, shown_address, sqlite_file, sto
 from synthdp.errors import OutputError
 from synthdp.spec.models import ReleaseSpec, Tracking
 from synthdp.tracking.note import view_path
+from synthdp.tracking.store import check_database
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS, STOP_SECONDS = 90, 5
@@ -43,12 +44,16 @@ def store_of(release: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
 
 
 def existing(uri: str) -> str:
-    """`uri`, where it may be a store: MLflow would make a SQLite file that is not there.
+    """`uri`, where it may be a store: MLflow would make a SQLite file that is not there, and wait for a database that does not answer.
 
     Raises:
         OutputError: there is none at `uri`, or it is a file store.
     """
     check_uri(uri)
+    try:
+        check_database(uri)
+    except Exception as error:  # whatever a database's driver, or the lack of one, has to say
+        raise OutputError(f"{shown_address(uri)} does not answer: {reason(error)}", hint="check the address and that its server runs") from None
     path = sqlite_file(uri)
     if path is not None and not path.exists():
         raise OutputError(f"no MLflow store at {path}", hint="give the spec of a release, or --store; the first release of a spec makes its store")

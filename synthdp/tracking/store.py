@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
-from synthdp.addresses import reason, sqlite_file
+from synthdp.addresses import reason, sqlite_address, sqlite_file
 from synthdp.private_files import owner_only
 
 T = TypeVar("T")
 
 ANSWER_SECONDS = 10  # that a server may take for one answer; it is asked once
-OPEN_SECONDS = 20.0  # for which a file is tried that another release may be making
+OPEN_SECONDS = 10.0  # for which a file is tried that another release may be making
 LOUD = ("mlflow", "alembic", "urllib3", "requests", "botocore", "sqlalchemy")
 
 
@@ -28,15 +30,36 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
     """
     client, file, end = client_class(), sqlite_file(uri), time.monotonic() + OPEN_SECONDS
     with quiet():
-        _check_database(uri)
+        check_database(uri)
         while True:
             try:
+                if file is not None:
+                    _make(file, client)
                 found = client(tracking_uri=uri)
                 return found, find(found)
-            except Exception as error:
+            except Exception as error:  # such as: another release made the same experiment a moment ago
                 if file is None or time.monotonic() > end or "no database" in reason(error):
                     raise
                 time.sleep(0.2)
+
+
+def _make(file: Path, client: Any) -> None:
+    """A store that is whole from its first moment: MLflow takes seconds to make its tables, and one that was half made stays broken."""
+    if file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.partial-{secrets.token_hex(4)}")
+    try:
+        client(tracking_uri=sqlite_address(partial)).search_experiments(max_results=1)
+        try:
+            os.link(partial, file)
+        except FileExistsError:
+            return  # another release was faster
+        except OSError:  # a disk without links
+            partial.rename(file)
+    finally:
+        for rest in file.parent.glob(f"{partial.name}*"):
+            rest.unlink()
 
 
 def client_class() -> Any:
@@ -53,8 +76,8 @@ def client_class() -> Any:
     return MlflowClient
 
 
-def _check_database(uri: str) -> None:
-    """Ask a database server once: MLflow would ask ten times, for 100 seconds.
+def check_database(uri: str) -> None:
+    """Ask a database server, where `uri` is one, once: MLflow would ask ten times, for 100 seconds.
 
     Raises:
         Exception: as its driver has it.

@@ -1,0 +1,84 @@
+"""What is confidential can be read by its owner alone, whatever the umask; the bundle by everybody."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthdp import run_folder
+from synthdp.audit import write_record
+from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
+from synthdp.privacy.ledger import Ledger
+
+CONFIDENTIAL = ("out/internal", ".synthdp", "mlflow.db", "mlflow-artifacts")
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def below(path: Path) -> list[Path]:
+    return [path, *path.rglob("*")]
+
+
+@pytest.mark.finding("redteam A7")
+def test_a_release_leaves_nothing_confidential_open(tiny: Any, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: dict[Path, int] = {}
+    remove = run_folder.RunFolder.remove
+
+    def look_and_remove(folder: run_folder.RunFolder) -> None:
+        modes.update({p: mode(p) for p in (folder.path, folder.journal)})
+        remove(folder)
+
+    monkeypatch.setattr(run_folder.RunFolder, "remove", look_and_remove)
+    tiny.write(tracking={"enabled": True}).release()
+    public = {"report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json", "spec.yaml", "graph.svg", "graph.json"}
+    seen = [p for name in CONFIDENTIAL for p in below(tiny.folder / name)]
+    assert len(seen) > 20 and list(modes.values()) == [0o700, 0o700]
+    for path in seen:
+        copied = "mlflow-artifacts" in path.parts and "bundle" in path.parts and path.is_file()  # public files, behind closed folders
+        assert mode(path) == (0o700 if path.is_dir() else 0o600) or copied, (path, oct(mode(path)))
+    assert all(mode(p) & 0o044 == 0o044 for p in below(tiny.bundle)) and public <= {p.name for p in tiny.bundle.iterdir()}
+
+
+@pytest.mark.finding("mutant run folder mode")
+def test_a_run_s_folder_is_its_owner_s(tmp_path: Path, umask: int) -> None:
+    folder = run_folder.start(tmp_path / "out", tmp_path / "spec.yaml", "text", force=False)
+    assert mode(folder.path) == mode(folder.journal) == 0o700
+
+
+@pytest.mark.finding("redteam A7")
+def test_an_audit_on_rows_is_its_owner_s_and_one_on_others_is_public(tmp_path: Path, umask: int) -> None:
+    record = AuditRecord(program="synthdp 0.1", day="2026-01-01", rows="real", spends=())
+    path = tmp_path / CONFIDENTIAL_FILE
+    path.parent.mkdir()
+    path.write_text("from an earlier version")
+    path.chmod(0o644)
+    path.parent.chmod(0o755)
+    write_record(record, path)
+    assert mode(path) == 0o600 and mode(path.parent) == 0o700
+    write_record(record.model_copy(update={"rows": "simulated"}), tmp_path / PUBLIC_FILE)
+    assert mode(tmp_path / PUBLIC_FILE) == 0o666 & ~umask
+
+
+@pytest.mark.finding("redteam A7")
+def test_a_ledger_is_its_owner_s_until_the_steward_shares_it(tmp_path: Path, umask: int) -> None:
+    file = tmp_path / "new" / "led.db"
+    book = Ledger(f"sqlite:///{file}")
+    assert mode(file) == 0o600 and mode(file.parent) == 0o700
+    file.chmod(0o660)
+    book.set_cap("d", epsilon=1.0, delta=1e-5)
+    Ledger(f"sqlite:///{file}").set_cap("d", epsilon=2.0, delta=1e-5)
+    assert mode(file) == 0o660
