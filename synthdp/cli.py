@@ -153,12 +153,10 @@ def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: 
     from synthdp.release import release as run_release
     from synthdp.reporter import Reporter
     from synthdp.show_progress import ProgressDisplay
-    from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
-        outcome = together(lambda helpers: run_release(spec, out=out, force=force, reporter=Reporter(display), helpers=helpers))
-    if outcome is not None:
-        _finish(outcome, as_json=as_json)
+        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
 
 
 @app.command()
@@ -174,12 +172,10 @@ def resume(
     from synthdp.release import resume as resume_run
     from synthdp.reporter import Reporter
     from synthdp.show_progress import ProgressDisplay
-    from synthdp.torchrun import together
 
     with ProgressDisplay() as display:
-        outcome = together(lambda helpers: resume_run(out, spec_path=spec, reporter=Reporter(display), helpers=helpers))
-    if outcome is not None:
-        _finish(outcome, as_json=as_json)
+        outcome = resume_run(out, spec_path=spec, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
 
 
 def _finish(outcome: Any, *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -83,9 +82,9 @@ def begin() -> None:
 
 
 def show_error(error: dict[str, Any]) -> None:
-    """Where `--json` was given, and no facts are on stdout, the error there; under torchrun by the first process alone."""
+    """Where `--json` was given, and no facts are on stdout, the error there."""
     words = list(takewhile(lambda word: word != "--", sys.argv[1:]))  # of a usage error, no command was told its options
-    if "--json" in words and not _stdout.has_json and os.environ.get("RANK", "0") == "0":
+    if "--json" in words and not _stdout.has_json:
         show(error, as_json=True, text=str)
 
 

@@ -33,13 +33,12 @@ from synthdp.graph.validation import GraphRefuted
 from synthdp.judging import judge
 from synthdp.membership import check_cluster
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
-from synthdp.model.pipeline import Fitted, check_device, fit, plan_for, sample, try_constraints
+from synthdp.model.pipeline import Fitted, check_alone, check_device, fit, plan_for, sample, try_constraints
 from synthdp.model.total import check_total
 from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Released
-from synthdp.privacy.processes import Helpers
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
 from synthdp.published import check_nearby
@@ -56,7 +55,7 @@ LONGEST_NAME = 200  # characters of the steward's
 
 @dataclass(frozen=True)
 class Job:
-    """Everything public about one run, and who helps with it."""
+    """Everything public about one run."""
 
     release: spec.ReleaseSpec
     domain: Domain
@@ -65,7 +64,6 @@ class Job:
     folder: RunFolder
     out: Path
     audit: AuditRecord | None = None
-    helpers: Helpers | None = None
 
     @property
     def spent(self) -> Plan:
@@ -109,19 +107,18 @@ class Outcome:
         return tuple(v for v in self.verdicts if not v.passed)
 
 
-def release(
-    spec_path: Path, *, out: Path | None = None, force: bool = False, reporter: Reporter | None = None, helpers: Helpers | None = None
-) -> Outcome:
-    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working folder); `helpers` train along (see `torchrun`).
+def release(spec_path: Path, *, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> Outcome:
+    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working folder).
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found to fit.
     """
+    check_alone()
     with budget_told() as account:
-        return _release(account, spec_path, out=out, force=force, reporter=reporter or Reporter(), helpers=helpers)
+        return _release(account, spec_path, out=out, force=force, reporter=reporter or Reporter())
 
 
-def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter, helpers: Helpers | None) -> Outcome:
+def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter) -> Outcome:
     with reporter.stage("plan"):
         loaded = load_spec(spec_path)
         load_signer(loaded.signing)  # a key that cannot be used is told before anything is spent
@@ -141,7 +138,7 @@ def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool
     folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), command=run_folder.RELEASE, force=force)
     account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.path, f"`synthdp resume {out}`"
     try:
-        return run(Job(loaded, domain, plan, ledger, folder, out, audit, helpers), reporter, force=force)
+        return run(Job(loaded, domain, plan, ledger, folder, out, audit), reporter, force=force)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that cannot say keeps the folder.
         with suppress(BudgetError, VerifyError):
@@ -150,7 +147,7 @@ def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool
         folder.close()
 
 
-def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None, helpers: Helpers | None = None) -> Outcome:
+def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None) -> Outcome:
     """Continue the interrupted run in `out` under the reservation it already holds; from now on by the spec at `spec_path`, where one is given.
 
     Raises:
@@ -158,16 +155,17 @@ def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | Non
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
     """
+    check_alone()
     with budget_told() as account:
         account.unspent = "nothing more was spent"
         folder = run_folder.reopen(out)
         try:
-            return _resume(account, folder, out, spec_path, reporter or Reporter(), helpers)
+            return _resume(account, folder, out, spec_path, reporter or Reporter())
         finally:
             folder.close()
 
 
-def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter, helpers: Helpers | None) -> Outcome:
+def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter) -> Outcome:
     if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
         hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
         raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
@@ -181,7 +179,7 @@ def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | No
         loaded = parse_spec(folder.spec_text, path=str(spec_path))
     domain = Domain.from_spec(loaded.columns)
     plan = plan_for(loaded, domain)
-    return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), helpers), reporter, force=True)
+    return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan)), reporter, force=True)
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
@@ -197,7 +195,6 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                     release,
                     job.domain,
                     progress=progress,
-                    helpers=job.helpers,
                     check=lambda tables: notes.extend(check_total(tables, release)),
                 )
                 try_constraints(fitted, release, rng=fresh_generator())

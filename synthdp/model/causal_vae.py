@@ -11,7 +11,6 @@ it to any other column (`ParentLookup` holds rows for parents only).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,7 +24,6 @@ from torch.nn import functional as F
 from synthdp.privacy.dpsgd import PerExampleLoss
 from synthdp.privacy.layer_features import Features
 from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup
-from synthdp.privacy.mechanisms import Arrays
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
 DECODE_LEVELS = "decode_levels"
@@ -125,23 +123,6 @@ class CausalVae(PerExampleLoss):
         self.decode_latent.reset(generator)
         if self.decode_parents is not None:
             self.decode_parents.reset(generator)
-
-    def described(self) -> Arrays:
-        """See `PerExampleLoss`: shape, features, and all weights, those that are not trained too."""
-        shape = {"architecture": self.architecture.to_json(), "groups": self.groups, "featured": self.features is not None}
-        features = {f"features/{i}": f.numpy() for i, f in enumerate(self.features or ())}
-        weights = {f"weight/{name}": p.detach().cpu().contiguous().numpy() for name, p in self.named_parameters()}
-        return {"shape": np.frombuffer(json.dumps(shape).encode(), dtype=np.uint8), **features, **weights}
-
-    @classmethod
-    def from_description(cls, arrays: Arrays) -> CausalVae:
-        """The module that `described` told of."""
-        shape = json.loads(arrays["shape"].tobytes())
-        architecture = Architecture.from_json(shape["architecture"])
-        features = [torch.from_numpy(arrays[f"features/{i}"]) for i in range(len(architecture.sizes))] if shape["featured"] else None
-        network = cls(architecture, generator=torch.Generator(), features=features, groups=shape["groups"])
-        network.load_state_dict({name: torch.from_numpy(arrays[f"weight/{name}"]) for name, _ in network.named_parameters()})
-        return network
 
     def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
         """Each group of columns and its layer."""

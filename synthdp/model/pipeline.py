@@ -35,7 +35,6 @@ from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, expected_fit_rows
 from synthdp.privacy.private import Released
-from synthdp.privacy.processes import Helpers
 from synthdp.spec import models as spec
 
 Progress = Callable[[int, int], None]
@@ -94,20 +93,16 @@ def train(
     graph: GraphResult,
     *,
     progress: Progress,
-    helpers: Helpers | None = None,
 ) -> Released[Synthesizer]:
-    """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables; other processes that help with it are dismissed then."""
-    threads = release.compute.threads or threads_for(release, domain)
-    torch.set_num_threads(helpers.own_threads(threads) if helpers else threads)
+    """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables."""
+    torch.set_num_threads(release.compute.threads or threads_for(release, domain))
     device, draft = release.compute.device, drafted(release, domain, marginals, graph)
     heads = None
     if draft.regression:  # short enough to be begun again if killed
         stage = Training(training_of(releaser.plan, "targets"), draft.regression, lambda done, total: None, None, device)
         heads = releaser.release(stage, purpose="targets")
-    training = Training(training_of(releaser.plan, "train"), draft.network, progress, releaser.checkpoints("train"), device, helpers)
+    training = Training(training_of(releaser.plan, "train"), draft.network, progress, releaser.checkpoints("train"), device)
     trained = releaser.release(training, purpose="train")
-    if helpers:
-        helpers.dismiss()
     return finished(draft, release, trained, heads)
 
 
@@ -206,6 +201,17 @@ def check_device(release: spec.ReleaseSpec) -> None:
         raise OutputError("compute.device is cuda, and this machine has no CUDA device", hint="say compute.device: cpu; it is the same code")
 
 
+def check_alone() -> None:
+    """A release is trained by one process, and each of several would pay for itself.
+
+    Raises:
+        OutputError: torchrun started this process together with others.
+    """
+    if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        message = f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by one; nothing was spent"
+        raise OutputError(message, hint="start `synthdp` without torchrun; `compute.threads` says how many threads it takes")
+
+
 def threads_for(release: spec.ReleaseSpec, domain: Domain) -> int:
     """Threads worth having: a step of a small model is shorter than waking a second thread."""
     work = release.synthesizer.batch * release.synthesizer.hidden * len(domain)
@@ -292,11 +298,10 @@ def fit(
     domain: Domain,
     *,
     progress: Progress,
-    helpers: Helpers | None = None,
     check: Check = lambda tables: None,
 ) -> Fitted:
     """Measure, find the graph, train; `check` may stop it after the first noisy tables."""
     marginals = measure(releaser, check)
     graph = find_graph(releaser, release.graph, domain)
-    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress, helpers=helpers)
+    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress)
     return Fitted(marginals, graph, synthesizer)

@@ -6,14 +6,10 @@ Trusted, because a sum must not depend on one example by more than the clipping 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
-from synthdp.privacy.dpsgd_settings import MOST_SINGLE
-
-CHUNK = 4096  # examples that are converted to 64 bits at once
+PIECE = 4096  # examples that are summed at once
 Norms = dict[nn.Parameter, Tensor]  # per-example norms of each parameter's gradient, shape [batch]
 Sums = dict[nn.Parameter, Tensor]  # gradient of each parameter, summed over weighted examples
 
@@ -24,21 +20,23 @@ class ClippedLayer(nn.Module):
     bias: nn.Parameter
     seen: tuple[Tensor, Tensor] | None = None
     weighs_inputs = False  # whether `clipped_sum` gives the inputs their weights, or the gradients
+    double_sums = False  # whether sums over examples are of 64 bits
 
-    def take_seen(self, keep: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """What this step kept of the examples `keep` (a mask `[batch]`, or all as a slice).
-
-        Forgotten here, so that rows do not outlive their step.
-        """
+    def take_seen(self) -> tuple[Tensor, Tensor]:
+        """What this step kept, forgotten here, so that rows do not outlive their step."""
         if self.seen is None:
             raise RuntimeError(f"{type(self).__name__} took no part in the loss")
-        inputs, gradient = self.seen
-        self.seen = None
-        return inputs[keep], gradient[keep]
+        seen, self.seen = self.seen, None
+        return seen
 
     def received(self, g: Tensor) -> Tensor:
         """What `norms` and `clipped_sum` take for g, from the gradient of the layer's output: a public linear map of each example's own."""
         return g
+
+    @property
+    def terms(self) -> int:
+        """Most terms whose squares are added up, one into the other, in a norm."""
+        raise NotImplementedError
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Per-example gradient norms, shape `[batch]`, of each parameter that is trained."""
@@ -52,62 +50,51 @@ class ClippedLayer(nn.Module):
         """Gradients of the parameters from the sum of all `clipped_sum`: a public linear map of norm at most `MOST_STRETCH`."""
         return sums
 
-    @property
-    def stretches(self) -> bool:
-        """Whether `pulled_back` may stretch what it maps, rounding errors too."""
-        return False
 
+def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int) -> Sums:
+    """`layer.clipped_sum` of one chunk in 64 bits, before `pulled_back`; examples that do not count have the weight zero.
 
-def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, sizes: Sequence[int]) -> Sums:
-    """`layer.clipped_sum` in 64 bits, of groups of examples that lie one after the other; `sizes` of them are in each.
+    On the CPU blocks of `block` slots, `MOST_SINGLE` at most, are summed in 32 bits, and the blocks' sums in 64. Layers with `double_sums` are
+    summed in 64 bits, `PIECE` examples at a time, and so are all on other devices. What a block's sum is rounded to depends on the block
+    alone, since blocks lie at the same places of chunks of the same shape (see `dpsgd` for what is assumed of kernels).
 
-    On the CPU groups of at most `MOST_SINGLE` are summed in 32 bits; all others in 64, `CHUNK` examples at a time, and the whole batch
-    as one group in a layer that stretches. A group's sum depends on the group alone: it is taken from copies (what is
-    weighted is one), so that not even its place in memory differs.
+    What one example more or less does to the rounding [derived here]. A sum of n products, each of norm at most w, takes each through n
+    roundings at most, its own included, in whatever order the coordinates are added, each in an order of its own. So it is off, coordinate by
+    coordinate, by at most n u / (1 - n u) times the sizes of its terms [Higham, "Accuracy and Stability of Numerical Algorithms",
+    2nd ed., Lemma 3.1 and Section 4.2], and by at most (n + 1)^2 u w in L2. A term that is zero adds nothing and rounds nothing. One
+    example more or less changes its own block, and where it moves another example, that one's new block: two at most (`noise.Streams.places`). With and
+    without it, in 32 bits (u = 2^-24), that is four sums: 4 (MOST_SINGLE + 1)^2 2^-24 w, `BLOCK_SLACK`. All other blocks have the same sums.
 
-    What one example more or less in one group does to the rounding [derived here]. A sum of n terms of norm at most w
-    takes n - 1 additions, in whatever order; each is off, coordinate by coordinate, by at most u times the sizes of
-    the terms that it holds, and together they hold at most n (n + 1) / 2 terms, so that with n rounded products
-    the sum is off by at most (n + 1)(n + 2) / 2 u w in L2, up to a factor 1 + n u. (Weighting an example rounds it once more: n u w, and the
-    bound below has that much room.) In 32 bits (u = 2^-24) both sums of
-    the group, with and without the example, thus add at most (MOST_SINGLE + 2)^2 2^-24 w: `GROUP_SLACK`. In 64 bits
-    (u = 2^-53) n terms in chunks are off by at most (CHUNK + n / CHUNK + 3) n u w, and the sum of k groups by another
-    k n u w: twice all of it is below 2^-14 w for batches of up to 2^24 examples in up to 4096 groups. All
-    other groups have the same sums with and without the example. On other devices all examples are one group.
+    In 64 bits (u = 2^-53) n terms in k pieces are off by at most (PIECE + k + 1) n u w. Twice that is below 0.76 times 2^-14 w for up to 2^24
+    examples in up to 8192 pieces: chunks have 128 slots or more, so that no table that `source` reads needs more.
 
     `pulled_back` is linear: it takes the sums' difference to that of the parameters' gradients, which `norms` bounds, and the
     64-bit rounding to at most `MOST_STRETCH` times itself: `DOUBLE_SLACK`. The terms of such a layer, rows that are looked up, have
     norms of at most sqrt(parents) |g|, as `norms` states them. What the map itself rounds is a sum of at most q = `MOST_LEVELS` rows that
     share a feature: twice q u `MOST_STRETCH` n w, 2^-14 w at most, for which the 16 times 2^-14 that are charged leave room, since
-    the first bound is 0.75 times 2^-14 w.
+    the first bound is 0.76 times 2^-14 w.
     """
+    double = layer.double_sums or a.device.type != "cpu"
+    precision, most = (torch.float64, PIECE) if double else (torch.float32, block * max(1, PIECE // block))
     totals: Sums = {}
-    begin = 0
-    for size in [sum(sizes)] if layer.stretches else sizes:
-        precision = torch.float32 if size <= MOST_SINGLE and a.device.type == "cpu" and not layer.stretches else torch.float64
-        for first in range(begin, begin + size, CHUNK):
-            rows = slice(first, min(first + CHUNK, begin + size))
-            inputs, gradients = a[rows], g[rows]
-            if layer.weighs_inputs:
-                gradients = _copy(gradients, precision)
-            elif a.is_floating_point():
-                inputs = _copy(inputs, precision)
-            for p, part in layer.clipped_sum(inputs, gradients, c[rows].to(precision)).items():
-                if p in totals:
-                    totals[p] += part
-                else:
-                    totals[p] = part.double()
-        begin += size
-    return layer.pulled_back(totals)
-
-
-def _copy(values: Tensor, precision: torch.dtype) -> Tensor:
-    return values.to(precision, copy=True, memory_format=torch.contiguous_format)
+    for first in range(0, len(c), most):
+        rows = slice(first, first + most)
+        inputs, gradients, weights = a[rows], g[rows], c[rows].to(precision)
+        if double and layer.weighs_inputs:
+            gradients = gradients.to(precision)
+        elif double and a.is_floating_point():
+            inputs = inputs.to(precision)
+        if not double:
+            inputs, gradients, weights = (values.unflatten(0, (-1, block)) for values in (inputs, gradients, weights))
+        for p, part in layer.clipped_sum(inputs, gradients, weights).items():
+            own = part if double else part.sum(0, dtype=torch.float64)
+            totals[p] = totals[p] + own if p in totals else own
+    return totals
 
 
 def weighted_by(values: Tensor, c: Tensor) -> Tensor:
-    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the weights; in new memory, however `values` lie."""
+    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the weights; in new memory, in the order in which `values` lie."""
     weights = c.view(*c.shape, *[1] * (values.ndim - c.ndim))
     if values.dtype == c.dtype:
-        return torch.mul(values, weights, out=torch.empty_like(values, memory_format=torch.contiguous_format))
-    return _copy(values, c.dtype).mul_(weights)  # half the time of a product of two precisions
+        return values * weights
+    return values.to(c.dtype, copy=True).mul_(weights)  # half the time of a product of two precisions

@@ -9,17 +9,36 @@ Noise on a lattice [derived here]. The clipped sum S is rounded to a public latt
 real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) + round(N) =
 round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output says through its low
 bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
-`DpSgd.sensitivity` also holds what arithmetic adds. For sums that is proved, for batches of up to 2^24 rows: examples
-are summed in groups, to which each goes by its own coins, so that one more changes the rounding of one small group
-(`clipped_layer.stable_sum`). What remains assumed, and measured by tests: that the slack for 32-bit norms is enough, and that the
-numbers that the passes give an example do not depend on which others are in its batch. Besides, that the 64-bit generator's
-normals are normal.
+`DpSgd.sensitivity` also holds what arithmetic adds: to norms (`layers`) and to sums (`clipped_layer.stable_sum`), both proved.
+
+What one example does to the numbers of the others [derived here]. Examples go through the model in chunks of one public shape, `DpSgd.slots`
+of them; each is in a slot that coins choose (`Randomness.places`), and empty slots hold a public row. Two runs on tables that differ in one row
+are coupled: others are drawn or not drawn alike and have the same normals; and the same slots, but for one of them at most, which moves only
+where a batch fills more than one chunk. Coins do not depend on rows, and whichever row is the one that only one table has,
+the others' have the law that they have without it, so that the coupling has the laws of both runs. Then:
+
+- the others' slots hold the same examples, in tensors of the same shapes, strides and alignment (each chunk's are new);
+- by the assumption below, their losses, gradients, norms and clipping coefficients are the same to the last bit;
+- the sum differs by the clipped gradient of the one example, and by what it does to the rounding of sums.
+
+Assumed of kernels: *at one shape, with one number of threads, what comes out for a slot is one function of what is in it and of the
+weights*; other slots have no say. So it is for kernels whose order of operations is fixed by the shape: MKL, OpenMP and ATen's, whose memory is aligned
+to 64 bytes. Tests measure it, bit by bit, at odd widths and up to the largest weights. Not assumed: that a slot's place does not
+matter. It does, in the last digits, where widths are no multiples of a vector's; so batches with room in one chunk move nobody. A chunk has room for
+6 standard deviations above the expected batch, and overflows with chance below 2e-8 a step where the table has the rows that the
+rate was made for, and more often where it has more. Then one other example may move to another slot; it counts for what was charged
+if its numbers stay the same there, or change by less than the slack leaves: that is measured, and not proved.
+
+Besides, it is assumed that the 64-bit generator's normals are normal.
+
+After each step weights are clamped to +-`MOST_WEIGHT`, which is post-processing. Training does not get there (weights of a few units); it keeps
+every number of a pass far below where 32 bits overflow, and inputs small enough for what `layers` says of underflow.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -35,11 +54,10 @@ from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError, OutputError
 from synthdp.privacy.allocator import keep_freed_memory
 from synthdp.privacy.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd_settings import MOST_TERMS, MOST_WEIGHT, DpSgd
 from synthdp.privacy.layers import CLIPPED_LAYERS
 from synthdp.privacy.mechanisms import Arrays
 from synthdp.privacy.noise import Randomness
-from synthdp.privacy.processes import Helpers
 from synthdp.privacy.table import Table
 
 if TYPE_CHECKING:  # a rehearsal keeps nothing, and needs no ledger
@@ -59,7 +77,10 @@ def _norms(layer: ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> Norms
     """Opacus' norm sampler: also keeps what `clipped_sum` needs, until the step is done."""
     received = layer.received(gradient)
     layer.seen = (inputs[0], received)
-    return layer.norms(inputs[0], received)
+    if layer.terms <= MOST_TERMS:
+        return layer.norms(inputs[0], received)
+    a = inputs[0].double() if inputs[0].is_floating_point() else inputs[0]
+    return {p: norm.float() for p, norm in layer.norms(a, received.double()).items()}
 
 
 register_norm_sampler(CLIPPED_LAYERS)(_norms)
@@ -78,25 +99,16 @@ class PerExampleLoss(nn.Module):
 
     latent: int  # standard normals that an example's loss takes
 
-    def described(self) -> Arrays:
-        """What another process needs to build the same module: its public shape and its starting weights.
-
-        Raises:
-            BoundaryError: it is trained by one process.
-        """
-        raise BoundaryError(f"{type(self).__name__} is trained by one process")
-
 
 @dataclass(frozen=True)
 class Training:
-    """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came, on which device, and with whose help."""
+    """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came, and on which device."""
 
     settings: DpSgd
     module: PerExampleLoss
     progress: Progress
     checkpoints: Checkpoints | None
     device: str = "cpu"
-    helpers: Helpers | None = None
 
     @property
     def name(self) -> str:
@@ -114,7 +126,7 @@ class Training:
         killed run were used by nobody and are done again under the same charge.
         """
         codes = table.fit_codes
-        trainer = self._trainer(randomness)
+        trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
         kept = self.checkpoints.last() if self.checkpoints else None
         first = trainer.load(kept) if kept is not None else 0
         with warnings.catch_warnings():
@@ -127,12 +139,6 @@ class Training:
                     self.checkpoints.keep(done, trainer.state(done))
                 self.progress(done, self.settings.steps)
         return trainer.averaged()
-
-    def _trainer(self, randomness: Randomness) -> _Trainer:
-        module = self.module.to(self.device)
-        if self.helpers is None:
-            return _Trainer(self.settings, module, randomness, self.device)
-        return _SharedTrainer(self.settings, module, randomness, self.device, helpers=self.helpers)
 
     def pack(self, value: Weights) -> Arrays:
         """Weights as arrays."""
@@ -159,33 +165,44 @@ class Clipping:
         self.layers = [m for m in module.modules() if isinstance(m, ClippedLayer)]
         self.biases = [layer.bias for layer in self.layers if layer.bias.requires_grad]
 
-    def clipped_sums(self, batch: Tensor, latents: Tensor) -> Sums:
+    def clipped_sums(self, batch: Tensor, latents: Tensor, places: Tensor) -> Sums:
         """64-bit sums of clipped gradients of the examples `batch` `[batch, columns]` with `latents` `[batch, latent]`; nothing for no example.
 
-        An example whose loss or norm is not finite counts as zero. It is left out of the sums after one pass
-        over the whole batch: running the rest again would draw new coins for them, and so let one example decide
-        what becomes of others.
+        Each example goes to its own of `places` `[batch]`, which lie in chunks of `DpSgd.slots`.
         """
-        if not len(batch):
-            return {}
-        group, order = self._groups(latents).sort(stable=True)
-        losses = self.wrapped(batch[order], latents[order])
-        # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
-        torch.autograd.grad(losses.sum(), self.biases)
-        coefficient = self.wrapped.get_clipping_coef()
-        finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
-        keep = slice(None) if bool(finite.all()) else finite  # a mask copies the batch
-        sizes = torch.bincount(group[keep]).tolist()
+        slots, totals = self.settings.slots, dict[nn.Parameter, Tensor]()
+        for chunk in range(int(places.max()) // slots + 1 if len(places) else 0):
+            here = places // slots == chunk
+            own = places[here] - chunk * slots
+            codes, noise = batch.new_zeros(slots, batch.shape[1]), latents.new_zeros(slots, latents.shape[1])
+            there = torch.zeros(slots, dtype=torch.bool, device=batch.device)
+            codes[own], noise[own], there[own] = batch[here], latents[here], True
+            for p, part in self._sums_of_chunk(codes, noise, there).items():
+                totals[p] = totals[p] + part if p in totals else part
         sums: Sums = {}
-        for layer in self.layers:
-            sums |= stable_sum(layer, *layer.take_seen(keep), coefficient[keep], sizes)
+        for layer in self.layers if totals else ():
+            sums |= layer.pulled_back({p: totals[p] for p in layer.parameters() if p in totals})
         return sums
 
-    def _groups(self, latents: Tensor) -> Tensor:
-        """The group of each example, for `clipped_layer.stable_sum`: a function of its own normals, so that no other example has a say."""
-        count = self.settings.groups if self.device == "cpu" and self.latent else 1
-        share = torch.special.ndtr(latents[:, 0]) if count > 1 else latents.new_zeros(len(latents))
-        return (share * count).long().clamp(max=count - 1)
+    def _sums_of_chunk(self, codes: Tensor, noise: Tensor, there: Tensor) -> Sums:
+        """Sums of clipped gradients over the slots that are `there` `[slots]`, before `pulled_back`.
+
+        An example whose loss or norm is not finite counts as zero, after one pass over the whole chunk: running the rest again
+        would draw new coins for them, and so let one example decide what becomes of others. What does not count has the
+        weight zero, and adds exactly zero: numbers that are not finite are zeros first.
+        """
+        losses = self.wrapped(codes, noise)
+        # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
+        torch.autograd.grad(losses.sum(), self.biases)
+        coefficient = self.wrapped.get_clipping_coef()  # makes the norms, too
+        finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
+        coefficient = coefficient.where(there & finite, 0.0)
+        spoilt = None if bool(finite.all()) else ~finite
+        sums: Sums = {}
+        for layer in self.layers:
+            a, g = (_without(values, spoilt) for values in layer.take_seen())
+            sums |= stable_sum(layer, a, g, coefficient, self.settings.block)
+        return sums
 
 
 class _Trainer(Clipping):
@@ -213,6 +230,7 @@ class _Trainer(Clipping):
         self._clipped_gradient(torch.from_numpy(batch.astype(np.int64)).to(self.device))
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
+        clamp_weights(self.params)
         torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - self.settings.average_decay_at(step))
 
     def _clipped_gradient(self, batch: Tensor) -> None:
@@ -220,7 +238,9 @@ class _Trainer(Clipping):
         self.optimizer.zero_grad()
         sums: Sums = {}
         if len(batch):
-            sums = self.clipped_sums(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device))
+            latents = torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device)
+            places = torch.from_numpy(self.randomness.places(len(batch), self.settings.slots)).to(self.device)
+            sums = self.clipped_sums(batch, latents, places)
         for p in self.params:
             total = sums.get(p, torch.zeros_like(p, dtype=torch.float64))
             p.grad = total.to(p.dtype)
@@ -254,6 +274,8 @@ class _Trainer(Clipping):
             done = int(tensors["step"])
             if done % self.settings.checkpoint_every or not 0 < done < self.settings.steps:
                 raise ValueError("a step at which no checkpoint is written")
+            if any(float(tensors[f"weight/{n}"].abs().max()) > MOST_WEIGHT for n in self.names):
+                raise ValueError("weights that no step leaves")
         except ValueError:
             hint = "start a new release with --force; the budget of this run stays spent"
             raise OutputError("the checkpoint of the interrupted run is damaged, or of another training", hint=hint) from None
@@ -268,18 +290,16 @@ class _Trainer(Clipping):
         return done
 
 
-class _SharedTrainer(_Trainer):
-    """A run whose gradients are summed by several processes (see `processes`). Batches, coins, noise and steps stay with this one."""
+def clamp_weights(params: Sequence[nn.Parameter]) -> None:
+    """Hold noisy weights to +-`MOST_WEIGHT`: post-processing."""
+    with torch.no_grad():
+        torch._foreach_clamp_min_(params, -MOST_WEIGHT)
+        torch._foreach_clamp_max_(params, MOST_WEIGHT)
 
-    def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu", *, helpers: Helpers) -> None:
-        super().__init__(settings, module, randomness, device)
-        self.helpers = helpers
-        helpers.begin(settings, module.described(), device=device)
 
-    def clipped_sums(self, batch: Tensor, latents: Tensor) -> Sums:
-        """As one process gives them, up to the order in which groups are added."""
-        own = self.helpers.deal(self.params, batch, latents)
-        return self.helpers.total(self.params, super().clipped_sums(batch[own], latents[own]))
+def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:
+    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight of zero would not be zero."""
+    return values if spoilt is None else values.masked_fill(spoilt.view(-1, *[1] * (values.ndim - 1)), 0)
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:

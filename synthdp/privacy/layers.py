@@ -7,6 +7,14 @@ saves the second backward pass [Bu et al., "Differentially Private Optimization 
 arXiv:2210.00038v2, Section 3 (book-keeping)]. Tests compare both with what autograd computes example by
 example. `dpsgd` registers the norms with Opacus.
 
+Rounding of norms [derived here]. A norm is the root of a sum of squares, so of terms of at least 0. Whatever the order in which n of them
+are added, with n roundings each, the sum is off by at most n u / (1 - n u) of itself, and the root by half of that. `terms` is such an n
+in each layer, up to the few roundings of each term's own and of the root, of adding parameters together, and of the coefficient: fewer than 100, together.
+In 32 bits (u = 2^-24) up to `MOST_TERMS` terms are thus off by at most (2^15 + 100) 2^-25 < .99e-3: `NORM_SLACK`. A layer with more terms
+has norms of 64 bits. Squares below 2^-126 may be lost: of T of them with inputs of norm at most A, sqrt(T) A 2^-63. Weights below `MOST_WEIGHT`
+keep A below 2^33 (z of 256 hidden units over 1,000 columns), so that this is below 1e-6 of a norm of 1 for T up to 2^20; a norm that overflows
+leaves its example out.
+
 The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of many models in one layer,
 `[model, ...]`, and the same norms and sums hold for each of them.
 """
@@ -43,6 +51,7 @@ class ParentLookup(ClippedLayer):
     first: Tensor
     owner: Tensor
     basis: Tensor | None
+    double_sums = True  # features stretch a sum, and its rounding
 
     def __init__(self, parents: Sequence[Sequence[int]], sizes: Sequence[int], width: int, features: Features | None = None) -> None:
         """`parents[n]` are column positions; `sizes[c]` the levels of column c, `features[c]` `[levels, features]` theirs.
@@ -92,7 +101,7 @@ class ParentLookup(ClippedLayer):
     def forward(self, codes: Tensor) -> Tensor:
         """Sums of rows, shape `[batch, node, width]`."""
         starts = torch.arange(len(codes) * self.nodes, device=codes.device)
-        flat = codes[:, self.own_columns] + self.own_offsets
+        flat = codes.index_select(1, self.own_columns) + self.own_offsets
         begin = (starts // self.nodes) * flat.shape[1] + self.first[starts % self.nodes]
         summed = F.embedding_bag(flat.flatten(), self.table(), begin, mode="sum")
         return summed.view(len(codes), self.nodes, self.width) + self.bias
@@ -110,12 +119,12 @@ class ParentLookup(ClippedLayer):
         so the squares sum to at most parents(node) |g_node|^2. The bias has g.
         """
         squared = _squared(g)
-        return {self.weight: (squared @ self.parent_count).sqrt(), self.bias: squared.sum(-1).sqrt()}
+        return {self.weight: (squared @ self.parent_count.to(squared.dtype)).sqrt(), self.bias: squared.sum(-1).sqrt()}
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Of the rows that are looked up: one-hot rows, transposed, times weighted output gradients, a sparse product."""
         weighted = weighted_by(g, c)
-        rows, flat = a[:, self.own_columns] + self.own_offsets, weighted.flatten(0, 1)
+        rows, flat = a.index_select(1, self.own_columns) + self.own_offsets, weighted.flatten(0, 1)
         summed = _one_hot_sums if a.device.type == "cpu" else _one_hot_sums_anywhere
         return {self.weight: summed(rows, self.owner, flat, self.rows), self.bias: weighted.sum(0)}
 
@@ -126,9 +135,9 @@ class ParentLookup(ClippedLayer):
         return {**sums, self.weight: torch.sparse.mm(self.basis.to(sums[self.weight].dtype).t(), sums[self.weight])}
 
     @property
-    def stretches(self) -> bool:
-        """Where there are features: many levels share them."""
-        return self.basis is not None
+    def terms(self) -> int:
+        """Those of a node, and the nodes."""
+        return self.width + self.nodes
 
 
 class NodeLinear(ClippedLayer):
@@ -174,6 +183,11 @@ class NodeLinear(ClippedLayer):
         """Gradients of the features' logits `[batch, node, features]` from those of the levels' `[batch, node, levels]`."""
         return g if self.basis is None else _node_by_node(g, self.basis.mT, -2)
 
+    @property
+    def terms(self) -> int:
+        """Inputs and levels of a node, and the nodes."""
+        return self.weight.shape[-2] + self.bias.shape[-1] + self.bias.shape[-2]
+
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as `received`; nodes share no parameter. A bias has g."""
         squared = _squared(g)
@@ -184,7 +198,8 @@ class NodeLinear(ClippedLayer):
         """Per node, weighted inputs, transposed, times gradients."""
         weighted = weighted_by(a, c)
         biases = {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
-        return {self.weight: (g.movedim(-3, -1) @ weighted.transpose(-3, -2)).mT, **biases}
+        products = torch.bmm(_nodes_first(g).mT, _nodes_first(weighted)).mT
+        return {self.weight: products.unflatten(0, (-1, *g.shape[:-3])).movedim(0, -3), **biases}
 
 
 class MaskedLinear(ClippedLayer):
@@ -195,6 +210,8 @@ class MaskedLinear(ClippedLayer):
     def __init__(self, mask: Tensor) -> None:
         super().__init__()
         self.register_buffer("mask", mask.float(), persistent=False)
+        changes = (mask[1:] != mask[:-1]).any(1).nonzero().flatten() + 1
+        self.alike = math.gcd(len(mask), *changes.tolist())  # outputs, one after the other, that have the same inputs
         self.weight = nn.Parameter(torch.zeros_like(self.mask))
         self.bias = nn.Parameter(torch.zeros(mask.shape[0]))
 
@@ -208,10 +225,18 @@ class MaskedLinear(ClippedLayer):
         """Shape `[batch, out]`."""
         return F.linear(x, self.weight * self.mask, self.bias)
 
+    @property
+    def terms(self) -> int:
+        """Outputs and inputs."""
+        return sum(self.mask.shape)
+
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Weight (j, i) has gradient mask_ji g_j a_i; its square summed is sum_i a_i^2 sum_j mask_ji g_j^2."""
-        squared = g.square()
-        return {self.weight: ((self.mask.mT @ squared.mT).mT * a.square()).sum(-1).sqrt(), self.bias: squared.sum(-1).sqrt()}
+        squared = _squared(g.unflatten(-1, (-1, self.alike)))  # of outputs with the same mask, together
+        return {
+            self.weight: ((self.mask[:: self.alike].to(g.dtype).mT @ squared.mT).mT * a.square()).sum(-1).sqrt(),
+            self.bias: squared.sum(-1).sqrt(),
+        }
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Weighted output gradients, transposed, times inputs, where the mask allows."""
@@ -244,6 +269,11 @@ def _node_by_node(values: Tensor, basis: Tensor, dimension: int) -> Tensor:
     """The product of each node's `values`, nodes along `dimension`, with its `basis` `[node, from, to]`: one product for a node, whatever leads."""
     nodes = values.movedim(dimension, 0)
     return torch.bmm(nodes.flatten(1, -2), basis).view(*nodes.shape[:-1], basis.shape[-1]).movedim(0, dimension)
+
+
+def _nodes_first(values: Tensor) -> Tensor:
+    """`[..., batch, node, width]` as `[node * ..., batch, width]`, which is how it lies in memory."""
+    return values.movedim(-2, 0).flatten(0, -3)
 
 
 def _squared(values: Tensor) -> Tensor:

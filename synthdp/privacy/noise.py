@@ -62,6 +62,10 @@ class Randomness(Protocol):
         """Positions of the rows in one Poisson batch: an independent coin of chance `rate` for each."""
         ...
 
+    def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
+        """A place for each of `rows`, all different, in chunks of `slots` places: all chunks full but the last, whose places are any."""
+        ...
+
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         """Standard normals `[rows, width]` inside a model: no privacy noise, but each row's own."""
         ...
@@ -140,6 +144,18 @@ class Streams:
             last = int(drawn[-1][-1])
         places = np.concatenate(drawn).astype(np.intp)
         return places[: np.searchsorted(places, rows)]
+
+    def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
+        """From the sampling stream; each way to place the rows is as likely as any other.
+
+        So a row more or less need not move the others [derived here]. Where `rows` are below `slots`: given a place for each, put one row more
+        at any free place, each as likely. That is how one row more is placed, and the others stay where they were. Where there are more: take
+        a free place of the last chunk (of a new one, if all are full) and any place of all, each as likely; one row more goes to the
+        second, and the row that was there, if any, to the first. One other row moves, at most.
+        """
+        full = max(0, -(-rows // slots) - 1) * slots
+        last = full + self.sampling.permutation(slots)[: rows - full]
+        return self.sampling.permutation(np.concatenate([np.arange(full), last])) if full else last
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         """From the latent stream."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from synthdp.errors import BoundaryError
 from synthdp.privacy.allocator import keep_freed_memory
-from synthdp.privacy.dpsgd import PerExampleLoss, Weights, check_layers
+from synthdp.privacy.dpsgd import PerExampleLoss, Weights, check_layers, clamp_weights
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.stacked_layers import StackedLayer, stack
@@ -75,6 +75,7 @@ class _StackedTrainer:
             p.grad = part.reshape(p.shape).contiguous()  # the fused optimizer takes no strides
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
+        clamp_weights(self.params)
         torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - self.settings.average_decay_at(step))
 
     def averaged(self) -> list[Weights]:

@@ -91,9 +91,6 @@ class Reader:
             case ["synthdp", "audit", *arguments]:  # takes minutes of any table but the smallest: tests/release/test_audit.py runs it
                 assert command_exists(["audit", *arguments])
                 return ""
-            case ["torchrun", *_, "-m", "synthdp", "release" as command, _]:  # pays once more: tests/release/test_processes.py runs it
-                assert command_exists([command])
-                return ""
             case ["synthdp", *arguments]:
                 code, printed = self._synthdp(arguments)
                 assert code == 0 or block.language == "console", f"{block}: {line}\n{printed}"

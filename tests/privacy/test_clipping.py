@@ -14,7 +14,7 @@ import torch
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.privacy.dpsgd import Training, _Trainer
+from synthdp.privacy.dpsgd import Training
 from synthdp.privacy.dpsgd_settings import DpSgd
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
@@ -104,17 +104,11 @@ def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noise
     assert train(module, rows, replace(ONE_STEP, steps=4)).forward_passes == [3] * 4
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(64, 64), (1024, 1024), (2048, 1024), (8192, 8192), (65536, 8), (65536, 200)])
-@pytest.mark.parametrize("spread", [False, True])
-def test_one_row_moves_no_other_rows_rounding(rows: int, expected: int, spread: bool, train: Callable[..., Noiseless]) -> None:
-    """All gradients the same way, the worst case for sums in 32 bits found, also in batches far larger than expected.
-
-    `spread`: examples in all groups; else in one, which is then summed in 64 bits.
-    """
+@pytest.mark.parametrize(("rows", "expected"), [(64, 64), (1024, 1024), (2048, 1024), (8192, 8192), (65536, 8192), (16384, 200)])
+def test_one_row_moves_no_other_rows_rounding(rows: int, expected: int, train: Callable[..., Noiseless]) -> None:
+    """All gradients the same way, the worst case for sums in 32 bits found, also in batches far larger than expected, wherever the others go."""
     module, settings = model(), replace(ONE_STEP, expected_batch=float(expected))
     normals = np.full((rows + 1, module.latent), 0.5, dtype=np.float32)
-    if spread:
-        normals[1:, 0] = np.random.default_rng(0).standard_normal(rows)
     table = np.repeat(LOW, rows, axis=0)
     without = train(module, table, settings, normals[1:]).sums[0]
     for extra in (HIGH, LOW):
@@ -124,15 +118,3 @@ def test_one_row_moves_no_other_rows_rounding(rows: int, expected: int, spread: 
         assert np.linalg.norm(moved - alone) < 2e-5 * settings.clip
         moved = train(module, np.concatenate([table, extra]), settings, np.roll(normals, -1, axis=0)).sums[0] - without
         assert np.linalg.norm(moved - alone) < 2e-5 * settings.clip
-
-
-def test_groups_are_of_the_examples_own_and_not_too_large_on_average() -> None:
-    settings = replace(ONE_STEP, expected_batch=1024.0)
-    trainer = _Trainer(settings, model(), Streams.fresh())
-    normals = torch.randn(2000, trainer.latent, generator=torch.Generator().manual_seed(1))
-    groups = trainer._groups(normals)
-    assert settings.groups == 7 and groups.unique().tolist() == list(range(7)) and groups.bincount().max() < 350
-    order = torch.randperm(2000, generator=torch.Generator().manual_seed(2))[:500]
-    assert torch.equal(trainer._groups(normals[order]), groups[order])
-    extremes = torch.tensor([[-40.0], [40.0]]).repeat(1, trainer.latent)
-    assert trainer._groups(extremes).tolist() == [0, 6]

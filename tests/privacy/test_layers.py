@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from synthdp.errors import BoundaryError
 from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.privacy.clipped_layer import ClippedLayer, Sums, stable_sum
+from synthdp.privacy import clipped_layer
+from synthdp.privacy.clipped_layer import ClippedLayer, stable_sum
 from synthdp.privacy.dpsgd import _Trainer
 from synthdp.privacy.dpsgd_settings import MOST_STRETCH, DpSgd
 from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup, _one_hot_sums, _one_hot_sums_anywhere
@@ -99,27 +100,37 @@ def test_looked_up_rows_have_the_sums_of_those_that_looked(batch: int, precision
 
 
 @pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
-def test_stable_sums_hold_each_group_apart(layer: ClippedLayer, a: Tensor) -> None:
-    """Equal to one sum of all; and bit for bit (in layers that stretch: to 64 bits) the sums of the groups, whatever lies before them."""
+def test_stable_sums_hold_each_block_apart(layer: ClippedLayer, a: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal to one sum of all; and, to 64 bits, to the sums of the blocks, each with nothing in the others, in pieces of any number of blocks."""
     shake(layer, 5)
     a = a.repeat(60, *[1] * (a.dim() - 1))
     g, c = layer.received(torch.randn(layer(a).shape, generator=generator(6))), torch.rand(len(a), generator=generator(7))
-    for sizes in ([5, 0, 40, 195], [240], [1] * 240):
-        whole, parts = stable_sum(layer, a, g, c, sizes), list[Sums]()
-        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
-            own = slice(int(end) - size, int(end))
-            parts.append(stable_sum(layer, a[own].clone(), g[own].clone(), c[own].clone(), [size]))
-        for p, expected in layer.pulled_back(layer.clipped_sum(a, g, c)).items():
+    for block, piece in ((80, 4096), (24, 4096), (24, 100), (24, 10), (240, 4096)):
+        monkeypatch.setattr(clipped_layer, "PIECE", piece)
+        whole = stable_sum(layer, a, g, c, block)
+        for p, expected in layer.clipped_sum(a, g, c).items():
             torch.testing.assert_close(whole[p].float(), expected, rtol=TOLERANCE, atol=1e-4)
-            apart = torch.zeros_like(p, dtype=torch.float64)
-            for part in parts:
-                apart += part.get(p, torch.zeros_like(apart))
+            apart = torch.zeros_like(whole[p])
+            for number in range(len(a) // block):
+                apart += stable_sum(layer, a, g, c.where(torch.arange(len(a)) // block == number, 0.0), block)[p]
             assert whole[p].dtype == torch.float64
-            if layer.stretches:  # summed in 64 bits, and pulled back once, after all groups
-                torch.testing.assert_close(whole[p], apart, rtol=0, atol=1e-11)
-            else:
-                assert torch.equal(whole[p], apart)
-    assert stable_sum(layer, a[:0], g[:0], c[:0], []) == {}
+            torch.testing.assert_close(whole[p], apart, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+@pytest.mark.finding("math F3")
+def test_examples_that_do_not_count_add_exactly_nothing(layer: ClippedLayer, a: Tensor) -> None:
+    """Other numbers in their slots change no bit of the sum, as long as they have the weight zero."""
+    shake(layer, 5)
+    a = a.repeat(24, *[1] * (a.dim() - 1))
+    g, c = layer.received(torch.randn(layer(a).shape, generator=generator(6))), torch.rand(len(a), generator=generator(7))
+    c[::3] = 0
+    before = stable_sum(layer, a, g, c, 48)
+    g[::3] *= -1e20
+    if a.is_floating_point():
+        a[::3] = 1e10
+    after = stable_sum(layer, a, g, c, 48)
+    assert all(torch.equal(before[p], after[p]) for p in before)
 
 
 def random_architecture(seed: int) -> Architecture:

@@ -4,7 +4,7 @@ A `Recorder` stands at the seam of all randomness. On the first table it answers
 it was handed; on the neighbour it answers with what the first run was given. Given the same noisy
 values, all that follows is post-processing and must come out the same to the last bit.
 
-Coins and latents are coupled by row: a shared row has the same coins and the same latents in both runs. How many
+Coins, places and latents are coupled by row: a shared row has the same in both runs, and the unit's rows take places that are free. How many
 of the unit's rows are in a batch is set by `UNIT_IN_BATCH`: that chance belongs to the accounting; the replay
 looks at how far they move a sum when they are in, and that nothing moves when they are not.
 """
@@ -76,13 +76,14 @@ Call = NoiseCall | CoinCall
 
 @dataclass
 class Coupling:
-    """The coins and latents of both runs of a pair, drawn from real streams: one for each batch and row."""
+    """The coins, places and latents of both runs of a pair, drawn from real streams: one for each batch and row."""
 
     streams: Randomness
     shared_rows: int
     all_rows: int  # of both tables together
     coins: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     pools: dict[tuple[int, ...], npt.NDArray[np.float32]] = field(default_factory=dict)
+    shared_places: dict[tuple[int, int], npt.NDArray[np.intp]] = field(default_factory=dict)
 
     def in_batch(self, number: int, rate: float, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         """Which of the rows `identity` are in batch `number`, shape `[rows]`."""
@@ -93,6 +94,16 @@ class Coupling:
         drawn[~of_unit] = self.coins[number][identity[~of_unit]]
         drawn[of_unit] = np.arange(of_unit.sum()) < np.ceil(of_unit.sum() * UNIT_IN_BATCH[number % len(UNIT_IN_BATCH)])
         return drawn
+
+    def places(self, key: tuple[int, int], identity: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Places of the rows `identity` of a batch; `key` is its number, and how many slots a chunk has."""
+        shared = identity < self.shared_rows
+        if key not in self.shared_places:
+            self.shared_places[key] = self.streams.places(int(shared.sum()), key[1])
+        taken, places = self.shared_places[key], np.empty(len(identity), dtype=np.intp)
+        places[shared] = taken
+        places[~shared] = np.setdiff1d(np.arange(len(identity)), taken)[: int((~shared).sum())]
+        return places
 
     def latents(self, key: tuple[int, ...], width: int, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """Latents of the rows `identity`, `[rows, width]`; `key` tells one draw from another."""
@@ -201,6 +212,16 @@ class Recorder:
         of_unit = int((self._in_batch >= self._coupling.shared_rows).sum())
         self.calls.append(CoinCall(rows, rate, len(self._in_batch), of_unit))
         return np.flatnonzero(drawn)
+
+    def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
+        """Places of the rows of the batch at hand.
+
+        Raises:
+            Diverged: asked for another number of rows.
+        """
+        if rows != len(self._in_batch):
+            raise Diverged
+        return self._coupling.places((self._batches, slots), self._in_batch)
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         """Latents of the rows of the batch at hand; of all rows where there was none.

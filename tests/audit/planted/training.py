@@ -137,7 +137,7 @@ class LayersApart(_Trainer):
             losses = self.wrapped(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)))
             torch.autograd.grad(losses.sum(), self.biases)
             for layer in self.layers:
-                a, g = layer.take_seen(slice(None))
+                a, g = layer.take_seen()
                 norm = torch.stack(list(layer.norms(a, g).values())).norm(dim=0)
                 sums |= layer.clipped_sum(a, g, (self.settings.clip / norm).clamp(max=1.0))
         for p in self.params:
@@ -165,7 +165,7 @@ class NotFinitePasses(_Trainer):
             torch.autograd.grad(losses.sum(), self.biases)
             coefficient = self.wrapped.get_clipping_coef()
             for layer in self.layers:
-                sums |= layer.clipped_sum(*layer.take_seen(slice(None)), coefficient)
+                sums |= layer.clipped_sum(*layer.take_seen(), coefficient)
         for p in self.params:
             p.grad = sums.get(p, torch.zeros_like(p))
 
@@ -285,6 +285,9 @@ class CutToSize(_Trainer):
             def latents(self, rows: int, width: int) -> Any:
                 return latents(len(batch), width)[:6]
 
+            def places(self, rows: int, slots: int) -> Any:
+                return np.arange(rows)
+
         own, self.randomness = self.randomness, Cut()  # type: ignore[assignment]
         super()._clipped_gradient(kept)
         self.randomness = own
@@ -309,6 +312,9 @@ class SharedLatents(_Trainer):
         class Shared:
             def latents(self, rows: int, width: int) -> Any:
                 return np.repeat(own.latents(1, width), rows, axis=0)
+
+            def places(self, rows: int, slots: int) -> Any:
+                return own.places(rows, slots)
 
         self.randomness = Shared()  # type: ignore[assignment]
         super()._clipped_gradient(batch)
