@@ -62,8 +62,8 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
     roundings at most, its own included, in whatever order the coordinates are added, each in an order of its own. So it is off, coordinate by
     coordinate, by at most n u / (1 - n u) times the sizes of its terms [Higham, "Accuracy and Stability of Numerical Algorithms",
     2nd ed., Lemma 3.1 and Section 4.2], and by at most (n + 1)^2 u w in L2. A term that is zero adds nothing and rounds nothing. One
-    example more or less changes its own block, and where it moves another example, that one's new block: two at most (`noise.Streams.places`). With and
-    without it, in 32 bits (u = 2^-24), that is four sums: 4 (MOST_SINGLE + 1)^2 2^-24 w, `BLOCK_SLACK`. All other blocks have the same sums.
+    example more or less changes its own block, and where it moves another example, that one's new block: two at most (`noise.Streams.places`).
+    With and without it, in 32 bits (u = 2^-24), that is four sums: 4 (MOST_SINGLE + 1)^2 2^-24 w, `BLOCK_SLACK`. All other blocks have the same sums.
 
     In 64 bits (u = 2^-53) n terms in k pieces are off by at most (PIECE + k + 1) n u w. Twice that is below 0.76 times 2^-14 w for up to 2^24
     examples in up to 8192 pieces: chunks have 128 slots or more, so that no table that `source` reads needs more.
@@ -93,7 +93,7 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
 
 
 def weighted_by(values: Tensor, c: Tensor) -> Tensor:
-    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the weights; in new memory, in the order in which `values` lie."""
+    """`values` `[..., batch, ...]` times the weights `c` `[..., batch]`, in the precision of the weights, in the order in which `values` lie."""
     weights = c.view(*c.shape, *[1] * (values.ndim - c.ndim))
     if values.dtype == c.dtype:
         return values * weights

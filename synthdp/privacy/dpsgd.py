@@ -22,8 +22,8 @@ the others' have the law that they have without it, so that the coupling has the
 - the sum differs by the clipped gradient of the one example, and by what it does to the rounding of sums.
 
 Assumed of kernels: *at one shape, with one number of threads, what comes out for a slot is one function of what is in it and of the
-weights*; other slots have no say. So it is for kernels whose order of operations is fixed by the shape: MKL, OpenMP and ATen's, whose memory is aligned
-to 64 bytes. Tests measure it, bit by bit, at odd widths and up to the largest weights. Not assumed: that a slot's place does not
+weights*; other slots have no say. So it is for kernels whose order of operations is fixed by the shape, in memory that is aligned to 64
+bytes, as MKL's and ATen's are. Tests measure it, bit by bit, at odd widths and up to the largest weights. Not assumed: that a slot's place does not
 matter. It does, in the last digits, where widths are no multiples of a vector's; so batches with room in one chunk move nobody. A chunk has room for
 6 standard deviations above the expected batch, and overflows with chance below 2e-8 a step where the table has the rows that the
 rate was made for, and more often where it has more. Then one other example may move to another slot; it counts for what was charged

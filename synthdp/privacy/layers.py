@@ -9,11 +9,12 @@ example. `dpsgd` registers the norms with Opacus.
 
 Rounding of norms [derived here]. A norm is the root of a sum of squares, so of terms of at least 0. Whatever the order in which n of them
 are added, with n roundings each, the sum is off by at most n u / (1 - n u) of itself, and the root by half of that. `terms` is such an n
-in each layer, up to the few roundings of each term's own and of the root, of adding parameters together, and of the coefficient: fewer than 100, together.
+in each layer, up to the few roundings of each term's own and of the root, of adding parameters together, and of the coefficient: fewer than
+100, together.
 In 32 bits (u = 2^-24) up to `MOST_TERMS` terms are thus off by at most (2^15 + 100) 2^-25 < .99e-3: `NORM_SLACK`. A layer with more terms
 has norms of 64 bits. Squares below 2^-126 may be lost: of T of them with inputs of norm at most A, sqrt(T) A 2^-63. Weights below `MOST_WEIGHT`
-keep A below 2^33 (z of 256 hidden units over 1,000 columns), so that this is below 1e-6 of a norm of 1 for T up to 2^20; a norm that overflows
-leaves its example out.
+keep A below 2^33 (z of 256 hidden units, 1,000 columns and 64 dimensions), so that this is below 1e-6 for T up to 2^20: what Opacus adds to a
+norm before it divides by it makes it good. A norm that overflows leaves its example out.
 
 The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of many models in one layer,
 `[model, ...]`, and the same norms and sums hold for each of them.

@@ -109,6 +109,23 @@ KERNELS = {
         place=r"test_source|test_reading",
         says=r"read otherwise than alone",
     ),
+    "slots by arrival instead of coins": Broken(
+        NOISE,
+        (
+            ("last = full + self.sampling.permutation(slots)[: rows - full]", "last = np.arange(full, rows)"),
+            ("return self.sampling.permutation(np.concatenate([np.arange(full), last])) if full else last", "return np.arange(rows)"),
+        ),
+        caught=("test_each_way_to_place_rows_is_as_likely", "test_one_row_more_has_the_law_of_the_coupling"),
+        place=r"test_slots|test_noise",
+        says=r"assert",
+    ),
+    "weights without a bound": Broken(
+        DPSGD,
+        (("        clamp_weights(self.params)\n", ""),),
+        caught=("test_noisy_weights_are_bounded_after_each_step",),
+        place=r"test_noisy_weights_are_bounded",
+        says=r"64",
+    ),
     "rows seen before the charge is in the ledger": Broken(
         SESSION,
         ((CHARGE, ""), (RETURN, CHARGE + RETURN)),

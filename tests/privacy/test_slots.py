@@ -137,7 +137,7 @@ def test_in_large_batches_too(hidden: int, latent: int, sizes: tuple[int, ...], 
 @pytest.mark.parametrize("rows", [127, 128, 300])
 @pytest.mark.parametrize("scale", [0.3, 64.0])
 def test_in_batches_of_several_chunks_one_other_example_may_move(rows: int, scale: float, summed: Sums) -> None:
-    """Far more rows than expected, so that chunks overflow, at a full one too: the example that changes its slot keeps its numbers, to the last digits."""
+    """Far more rows than expected, so that chunks overflow: the example that changes its slot keeps its numbers, to the last digits."""
     check_one_more(summed, network(17, 3, (7,) * 6, scale=scale, seed=1), rows, settings_for(8.0), moves=rows >= 128)
 
 

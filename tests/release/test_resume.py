@@ -266,3 +266,14 @@ def test_a_process_that_is_stopped_during_training_is_resumed(tiny: Any, synthdp
     assert done.code == 0, done.err
     assert_whole(tiny, run)
     assert 0 < len(steps) <= 1450  # went on from a checkpoint
+
+
+def test_a_release_of_several_processes_is_refused_before_anything_is_spent(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would train alone, and pay for itself."""
+    tiny.write()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    for command in (tiny.release, lambda: resume(tiny.out)):
+        with pytest.raises(OutputError, match="torchrun started 2 processes, and a release is trained by one; nothing was spent"):
+            command()
+    assert tiny.kinds() == []
