@@ -37,7 +37,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(
         "math F3",
         found="32-bit passes gave an example other numbers in another batch; at large weights more than was charged.",
-        mended="Examples go through the model in chunks of one shape, in slots that coins choose; weights are clamped; the slack for norms is proved.",
+        mended="Examples go through the model in chunks of one shape, in slots that coins choose; weights are clamped; norms are proved.",
     ),
     Finding(
         "math F4",

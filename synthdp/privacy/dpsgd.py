@@ -293,8 +293,8 @@ class _Trainer(Clipping):
 def clamp_weights(params: Sequence[nn.Parameter]) -> None:
     """Hold noisy weights to +-`MOST_WEIGHT`: post-processing."""
     with torch.no_grad():
-        torch._foreach_clamp_min_(params, -MOST_WEIGHT)
-        torch._foreach_clamp_max_(params, MOST_WEIGHT)
+        for p in params:
+            p.clamp_(-MOST_WEIGHT, MOST_WEIGHT)
 
 
 def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:

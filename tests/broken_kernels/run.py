@@ -28,7 +28,7 @@ from kernels import KERNELS, UNBROKEN, Broken
 ROOT = Path(__file__).parents[2]
 COPIED = ("synthdp", "attacks", "benchmarks", "tests", "specs", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "broken_kernels")
-KERNEL_TESTS = [f"tests/privacy/test_{name}.py" for name in ("source", "reading", "noise", "clipping", "mechanisms", "session", "ledger")]
+KERNEL_TESTS = [f"tests/privacy/test_{name}.py" for name in ("source", "reading", "noise", "clipping", "slots", "mechanisms", "session", "ledger")]
 AUDITS = [f"tests/audit/test_{name}.py" for name in ("reading_pairs", "replay", "worst_case")]
 SUITES = (
     ("-m", "not slow", *KERNEL_TESTS, *AUDITS, "tests/release/test_noise_keys.py", "tests/fire"),
