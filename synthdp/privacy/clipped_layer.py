@@ -85,7 +85,7 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
         elif double and a.is_floating_point():
             inputs = inputs.to(precision)
         if not double:
-            inputs, gradients, weights = (values.unflatten(0, (-1, block)) for values in (inputs, gradients, weights))
+            inputs, gradients, weights = (torch.unflatten(values, 0, (-1, block)) for values in (inputs, gradients, weights))
         for p, part in layer.clipped_sum(inputs, gradients, weights).items():
             own = part if double else part.sum(0, dtype=torch.float64)
             totals[p] = totals[p] + own if p in totals else own

@@ -200,7 +200,7 @@ class NodeLinear(ClippedLayer):
         weighted = weighted_by(a, c)
         biases = {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
         products = torch.bmm(_nodes_first(g).mT, _nodes_first(weighted)).mT
-        return {self.weight: products.unflatten(0, (-1, *g.shape[:-3])).movedim(0, -3), **biases}
+        return {self.weight: torch.unflatten(products, 0, (-1, *g.shape[:-3])).movedim(0, -3), **biases}
 
 
 class MaskedLinear(ClippedLayer):
@@ -233,7 +233,7 @@ class MaskedLinear(ClippedLayer):
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
         """Weight (j, i) has gradient mask_ji g_j a_i; its square summed is sum_i a_i^2 sum_j mask_ji g_j^2."""
-        squared = _squared(g.unflatten(-1, (-1, self.alike)))  # of outputs with the same mask, together
+        squared = _squared(torch.unflatten(g, -1, (-1, self.alike)))  # of outputs with the same mask, together
         return {
             self.weight: ((self.mask[:: self.alike].to(g.dtype).mT @ squared.mT).mT * a.square()).sum(-1).sqrt(),
             self.bias: squared.sum(-1).sqrt(),

@@ -29,7 +29,7 @@ LOW, HIGH = np.zeros((1, 4), dtype=np.uint16), np.array([[3, 1, 2, 0]], dtype=np
 
 @dataclass(frozen=True)
 class Noiseless(Streams):
-    """Every row in every batch, one constant for all noise of z (or given normals), places in order, and the rounded sums themselves instead of noisy ones."""
+    """Every row in every batch, in order; one constant for all noise of z (or given normals), and the rounded sums instead of noisy ones."""
 
     normals: npt.NDArray[np.float32] | None = None
     spots: npt.NDArray[np.intp] | None = None
