@@ -89,7 +89,7 @@ def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequenc
     """Shares of the cells of two columns, `[levels, levels]`."""
     first, second = pair
     cells = codes[:, first].astype(np.int64) * sizes[second] + codes[:, second]
-    shares: Floats = np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]).astype(np.float64)
+    shares: Floats = np.asarray(np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]), dtype=np.float64)
     return shares.reshape(sizes[first], sizes[second])
 
 
