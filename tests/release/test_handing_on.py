@@ -6,6 +6,7 @@ Everything around the seam is a stand-in, so that only the handing on is tested.
 from __future__ import annotations
 
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,10 +22,12 @@ from synthdp.attack_folder import AttackFolder
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.evaluate.charged import ChargedScores
+from synthdp.gates import Figure, check_gates
 from synthdp.graph.causal import CausalGraph
 from synthdp.judging import Judgement
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
+from synthdp.reporter import Reporter
 from synthdp.spec import models as spec
 from synthdp.spec.load import load_spec
 from tests.release.conftest import table as frame_of
@@ -181,6 +184,58 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(bundl
     assert log.names == ["membership, tables", "membership, elbo", "membership"]
     assert log.files[0] == ("internal.html", None) and log.released == [bundle is not None]
     assert [name for name, _ in log.files[1:]] == (list(steward.TRACKED) if bundle else [])
+
+
+@pytest.mark.parametrize("run", ["20260101-aaaaaaaaaaaa", "20260101-bbbbbbbbbbbb"])
+def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(run: str, loaded: spec.ReleaseSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the dataset's name, a second release would write over the first one's record."""
+
+    def tracker(release: object, *, folder: Path, run: str) -> None:
+        heard.append((folder, run))
+        raise Stop
+
+    heard: list[tuple[Path, str]] = []
+    monkeypatch.setattr(release_module, "tracker", tracker)
+    job = SimpleNamespace(release=loaded, folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run))
+    with pytest.raises(Stop):
+        release_module.run(job, Reporter(), force=False)  # type: ignore[arg-type]
+    assert heard == [(tmp_path, run)]
+
+
+# --- the steward's report -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Content:
+    """What `steward.internal_report` fills in."""
+
+    gates: tuple[Any, ...] = ()
+    tv1_noisy: float = 0.0
+    evaluation: Any = None
+    graph: Any = None
+    attack: Any = None
+    misfits: Any = None
+
+
+def test_the_steward_reads_of_each_gate_what_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = [
+        spec.Gate(metric="tv1_noisy", at_most=0.5),
+        spec.Gate(metric="tv1_noisy", at_most=0.1),
+        spec.Gate(metric="tv1", at_most=0.5, outside_guarantee=True),
+    ]
+    verdicts = check_gates(gates, {"tv1_noisy": Figure(0.25)})
+    monkeypatch.setattr(steward, "_content", lambda *_, **__: Content())
+    monkeypatch.setattr(steward, "_graph_view", lambda *_: None)
+    monkeypatch.setattr(steward, "write_internal_report", lambda target, content: content)
+    judgement = Judgement(released(0.25), None, None, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY))
+    fitted = SimpleNamespace(graph=SimpleNamespace(graph=None, validation=None))
+    told: Any = steward.internal_report(tmp_path, None, fitted, judgement, verdicts, audits=(), seconds={})  # type: ignore[arg-type]
+    assert [(g.metric, g.value, g.passed, g.outside_guarantee) for g in told.gates] == [
+        ("tv1_noisy", 0.25, True, False),
+        ("tv1_noisy", 0.25, False, False),
+        ("tv1", None, False, True),
+    ]
+    assert told.tv1_noisy == 0.25 and told.misfits == {"sex": {"outside": 17}} and told.evaluation is told.attack is None
 
 
 # --- the steward's own ---------------------------------------------------------------------------------------
