@@ -111,6 +111,7 @@ class Streams:
         noisy /= spacing  # in place: these arrays are as long as the model, and memory is most of what they take
         np.rint(noisy, out=noisy)
         noisy += np.rint(noise, out=noise)
+        noisy += 0.0  # a zero with a sign would say on which side of it v was
         noisy *= spacing
         return noisy
 

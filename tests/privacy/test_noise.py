@@ -205,6 +205,13 @@ def settings(**changes: float) -> DpSgd:
     return DpSgd(**{**values, "checkpoint_every": 100, **changes})  # type: ignore[arg-type]
 
 
+def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
+    """Noise of next to nothing rounds to zeros of both signs, as sums do that are a little below zero."""
+    sums = np.tile([-0.0, -1e-9, 0.0, 1e-9], 100)
+    noisy = Streams.fresh().lattice_gaussian(sums, sigma=1e-6, spacing=1.0)
+    assert not noisy.any() and not np.signbit(noisy).any()
+
+
 @pytest.mark.parametrize("noise_multiplier", [1e-3, 1.0, 1e7])
 @pytest.mark.parametrize("dimension", [1, 1000, 10**8])
 def test_rounding_to_the_lattice_fits_in_the_sensitivity(noise_multiplier: float, dimension: int) -> None:
