@@ -215,7 +215,7 @@ def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
     if rows * delta >= 1:
         raise DataError(
             f"the table has 1 / delta = {1 / delta:,.0f} rows or more, and a delta this large allows one whole row to be published",
-            hint="correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1 / rows or less; nothing was spent",
+            hint="correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1 / rows or less; a new release has spent nothing",
         )
 
 

@@ -128,7 +128,7 @@ def test_a_table_of_one_over_delta_rows_is_refused(read: Read, tmp_path: Path, m
         source = None if kind == "csv" else sources(tmp_path, monkeypatch, "code", values, pa.int64())[kind]
         with pytest.raises(DataError, match="1 / delta = 10 rows or more") as caught:
             read("\n".join(["code", *map(str, values), ""]), domain=CODED, delta=0.1, **({"source": source} if source else {}))
-        assert "nothing was spent" in str(caught.value)
+        assert "has spent nothing" in str(caught.value)
 
 
 # --- what is wrong is told as what it is ------------------------------------------------------------------------------

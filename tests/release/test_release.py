@@ -429,6 +429,19 @@ def test_a_public_row_count_must_be_the_tables_and_the_message_does_not_say_whic
     assert_nothing_spent(tiny)
 
 
+@pytest.mark.finding("redteam A6")
+def test_a_table_larger_than_delta_allows_is_refused_before_anything_is_spent(tiny: Any) -> None:
+    """400 rows where 100 are declared: delta is below 1 / 100, and above 1 / 400."""
+    tiny.write(
+        dataset={"rows": {"kind": "approximate", "value": 100}},
+        privacy={"delta": 4e-3, "cap": {"epsilon": 2.5, "delta": 0.1}},
+        evaluation={"holdout": 0.2},
+    )
+    with pytest.raises(DataError, match="1 / delta = 250 rows or more"):
+        tiny.release()
+    assert_nothing_spent(tiny)
+
+
 def test_a_missing_file_is_named(tiny: Any) -> None:
     tiny.write()
     (tiny.folder / "table.csv").unlink()

@@ -165,7 +165,8 @@ class _Reading:
 
     def table(self, values: Sequence[Any]) -> Table | None:
         """`values` as the rows of every column, read; None where the reader fails."""
-        raw = pd.DataFrame(dict.fromkeys(self._domain.names, self._make(values)))
+        column = self._make(values)
+        raw = pd.DataFrame(dict.fromkeys(self._domain.names, column), index=column.index, copy=False)
         try:
             return self._read(raw, self._dataset, self._domain, holdout=0.0, rng=self._coins)
         except Exception:  # whatever it is, it is a finding
