@@ -140,7 +140,7 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     shapes = [tuple(domain[c].levels for c in columns) for columns in TABLES]
     real = np.column_stack([rng.integers(0, size, 200) for size in domain.sizes])
     visits = domain.index("visits")
-    real[:, visits] = np.minimum(real[:, visits], rng.integers(0, domain.sizes[visits], 200))  # not as the model has them
+    real[:, visits] = np.minimum(real[:, visits], rng.integers(0, domain.sizes[visits], (3, 200)).min(0))  # not as the model has them
     tables = tuple(
         NoisyTable(c, np.round(_counted(real, domain, c) + rng.normal(scale=SIGMA, size=s)), SIGMA) for c, s in zip(TABLES, shapes, strict=True)
     )
