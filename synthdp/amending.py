@@ -6,10 +6,10 @@ The ledger is told first, durably, and then the run's folder. A run that is kill
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 from synthdp import run_folder
+from synthdp.books import steward
 from synthdp.bundle import load_signer
 from synthdp.bundle.audit_record import public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
@@ -20,7 +20,7 @@ from synthdp.model.planning import plan_for
 from synthdp.privacy.ledger import Ledger
 from synthdp.run_folder import RunFolder
 from synthdp.spec.amendment import amendment
-from synthdp.spec.load import load_spec, parse_spec
+from synthdp.spec.load import parse_spec, spec_text
 
 
 def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) -> RunFolder:
@@ -33,8 +33,8 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
         BudgetError: it would change the plan, or the run is over.
         OutputError, GateError: its gates or its key cannot be used.
     """
-    old, new = parse_spec(folder.spec_text, path=str(folder.spec_path)), load_spec(spec_path)
-    text = spec_path.read_text(encoding="utf-8-sig")
+    text = spec_text(spec_path)
+    old, new = parse_spec(folder.spec_text, path=str(folder.spec_path)), parse_spec(text, path=str(spec_path))
     entries = ledger.run_entries(folder.run)
     scored = any(e.kind == "charge" and e.body["purpose"] == "scores" for e in entries)
     changed = amendment(old, new, text, path=str(spec_path), scored=scored)
@@ -45,8 +45,8 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
         if {plan_digest(planned_of(plan))} != {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}:
             raise BudgetError(f"{spec_path} would change what run {folder.run} has planned", hint="resume it without --spec, or start a new release")
         if changed or _spec_of(ledger, folder) != _digest(text):
-            body = {"by": os.environ.get("SYNTHDP_STEWARD", "not stated"), "spec_sha256": _digest(text), "changed": list(changed)}
-            ledger.amend(new.dataset.id, folder.run, body=body)
+            body = {"by": steward(), "spec_sha256": _digest(text), "changed": list(changed)}
+            ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
     return run_folder.respecified(folder, text)
 
 

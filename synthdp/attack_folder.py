@@ -47,7 +47,7 @@ class AttackFolder:
             OutputError: `path` cannot be written.
         """
         with _writing(path):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.mkdir(exist_ok=True, mode=0o700)  # in a folder that is there: a run's may have been taken by another run
             key = _kept(path / KEY, r"[0-9a-f]{32}")
             if key is None:
                 key = secrets.token_hex(16)
@@ -93,6 +93,8 @@ def audit_folder(out: Path, rows: str) -> Iterator[AttackFolder]:
     Raises:
         OutputError: `out` cannot be written, or another process is at this audit.
     """
+    with _writing(out / AUDITS):
+        (out / AUDITS).mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = AttackFolder.open(out / AUDITS / rows)
     with (folder.path / "lock").open("w") as lock:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError
 from synthdp.privacy.balance import Balance, check_first
 from synthdp.privacy.chain import Entry
 from synthdp.spec import models as spec
+
+LONGEST_NAME = 200  # characters of the steward's
 
 if TYPE_CHECKING:  # its database's library takes long to import, and a plan where there is no ledger yet needs none
     from synthdp.privacy.ledger import Ledger
@@ -101,6 +104,11 @@ def check_affordable(release: spec.ReleaseSpec, balance: Balance) -> None:
         BudgetError: the cap does not allow the spec's budget.
     """
     check_first(balance, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+
+
+def steward() -> str:
+    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries, so that the name is cut."""
+    return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
 
 
 def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:

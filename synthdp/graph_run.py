@@ -146,9 +146,14 @@ def run_orientation(
 def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, plan: Plan, out: Path, *, command: str, force: bool) -> Job:
     """A new run in `out`, or the interrupted one of the same spec and command."""
     held = _interrupted(out, text, command, force=force)
-    ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
-    if held is None:
+    try:
+        ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
         check_nearby(ledger.entries(), release.dataset.id, out)
+    except SynthdpError:
+        if held is not None:
+            held.close()
+        raise
+    if held is None:
         ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
     return Job(release, domain, plan, ledger, held or run_folder.start(out, spec_path, text, command=command, force=force), out)
 
@@ -157,7 +162,7 @@ def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, 
 def _dropped_if_unpaid(job: Job) -> Iterator[None]:
     """Without a reservation nothing was paid, so there is nothing to go on with; an error says what was spent."""
     with budget_told() as account:
-        account.ledger, account.run, account.folder, account.again = job.ledger, job.folder.run, job.folder.path, "the same command"
+        account.ledger, account.run, account.folder, account.again = job.ledger, job.folder.run, job.folder.journal, "the same command"
         try:
             yield
         finally:

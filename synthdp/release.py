@@ -7,7 +7,6 @@ without rows has been checked, and the rows fit the spec.
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ import pandas as pd
 
 from synthdp import run_folder
 from synthdp.amending import amended, check_spec
-from synthdp.books import Account, budget_told, cap_of, check_affordable, columns_sha256, open_ledger, other_ids
+from synthdp.books import Account, budget_told, cap_of, check_affordable, columns_sha256, entries_of, open_ledger, other_ids, steward
 from synthdp.bundle import BundleContent, check_target, load_signer, write_bundle
 from synthdp.bundle.audit_record import AuditRecord, audits_for_steward, public_audit
 from synthdp.bundle.certificate import plan_digest, planned_of
@@ -45,12 +44,10 @@ from synthdp.published import check_nearby
 from synthdp.reporter import Reporter
 from synthdp.run_folder import RunFolder
 from synthdp.spec import models as spec
-from synthdp.spec.load import load_spec, parse_spec
+from synthdp.spec.load import parse_spec, spec_text
 from synthdp.steps import Steps
 from synthdp.steward import internal_report, record, record_refusal, refused_report
 from synthdp.tracking import tracker
-
-LONGEST_NAME = 200  # characters of the steward's
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,8 @@ def release(spec_path: Path, *, out: Path | None = None, force: bool = False, re
 
 def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter) -> Outcome:
     with reporter.stage("plan"):
-        loaded = load_spec(spec_path)
+        text = spec_text(spec_path)  # read once: what is run, kept and digested is one text
+        loaded = parse_spec(text, path=str(spec_path))
         load_signer(loaded.signing)  # a key that cannot be used is told before anything is spent
         out = out or Path("releases") / loaded.dataset.id
         domain = Domain.from_spec(loaded.columns)
@@ -130,13 +128,13 @@ def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool
         audit = public_audit(out, plan)
         check_simulated(loaded.gates, audit)
         check_target(out / "bundle", force=force)
-        ledger = open_ledger(loaded, spec_path)
-        entries = ledger.entries()
+        entries = entries_of(loaded, spec_path)
         check_nearby(entries, loaded.dataset.id, out)
         reporter.warn(other_ids(loaded, entries))
+        ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
-    folder = run_folder.start(out, spec_path, spec_path.read_text(encoding="utf-8-sig"), command=run_folder.RELEASE, force=force)
-    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.path, f"`synthdp resume {out}`"
+    folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
+    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.journal, f"`synthdp resume {out}`"
     try:
         return run(Job(loaded, domain, plan, ledger, folder, out, audit), reporter, force=force)
     finally:
@@ -171,7 +169,8 @@ def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | No
         raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     ledger = open_ledger(loaded, folder.spec_path, resumed=True)
-    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.path, f"`synthdp resume {out}`"
+    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.journal, f"`synthdp resume {out}`"
+    check_nearby(ledger.entries(), loaded.dataset.id, out)
     if spec_path is None:
         check_spec(folder, ledger)
     else:
@@ -229,7 +228,9 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             later = f"; `synthdp track {job.out}` logs it in MLflow, which did not get all of it" if log.warnings else ""
             raise GateError(f"the bundle is withheld: {refusal.message}", hint=f"see {report}, and {refusal.hint}{later}") from None
         except ConstraintsUnmet as unmet:
-            hint = f"{unmet.hint}; go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW"
+            amend = f"go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW"
+            settled = f"its spec is final, since the run has settled; rows are drawn anew by `synthdp resume {job.out}`"
+            hint = f"{unmet.hint}; {settled if session.settled else amend}"
             raise ConstraintsUnmet(unmet.message, hint=hint) from None
         job.folder.remove()
         with reporter.stage("track"):
@@ -246,13 +247,29 @@ def open_session(job: Job, reporter: Reporter) -> Session:
         private = read_private(
             release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams, delta=release.privacy.delta
         )
-    kinds = {entry.kind for entry in job.ledger.run_entries(job.folder.run)}
-    if "reserve" not in kinds:
+    digest = plan_digest(planned_of(job.plan))
+    reserved = next((e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None)
+    if reserved is None:
+        _check_unpaid(job)
         privacy = release.privacy
         body = {"by": steward(), "spec_sha256": job.spec_sha256, "unit": release.dataset.privacy_unit.meaning, "adjacency": privacy.adjacency}
-        body |= {"plan_sha256": plan_digest(planned_of(job.plan)), "columns_sha256": columns_sha256(release)}
+        body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(release)}
         job.ledger.reserve(release.dataset.id, job.folder.run, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(release), body=body)
+    elif reserved.get("plan_sha256") != digest:
+        raise BudgetError(
+            f"run {job.folder.run} was planned otherwise than this version of synthdp plans it",
+            hint="finish it with the version that began it, or start a new release with --force",
+        )
     return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
+
+
+def _check_unpaid(job: Job) -> None:
+    """A run that the ledger does not know may have released nothing: else the ledger was deleted or set back, and would forget what it spent."""
+    if any(job.folder.journal.iterdir()):
+        raise BudgetError(
+            f"the ledger does not know run {job.folder.run}, whose values lie in {job.folder.journal}: it was deleted or set back",
+            hint="bring it back: in a new ledger, what this run and others have spent would be forgotten",
+        )
 
 
 def disclose(session: Session, job: Job, fitted: Fitted, codes: Released[Codes]) -> tuple[Released[Codes], Released[ChargedScores] | None]:
@@ -284,8 +301,3 @@ def publish(
         scores=scores,
     )
     return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing), begin=steps.begin)
-
-
-def steward() -> str:
-    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries, so that the name is cut."""
-    return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]

@@ -11,12 +11,14 @@ has taken OUT.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,6 +36,8 @@ STATE, LOCK = "state.json", "lock"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 RELEASE = "release"
+_HELD: dict[int, tuple[int, int] | None] = {}  # handles of the locks of this process, and the files that they keep
+_MUTEX = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,13 @@ class RunFolder:
         return self.journal / "shadows"
 
     def close(self) -> None:
-        """Let other processes have the folder; a process that ends does so by itself."""
-        with suppress(OSError):
-            os.close(self.lock)
+        """Let others have the folder; a process that ends does so by itself."""
+        _release(self.lock)
 
     def remove(self) -> None:
         """The run is over. Where its folder cannot be moved it stays as it was, and resuming publishes the same values."""
-        with suppress(OSError):
-            if self.journal.is_dir():  # else another run has taken OUT
+        with suppress(OSError, OutputError):
+            if _state(self.path).get("run") == self.run:  # else another run has taken OUT
                 _discard(self.path)
 
 
@@ -88,18 +91,18 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
     path, spec_path = out / FOLDER, spec_path.resolve()  # data, ledger and store are those of a run that is resumed elsewhere too
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
+    lock = -1
     try:
         if path.exists():
-            earlier = _hold(path)
+            lock = _hold(path)
             # The state is written last, and before anything is reserved: without it nothing was paid.
             if (path / STATE).exists() and not force:
-                os.close(earlier)
                 raise OutputError(
-                    f"{out} holds an interrupted run that has already been paid for",
+                    f"{out} holds an interrupted run; what it reserved stays spent",
                     hint=f"continue it with {how_to_continue(out)}, or give --force to drop it and pay for a new one",
                 )
             _discard(path)
-            os.close(earlier)
+            _release(lock)
         _sweep(out)
         out.mkdir(parents=True, exist_ok=True)
         with owner_only():
@@ -110,7 +113,11 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
         _write_state(path, state)
     except OSError as error:
+        _release(lock)
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
+    except OutputError:
+        _release(lock)
+        raise
     return RunFolder(path, run, command, spec_path, spec_text, created, holdout, lock)
 
 
@@ -121,21 +128,24 @@ def reopen(out: Path) -> RunFolder:
         OutputError: there is none, or its state was damaged.
         BudgetError: another process is at work on it.
     """
-    path = out / FOLDER
+    path, lock = out / FOLDER, -1
     state = _state(path)
     try:
         lock = _hold(path)
         state = _state(path)  # as it is now that nobody else can change it
         _sweep(out)
-        run, command, spec_path, spec_text, created, holdout = (
-            str(state[key]) for key in ("run", "command", "spec_path", "spec_text", "created", "holdout_key")
-        )
+        run, spec_path, spec_text, created, holdout = (str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key"))
         if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
             raise ValueError("not written by `start`")
+        with owner_only():
+            (path / run).mkdir(exist_ok=True)
     except OSError as error:
+        _release(lock)
         raise OutputError(f"cannot write to {out}: {error.strerror}", hint="change its permissions, or those of its disk") from None
     except (ValueError, KeyError, TypeError):
+        _release(lock)
         raise _damaged(path) from None
+    command = str(state.get("command", RELEASE))  # an earlier version wrote none: its ledger entries tell
     return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
 
 
@@ -166,27 +176,52 @@ def _damaged(path: Path) -> OutputError:
 
 
 def _hold(path: Path) -> int:
-    """Keep a run's folder for this process, before anything in it is moved or written; the handle that keeps it.
+    """Keep a run's folder for this run, before anything in it is moved or written; the handle that keeps it.
 
     The lock goes with its process, however that ends. It is tested that what was locked still has its name, since the
-    one who held it before may have moved it away.
+    one who held it before may have moved it away. Within a process, whose locks are all its own, `_HELD` says what is kept. Where the
+    disk has no locks, the ledger's lease takes their place.
 
     Raises:
-        BudgetError: another process is at work in it.
+        BudgetError: another run is at work in it.
     """
-    handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(handle), os.stat(path / LOCK)):
-            raise BlockingIOError
-    except OSError:
-        holder = os.read(handle, 20).decode(errors="replace")
-        os.close(handle)
-        known = f" (process {holder})" if holder.isdigit() else ""
-        raise BudgetError(f"another process{known} is running a release in {path.parent}", hint="wait for it, or end it") from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, str(os.getpid()).encode(), 0)
+    with _MUTEX:
+        if _place(path / LOCK) in _HELD.values():
+            raise _taken(path, "this process")
+        handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                holder = os.read(handle, 20).decode(errors="replace")
+                os.close(handle)
+                raise _taken(path, f"process {holder}" if holder.isdigit() else "a process") from None
+        if _place(path / LOCK) != _place(handle):
+            os.close(handle)
+            raise _taken(path, "a process")
+        _HELD[handle] = _place(handle)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
     return handle
+
+
+def _release(handle: int) -> None:
+    """Let a folder go that `_hold` keeps; nothing of one that is kept no longer."""
+    with _MUTEX:
+        if _HELD.pop(handle, None) is not None:
+            os.close(handle)
+
+
+def _place(file: Path | int) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _taken(path: Path, holder: str) -> BudgetError:
+    return BudgetError(f"another release is running in {path.parent} ({holder})", hint="wait for it, or end it")
 
 
 def respecified(folder: RunFolder, spec_text: str) -> RunFolder:

@@ -51,7 +51,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB for measuring, training and sampling",
-        *(f"warning: {w}" for w in facts["warnings"]),
+        *(f"warning: {w}" for w in facts.get("warnings", ())),
     )
 
 

@@ -171,7 +171,7 @@ RULES: dict[str, Rule] = {
     "for_steward": steward_only,
     "readers of tables": table_reader,
     "opacus": foreign_import("opacus", "synthdp/privacy/dpsgd.py"),
-    "mlflow": foreign_import("mlflow", "synthdp/tracking/mlflow_run.py"),
+    "mlflow": foreign_import("mlflow", "synthdp/tracking/mlflow_run.py", "synthdp/tracking/store.py"),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,
     "randomness": global_randomness,

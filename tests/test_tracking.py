@@ -212,6 +212,20 @@ def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> 
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.finding("redteam D2")
+def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
+    """Both make MLflow's tables, which takes seconds; the slower one once ended with an OperationalError."""
+    code = "import sys; from synthdp.tracking.store import opened; opened(sys.argv[1], lambda client: client.create_experiment(sys.argv[2]))"
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    both = [subprocess.Popen([sys.executable, "-c", code, uri, name], stderr=subprocess.PIPE, text=True) for name in ("one", "other")]
+    ends = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
+    assert [code for _, code in ends] == [0, 0], ends
+    from mlflow.tracking import MlflowClient
+
+    assert {e.name for e in MlflowClient(tracking_uri=uri).search_experiments()} >= {"one", "other"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mlflow.db"]
+
+
 @pytest.mark.parametrize("uri", ["file:///tmp/mlruns", "file:mlruns", "./mlruns", "mlruns"])
 def test_file_stores_are_refused(store: Store, uri: str) -> None:
     spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})

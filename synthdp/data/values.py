@@ -143,10 +143,11 @@ def id_text(value: Any) -> str:
     """The text by which ids are compared, and nothing else; empty where there is no id.
 
     White space around it does not count, and a plain whole number (digits, perhaps with a sign before them and zeros after a
-    point) is that number: 1, 1.0, " 1" and 01 are one id. All else counts letter by letter: A1 and a1 are two.
+    point) is that number: 1, 1.0, " 1" and 01 are one id. Bytes are their digits after 0x. All else counts letter by letter: A1
+    and a1 are two.
     """
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
+        return f"0x{bytes(value).hex()}"
     if isinstance(value, Decimal):
         value = format(value, "f")
     elif not isinstance(value, str | bool | int | float | np.generic | date | UUID):
@@ -220,14 +221,17 @@ def _array(cells: pa.Array, meaning: Meaning, column: ColumnDomain | None) -> Re
         once = _one_by_one(_objects(cells.dictionary), meaning)
     else:
         once = _array(cells.dictionary, meaning, column)
-    return _looked_up(once, cells.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    return _looked_up(once, cells.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False))
 
 
 def _objects(cells: pa.Array) -> list[Any]:
     import pyarrow as pa
 
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-        return list(cells.to_numpy(zero_copy_only=False))
+        try:
+            return list(cells.to_numpy(zero_copy_only=False))
+        except (ValueError, pa.ArrowException):  # a text that is not in UTF-8: the others are what they are
+            pass
     return [_object(cell) for cell in cells]
 
 

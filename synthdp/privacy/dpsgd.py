@@ -212,6 +212,7 @@ class _Trainer(Clipping):
         super().__init__(settings, module, device)
         self.randomness = randomness
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
+        clamp_weights(self.params)
         dimension = sum(p.numel() for p in self.params)
         self.optimizer = _LatticeOptimizer(
             torch.optim.Adam(self.params, lr=settings.learning_rate),
@@ -298,8 +299,14 @@ def clamp_weights(params: Sequence[nn.Parameter]) -> None:
 
 
 def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:
-    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight of zero would not be zero."""
-    return values if spoilt is None else values.masked_fill(spoilt.view(-1, *[1] * (values.ndim - 1)), 0)
+    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight of zero would not be zero.
+
+    They lie in memory as before, so that the sums of other blocks go the same way.
+    """
+    if spoilt is None:
+        return values
+    kept = torch.empty_like(values).copy_(values)
+    return kept.masked_fill_(spoilt.view(-1, *[1] * (values.ndim - 1)), 0)
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:

@@ -57,12 +57,11 @@ class Journal:
 
         content = save(arrays)
         digest = hashlib.sha256(content).hexdigest()
-        path = self._path(purpose, digest)
+        path, earlier = self._path(purpose, digest), self._lease.kept(purpose)
         _write(path, content)
         self._lease.keep(purpose=purpose, step=step, sha256=digest)
-        for earlier in self._folder.glob(f"{_file_name(purpose)}.*"):
-            if earlier != path:
-                earlier.unlink(missing_ok=True)
+        if earlier is not None and earlier["sha256"] != digest:  # that one alone: others may be of a process that took the run since
+            self._path(purpose, earlier["sha256"]).unlink(missing_ok=True)
 
     def checkpoints(self, purpose: str) -> Checkpoints:
         """How far the mechanism of `purpose` came."""

@@ -14,7 +14,8 @@ in each layer, up to the few roundings of each term's own and of the root, of ad
 In 32 bits (u = 2^-24) up to `MOST_TERMS` terms are thus off by at most (2^15 + 100) 2^-25 < .99e-3: `NORM_SLACK`. A layer with more terms
 has norms of 64 bits. Squares below 2^-126 may be lost: of T of them with inputs of norm at most A, sqrt(T) A 2^-63. Weights below `MOST_WEIGHT`
 keep A below 2^33 (z of 256 hidden units, 1,000 columns and 64 dimensions), so that this is below 1e-6 for T up to 2^20: what Opacus adds to a
-norm before it divides by it makes it good. A norm that overflows leaves its example out.
+norm before it divides by it makes it good. (The widest layers that a spec allows, 4,096 units and 256 dimensions, are beyond that; there it is
+estimated, below 2e-4 of the clipping norm.) A norm that overflows leaves its example out.
 
 The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of many models in one layer,
 `[model, ...]`, and the same norms and sums hold for each of them.

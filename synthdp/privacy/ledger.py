@@ -204,13 +204,13 @@ class Ledger:
             counts = {"charges": sum(e.kind == "charge" for e in mine)} | ({"amendments": amended} if amended else {})
             return _append(connection, dataset, run, "settle", counts, after)
 
-    def amend(self, dataset: str, run: str, *, body: dict[str, Any]) -> Entry:
+    def amend(self, dataset: str, run: str, *, body: dict[str, Any], after: str | None = None) -> Entry:
         """Write down, durably, that a run goes on by another spec (`spec_sha256`), and in which fields it was `changed`: never in what it spends.
 
         The same amendment twice is one.
 
         Raises:
-            BudgetError: the run reserved nothing on `dataset`, or has settled.
+            BudgetError: the run reserved nothing on `dataset`, has settled, or went on since `after`.
         """
         with database.writing(self._engine) as connection:
             mine = database.select(connection, dataset=dataset, run=run)
@@ -222,7 +222,7 @@ class Ledger:
                 raise _no_reservation(dataset, run)
             if "settle" in kinds:
                 raise BudgetError(f"run {run} has settled, and its spec is final", hint="resume it without --spec, or start a new release")
-            return database.append(connection, dataset, run, "amend", body)
+            return _append(connection, dataset, run, "amend", body, after)
 
 
 def _append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any], after: str | None) -> Entry:

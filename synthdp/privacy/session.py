@@ -79,6 +79,11 @@ class Session:
         """Where the mechanism of `purpose` keeps how far it came, for a run that is killed on the way."""
         return self._journal.checkpoints(purpose)
 
+    @property
+    def settled(self) -> bool:
+        """Whether the run is closed."""
+        return self._lease.settled
+
     def settle(self) -> None:
         """Close the run: nothing new can be charged.
 

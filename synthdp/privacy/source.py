@@ -53,6 +53,7 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
         table = _guarded(source, lambda: _levels_only(dataset, domain, path, holdout=holdout, rng=streams.holdout, delta=delta))
     else:
         raw = _read(dataset, domain, folder, delta)
+        _check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
 
@@ -206,10 +207,15 @@ def _few(texts: Iterable[str]) -> str:
     return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
 
 
-def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
-    """No rows are the wrong table; a few bytes of a file can unpack to more rows than any memory holds; delta must be below 1 / true rows."""
+def _check_some(rows: int) -> None:
     if rows == 0:
-        raise DataError("the table has no rows", hint="see that dataset.source names the right table, and that its export was finished")
+        raise DataError(
+            "the table has no rows", hint="see that dataset.source names the right table, and that its export was finished; nothing was spent"
+        )
+
+
+def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
+    """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below 1 / rows, of the true rows too."""
     if rows > most_rows(dataset):
         raise DataError("the table has far more rows than dataset.rows declares", hint="correct dataset.rows, or the source")
     if rows * delta >= 1:

@@ -64,6 +64,7 @@ class _StackedTrainer:
         self.layers = [m for m in self.loss.modules() if isinstance(m, StackedLayer)]
         self.params = [p for p in self.loss.parameters() if p.requires_grad]
         self.sizes = [p[0].numel() for p in self.params]
+        clamp_weights(self.params)
         self.optimizer = torch.optim.Adam(self.params, lr=settings.learning_rate, fused=True)
         self.average = [p.detach().clone() for p in self.params]
 

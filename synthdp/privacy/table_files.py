@@ -171,10 +171,13 @@ def _open_parquet(path: Path, check: CheckNames, check_rows: CheckRows) -> tuple
     for file in files:
         if not (file.is_dir() and file != path):
             _open(file).close()
-    local = pyarrow.fs.LocalFileSystem()
-    texts = [f.name for f in pq.ParquetDataset(str(path), filesystem=local).schema if _is_text(f.type)]
+    # Names of folders are no columns: their types would follow from all of them together, and a folder is there because a row is.
+    plain: dict[str, Any] = {"filesystem": pyarrow.fs.LocalFileSystem(), "partitioning": None}
+    found = pq.ParquetDataset(str(path), **plain)
+    _check_alike([fragment.physical_schema for fragment in found.fragments])
+    texts = [f.name for f in found.schema if _is_text(f.type)]
     # As dictionaries, so that a long text that is repeated is in memory once.
-    dataset = pq.ParquetDataset(str(path), filesystem=local, read_dictionary=texts)
+    dataset = pq.ParquetDataset(str(path), read_dictionary=texts, **plain)
     check(dataset.schema.names)
     metadata = [fragment.metadata for fragment in dataset.fragments]
     rows = sum(m.num_rows for m in metadata)
@@ -183,6 +186,16 @@ def _open_parquet(path: Path, check: CheckNames, check_rows: CheckRows) -> tuple
     if unpacked > UNPACKED + RATIO * sum(f.stat().st_size for f in files if f.is_file()):
         raise DataError(f"the file unpacks to more than {RATIO} times its size", hint="this is no table that was written in good faith")
     return dataset, rows, texts
+
+
+def _check_alike(schemas: Sequence[pa.Schema]) -> None:
+    """Files of other types would be read as the first one's, so that one file decided how the values of another are read."""
+    columns = [[(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema] for schema in schemas]
+    if any(own != columns[0] for own in columns):
+        raise DataError(
+            "the Parquet files of the folder differ in the names, order or types of their columns",
+            hint="write all of them with one schema; names of folders such as year=2024 are not read as columns; nothing was spent",
+        )
 
 
 def _is_text(kind: pa.DataType) -> bool:

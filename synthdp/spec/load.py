@@ -32,7 +32,7 @@ def load_spec(path: Path) -> ReleaseSpec:
     Raises:
         SpecError: the file cannot be read, or has mistakes; every one of them is listed.
     """
-    return parse_spec(_text(path), path=str(path))
+    return parse_spec(spec_text(path), path=str(path))
 
 
 def parse_spec(text: str, *, path: str) -> ReleaseSpec:
@@ -56,7 +56,13 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
     return spec
 
 
-def _text(path: Path) -> str:
+def spec_text(path: Path) -> str:
+    """The text of a spec file, as `parse_spec` takes it.
+
+    Raises:
+        SpecError: the file cannot be read.
+    """
+
     def refuse(message: str, hint: str) -> SpecError:
         return SpecError([SpecProblem(str(path), 1, 1, "spec", message, hint)])
 
@@ -73,7 +79,7 @@ def _text(path: Path) -> str:
     if len(data) > MAX_BYTES:
         raise refuse(f"the file is larger than {MAX_BYTES:,} bytes", "a spec is small; is this the data?")
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1

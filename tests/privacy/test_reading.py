@@ -131,6 +131,54 @@ def test_a_table_of_one_over_delta_rows_is_refused(read: Read, tmp_path: Path, m
         assert "has spent nothing" in str(caught.value)
 
 
+# --- folders of Parquet files ---------------------------------------------------------------------------------------
+
+CODES = Domain.from_spec({"code": spec.Categorical(type="categorical", categories=("01", "02", "9x"), missing=True)})
+
+
+def folder_of(path: Path, files: dict[str, pa.Table]) -> None:
+    for name, table in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path / name)
+
+
+@pytest.mark.parametrize("levels_only", [False, True])
+def test_names_of_folders_are_no_columns(read: Read, tmp_path: Path, levels_only: bool) -> None:
+    """Their types would follow from all names together: a folder more, for one row, changed what all others were read as."""
+    source = spec.ParquetSource(kind="parquet", path="p", levels_only=levels_only)
+    rows = {"code=01/a.parquet": 9, "code=02/a.parquet": 1, "code=9x/a.parquet": 1}
+    folder_of(tmp_path / "p", {name: pa.table({"n": [0] * count}) for name, count in rows.items()})
+    with pytest.raises(DataError, match="none of the declared columns"):
+        read(source=source, domain=CODES, out_of_domain="clamp")
+
+
+@pytest.mark.parametrize("levels_only", [False, True])
+@pytest.mark.parametrize(
+    "other",
+    [pa.table({"code": pa.array([1], pa.int64())}), pa.table({"code": ["02"], "more": ["x"]}), pa.table({"more": ["x"]})],
+    ids=["another type", "a column more", "a column less"],
+)
+def test_files_of_a_folder_have_one_schema(read: Read, tmp_path: Path, other: pa.Table, levels_only: bool) -> None:
+    """Else one file would decide how the values of another are read."""
+    source = spec.ParquetSource(kind="parquet", path="p", levels_only=levels_only)
+    folder_of(tmp_path / "p", {"0.parquet": pa.table({"code": ["01", "01"]}), "1.parquet": pa.table({"code": ["02"]})})
+    assert counts(read(source=source, domain=CODES))[:3] == [2, 1, 0]
+    folder_of(tmp_path / "p", {"2.parquet": other})
+    with pytest.raises(DataError, match="differ in the names, order or types of their columns"):
+        read(source=source, domain=CODES, out_of_domain="clamp")
+
+
+@pytest.mark.parametrize("levels_only", [False, True])
+def test_dictionaries_of_any_index_and_texts_that_are_none(read: Read, tmp_path: Path, levels_only: bool) -> None:
+    """One text that is not in UTF-8 is a misfit, and changes no other row; unsigned positions are positions."""
+    source = spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=levels_only)
+    pq.write_table(pa.table({"code": pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, None], pa.uint8()), ["01", "02"])}), tmp_path / "t.parquet")
+    assert counts(read(source=source, domain=CODES))[:4] == [1, 2, 0, 1]
+    broken = pa.StringArray.from_buffers(3, pa.array([0, 2, 4, 5], pa.int32()).buffers()[1], pa.py_buffer(b"0202\xff"))
+    pq.write_table(pa.table({"code": broken}), tmp_path / "t.parquet")
+    assert counts(read(source=source, domain=CODES, out_of_domain="clamp"))[:4] == [1, 2, 0, 0]
+
+
 # --- what is wrong is told as what it is ------------------------------------------------------------------------------
 
 

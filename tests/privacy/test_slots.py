@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -186,7 +185,7 @@ def test_each_way_to_place_rows_is_as_likely(rows: int, ways: int) -> None:
 @pytest.mark.parametrize("last", [0, -1])
 def test_one_row_more_has_the_law_of_the_coupling(rows: int, last: int) -> None:
     """Wherever in the table the row is: the law of all places is the same, so that which row came last does not show."""
-    streams, rng = Streams.fresh(), np.random.default_rng()
+    streams, rng = Streams.fresh(), np.random.default_rng(5)
     draws = 8_000
     coupled = Counter(tuple(np.roll(one_more(streams.places(rows, 3), 3, rng), last + 1).tolist()) for _ in range(draws))
     drawn = Counter(tuple(streams.places(rows + 1, 3).tolist()) for _ in range(draws))
@@ -199,7 +198,7 @@ def test_one_row_more_has_the_law_of_the_coupling(rows: int, last: int) -> None:
 @pytest.mark.parametrize("rows", [0, 5, 127, 128, 129, 1000])
 def test_the_coupling_moves_one_other_row_at_most(rows: int) -> None:
     places = Streams.fresh().places(rows, 128)
-    more = one_more(places, 128, np.random.default_rng())
+    more = one_more(places, 128, np.random.default_rng(6))
     assert len(set(more.tolist())) == rows + 1
     assert int((more[:-1] != places).sum()) <= (rows >= 128)
 
@@ -218,15 +217,12 @@ def test_noisy_weights_are_bounded_after_each_step(domain_of: Callable[..., Doma
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
-def test_a_checkpoint_with_weights_that_no_step_leaves_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoint"
+def test_a_checkpoint_with_weights_that_no_step_leaves_is_refused() -> None:
     settings = DpSgd(rate=1.0, steps=3, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=0.1, ema=0.0, checkpoint_every=2)
     trainer = _Trainer(settings, network(5, 2, (3, 2), scale=0.3, seed=0), Streams.fresh())
     trainer.step(np.zeros((4, 2), dtype=np.uint16), 0)
-    trainer.save(path, 2)
-    assert trainer.load(path) == 2
+    assert trainer.load(trainer.state(2)) == 2
     with torch.no_grad():
         trainer.params[0][0] = 1.01 * MOST_WEIGHT
-    trainer.save(path, 2)
     with pytest.raises(OutputError):
-        trainer.load(path)
+        trainer.load(trainer.state(2))

@@ -162,12 +162,18 @@ def test_byte_order_mark_and_delimiter_and_missing_texts(read: Read) -> None:
     assert table.codes[0, 3] == DOMAIN["pay"].missing_level
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_tiny_tables(read: Read, rows: int) -> None:
-    table = read(HEADER + GOOD.splitlines(keepends=True)[0] * rows, holdout=0.5)
-    assert table.codes.shape == (rows, 5)
+def test_a_table_of_one_row(read: Read) -> None:
+    table = read(HEADER + GOOD.splitlines(keepends=True)[0], holdout=0.5)
+    assert table.codes.shape == (1, 5)
     assert table.fit_codes.shape[1] == 5
-    assert len(table.frame) == rows
+    assert len(table.frame) == 1
+
+
+@pytest.mark.finding("redteam C1")
+def test_a_table_of_no_rows_is_the_wrong_one(read: Read) -> None:
+    with pytest.raises(DataError, match="the table has no rows") as caught:
+        read(HEADER)
+    assert "nothing was spent" in str(caught.value)
 
 
 def test_missing_file_is_named(read: Read) -> None:

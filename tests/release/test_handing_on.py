@@ -162,6 +162,9 @@ class Heard:
     def conclude(self, verdict: Any) -> None:
         self.released.append(verdict.released)
 
+    def keep(self, out: Path) -> None:
+        self.kept = out
+
 
 def verdict(extractor: str) -> Any:
     gap = SimpleNamespace(value=0.1, lower=0.0, upper=0.2)
@@ -190,13 +193,14 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(bundl
 def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(run: str, loaded: spec.ReleaseSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the dataset's name, a second release would write over the first one's record."""
 
-    def tracker(release: object, *, folder: Path, run: str) -> None:
+    def tracker(release: object, *, folder: Path, run: str, **_: object) -> None:
         heard.append((folder, run))
         raise Stop
 
     heard: list[tuple[Path, str]] = []
     monkeypatch.setattr(release_module, "tracker", tracker)
-    job = SimpleNamespace(release=loaded, folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run))
+    ledger = SimpleNamespace(run_entries=lambda run: [])
+    job = SimpleNamespace(release=loaded, ledger=ledger, folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run))
     with pytest.raises(Stop):
         release_module.run(job, Reporter(), force=False)  # type: ignore[arg-type]
     assert heard == [(tmp_path, run)]
@@ -264,14 +268,16 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(tiny: Any, m
 
     def open_ledger(*_: object, resumed: bool = False) -> Any:
         opened.append(resumed)
-        return SimpleNamespace(balance=lambda dataset: None, run_entries=lambda run: [])
+        return SimpleNamespace(balance=lambda dataset: None, run_entries=lambda run: [], entries=lambda: [])
 
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
     monkeypatch.setattr(release_module, "check_affordable", lambda *_: None)
     monkeypatch.setattr(release_module, "run", lambda job, reporter, *, force: job)
     made: Any = tiny.write().release()
-    held = SimpleNamespace(spec_path=tiny.spec, spec_text=tiny.spec.read_text())
+    held = SimpleNamespace(
+        spec_path=tiny.spec, spec_text=tiny.spec.read_text(), command="release", run="r", path=tiny.out, journal=tiny.out, close=lambda: None
+    )
     monkeypatch.setattr(release_module.run_folder, "reopen", lambda out: held)
     again: Any = release_module.resume(tiny.out)
     assert made.audit is again.audit is audit and opened == [False, True]

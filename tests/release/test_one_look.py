@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp import release as release_module
 from synthdp import run_folder
-from synthdp.errors import OutputError
+from synthdp.attack_folder import AttackFolder
+from synthdp.errors import BudgetError, OutputError
 from synthdp.privacy import mechanisms
 from synthdp.privacy.journal import Journal
 from synthdp.privacy.lease import Lease
@@ -129,10 +134,26 @@ def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str
         before = sorted(p.name for p in interrupted.out.rglob("*"))
         arguments = ["resume", interrupted.out] if command == "resume" else [*command.split(), interrupted.spec, "--out", interrupted.out]
         refused = synthdp(*arguments)
-        assert refused.code == 3 and f"another process (process {holder.pid}) is running a release in" in refused.err
+        assert refused.code == 3 and f"another release is running in {interrupted.out} (process {holder.pid})" in refused.err
         assert "--force" not in refused.err and sorted(p.name for p in interrupted.out.rglob("*")) == before
         holder.kill()
     assert synthdp("resume", interrupted.out).code == 0
+
+
+@pytest.mark.finding("redteam A3")
+def test_a_living_run_is_left_alone_by_its_own_process_too(tmp_path: Path) -> None:
+    """Locks of files are a process' own, and closing one drops it: a second start would take the run, or let another process take it."""
+    out, spec = tmp_path / "out", tmp_path / "spec.yaml"
+    first = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=False)
+    for force in (False, True):
+        with pytest.raises(BudgetError, match="this process"):
+            run_folder.start(out, spec, "", command=run_folder.RELEASE, force=force)
+    with pytest.raises(BudgetError, match="this process"):
+        run_folder.reopen(out)
+    done = subprocess.run([sys.executable, "-c", HOLD, str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "another release is running" in done.stderr
+    first.close()
+    run_folder.reopen(out).close()
 
 
 @pytest.mark.finding("redteam A3")
@@ -140,14 +161,89 @@ def test_a_run_whose_place_was_taken_writes_nothing_into_the_other_one(tmp_path:
     """As on a disk that does not share locks: both are at work, and the later one has OUT."""
     out, spec = tmp_path / "out", tmp_path / "spec.yaml"
     first = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=False)
+    first.close()
     second = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=True)
     ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.reserve("d", first.run, epsilon=1.0, delta=1e-6, cap=None, body={})
     before = sorted(p.relative_to(out) for p in out.rglob("*"))
     with pytest.raises(OutputError, match="cannot write"):
         Journal(first.journal, Lease(ledger, dataset="d", run=first.run)).write("train", {"w": np.zeros(2)})
+    with pytest.raises(OutputError, match="cannot write"):
+        AttackFolder.open(first.shadows)
     first.remove()
-    assert sorted(p.relative_to(out) for p in out.rglob("*")) == before and run_folder.reopen(out).run == second.run
+    assert sorted(p.relative_to(out) for p in out.rglob("*")) == before
+    second.close()
+    assert run_folder.reopen(out).run == second.run
+
+
+def test_a_disk_without_locks_is_worked_on_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger's lease takes their place; nobody is told to wait for a process that there is not."""
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(run_folder.fcntl, "lockf", none)
+    made = run_folder.start(tmp_path / "out", tmp_path / "spec.yaml", "", command=run_folder.RELEASE, force=False)
+    made.close()
+    assert run_folder.reopen(tmp_path / "out").run == made.run
+
+
+def test_who_lost_a_run_removes_no_file_of_who_has_it(tmp_path: Path) -> None:
+    """Both work in one folder; the first one's last write to the ledger came through before the second one took over."""
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.reserve("d", "r", epsilon=1.0, delta=1e-6, cap=None, body={})
+    late = Journal(tmp_path, Lease(ledger, dataset="d", run="r"))
+    late.write("train", {"w": np.zeros(1)}, step=1)
+    true_keep, rival = Lease.keep, list[Journal]()
+
+    def keep_and_stall(self: Lease, **body: Any) -> None:
+        true_keep(self, **body)
+        if not rival:
+            rival.append(Journal(tmp_path, Lease(ledger, dataset="d", run="r")))
+            rival[0].write("train", {"w": np.ones(1)}, step=3)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lease, "keep", keep_and_stall)
+        late.write("train", {"w": np.full(1, 2.0)}, step=2)
+    kept = Journal(tmp_path, Lease(ledger, dataset="d", run="r")).checkpoints("train").last()
+    assert kept is not None and kept["w"] == [1.0]
+
+
+def test_a_run_of_an_earlier_version_is_told_as_such(interrupted: Any, synthdp: Any) -> None:
+    path = interrupted.out / ".run" / "state.json"
+    state = json.loads(path.read_text())
+    del state["command"]
+    path.write_text(json.dumps(state))
+    with sqlite3.connect(interrupted.folder / ".synthdp" / "ledger.db") as ledger:
+        ledger.execute("delete from synthdp_ledger where kind in ('lease', 'kept')")
+    ledger.close()
+    refused = synthdp("resume", interrupted.out)
+    assert refused.code == 3 and "was begun by an earlier version of synthdp" in refused.err
+
+
+# --- a spec or a plan that changed -----------------------------------------------------------------------------
+
+
+def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, true = tiny.write(evaluation={"enabled": False}).spec.read_text(), release_module.plan_for
+
+    def plan_and_edit(*arguments: Any) -> Any:
+        tiny.spec.write_text(text.replace("epsilon: 1.0", "epsilon: 0.5"))
+        return true(*arguments)
+
+    monkeypatch.setattr(release_module, "plan_for", plan_and_edit)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.release(reporter=Reporter(KilledInTraining()))
+    state = json.loads((tiny.out / ".run" / "state.json").read_text())
+    reserved = next(e.body for e in tiny.ledger.entries() if e.kind == "reserve")
+    assert state["spec_text"] == text and reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(interrupted: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(interrupted.ledger.entries())
+    monkeypatch.setattr(release_module, "plan_digest", lambda planned: "another")
+    refused = synthdp("resume", interrupted.out)
+    assert refused.code == 3 and "was planned otherwise" in refused.err and len(interrupted.ledger.entries()) == before
 
 
 # --- a ledger that forgot --------------------------------------------------------------------------------------
@@ -161,6 +257,16 @@ def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(released: Any, syn
     refused = synthdp("release", released.spec, "--out", out, "--force")
     assert refused.code == 3 and "published a release of dataset 'tiny' that the ledger does not know" in refused.err
     assert verify_bundle(released.bundle).ok and released.kinds() == []
+
+
+@pytest.mark.finding("redteam A5")
+def test_a_run_is_not_paid_anew_in_an_empty_ledger(interrupted: Any, synthdp: Any) -> None:
+    """A refused command once made the empty ledger that let the run go on as if nothing had been spent."""
+    shutil.rmtree(interrupted.folder / ".synthdp")
+    assert synthdp("resume", interrupted.out).code == 3
+    Ledger(f"sqlite:///{interrupted.folder / '.synthdp' / 'ledger.db'}")
+    refused = synthdp("resume", interrupted.out)
+    assert refused.code == 3 and "it was deleted or set back" in refused.err and interrupted.kinds() == []
 
 
 @pytest.mark.finding("redteam A5")

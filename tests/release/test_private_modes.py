@@ -55,7 +55,7 @@ def test_a_release_leaves_nothing_confidential_open(tiny: Any, umask: int, monke
 
 @pytest.mark.finding("mutant run folder mode")
 def test_a_run_s_folder_is_its_owner_s(tmp_path: Path, umask: int) -> None:
-    folder = run_folder.start(tmp_path / "out", tmp_path / "spec.yaml", "text", force=False)
+    folder = run_folder.start(tmp_path / "out", tmp_path / "spec.yaml", "text", command=run_folder.RELEASE, force=False)
     assert mode(folder.path) == mode(folder.journal) == 0o700
 
 

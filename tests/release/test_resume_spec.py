@@ -85,7 +85,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
         tiny = write(constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
     assert failed.code == 4 and "the hardest, 'seen + left < 2 or smoker'" in failed.err and not attacked
-    assert "epsilon 1 is spent" in failed.err and f"synthdp resume {tiny.out} --spec NEW" in failed.err and "kept in" in failed.err
+    assert "epsilon 1 at delta 1e-05 stays spent" in failed.err and f"synthdp resume {tiny.out} --spec NEW" in failed.err
     before = list(steps)
     assert len(before) == 20
     new = other(tiny, constraints=["seen < 20"], attacks={"membership": {"enabled": False}})
@@ -151,6 +151,7 @@ def test_a_table_whose_scores_were_counted_stays_as_it_is(write: Callable[..., A
     for changes, why in (
         ({"constraints": []}, "were counted already"),
         ({"sampling": {"rows": 99}}, "were counted already"),
+        ({"evaluation": {"max_rows": 5000}}, "were counted already"),
         ({"evaluation": {"targets": ["smoker"]}}, "fixed before anything is spent"),
     ):
         refused = synthdp("resume", tiny.out, "--spec", other(tiny, **changes))

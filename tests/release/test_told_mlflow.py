@@ -1,0 +1,57 @@
+"""What MLflow gets of a release, to the name: settings from the spec, what was released, and figures of quality and attack; no count of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from synthdp.steward import TRACKED
+from synthdp.tracking import AttackOutcome, NullTracker, Verdict
+
+MISFITS = 37
+METRICS = {
+    *("epsilon_planned", "epsilon_spent", "tv1_noisy", "edges_given"),
+    *("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", "trtr_auc"),
+}
+
+
+class Told(NullTracker):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.figures: dict[str, float] = {}
+        self.files: list[str] = []
+        self.settings: dict[str, Any] = {}
+        self.words: list[str] = []
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        self.settings |= values
+
+    def metrics(self, values: Mapping[str, float]) -> None:
+        self.figures |= values
+
+    def artifact(self, path: Path, *, folder: str | None = None) -> None:
+        self.files.append(f"{folder or ''}/{path.name}")
+
+    def attack(self, outcome: AttackOutcome) -> None:
+        self.words.append(str(outcome))
+
+    def conclude(self, verdict: Verdict) -> None:
+        self.words.append(str(verdict))
+
+
+@pytest.mark.finding("mutant misfits to MLflow")
+def test_a_release_tells_no_count_of_real_rows(tiny: Any, make_table: Callable[..., pd.DataFrame], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_table()
+    rows.loc[: MISFITS - 1, "weight"] = 500.0
+    told = Told()
+    monkeypatch.setattr("synthdp.release.tracker", lambda *_, **__: told)
+    tiny.write(rows, dataset={"out_of_domain": "clamp"}).release()
+    assert set(told.figures) == METRICS and told.settings == {}
+    assert not {float(MISFITS), float(len(rows))} & set(told.figures.values()) and str(MISFITS) not in "".join(told.words)
+    assert sorted(told.files) == sorted(["/internal.html", *(f"bundle/{'privacy/' * (n == 'privacy')}{n}" for n in TRACKED)])
