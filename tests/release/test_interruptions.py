@@ -27,7 +27,7 @@ def terminated(*_: object, **__: object) -> Any:
 
 
 @pytest.mark.finding("redteam D4")
-@pytest.mark.parametrize("where", ["synthdp.release.load_spec", "synthdp.release.read_private"])
+@pytest.mark.parametrize("where", ["synthdp.release.spec_text", "synthdp.release.read_private"])
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
