@@ -91,7 +91,7 @@ def _levels_only(dataset: spec.Dataset, domain: Domain, path: Path, *, holdout: 
     rows, batches = parquet_batches(
         path,
         check=lambda names: _check_columns(names, domain, None),
-        check_rows=lambda rows: _check_size(rows, dataset, delta),
+        check_rows=lambda rows: _check_file(rows, dataset, delta),
         batch_rows=BATCH_ROWS,
     )
     codes, encoded = encode_batches(domain, batches, rows=rows)
@@ -205,6 +205,11 @@ def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) 
 def _few(texts: Iterable[str]) -> str:
     listed = list(texts)
     return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
+
+
+def _check_file(rows: int, dataset: spec.Dataset, delta: float) -> None:
+    _check_some(rows)
+    _check_size(rows, dataset, delta)
 
 
 def _check_some(rows: int) -> None:

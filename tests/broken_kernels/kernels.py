@@ -121,7 +121,7 @@ KERNELS = {
     ),
     "weights without a bound": Broken(
         DPSGD,
-        (("        clamp_weights(self.params)\n", ""),),
+        (("        self.optimizer.step()\n        clamp_weights(self.params)\n", "        self.optimizer.step()\n"),),
         caught=("test_noisy_weights_are_bounded_after_each_step",),
         place=r"test_noisy_weights_are_bounded",
         says=r"64",

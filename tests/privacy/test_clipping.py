@@ -90,11 +90,10 @@ def test_huge_weights_do_not_pass_clipping(scale: float, train: Callable[..., No
             assert np.linalg.norm(one - two) <= ONE_STEP.sensitivity
 
 
-@pytest.mark.parametrize("poison", [np.nan, np.inf])
-def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(poison: float, train: Callable[..., Noiseless]) -> None:
+def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(train: Callable[..., Noiseless]) -> None:
     module = model()
-    with torch.no_grad():  # only rows with a = 3 touch this weight
-        module.encode_columns.weight[3] = poison
+    with torch.no_grad():  # only rows with a = 3 touch this weight; one that is infinite is clamped before the first step
+        module.encode_columns.weight[3] = np.nan
     good = np.array([[0, 1, 2, 0], [1, 0, 1, 0], [2, 1, 0, 0]], dtype=np.uint16)
     clean = train(module, good).sums[0]
     assert np.linalg.norm(clean) > 0.1

@@ -30,7 +30,7 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
         raise mistake(file, int(place[1]) if place else None, said[:MOST_QUOTED], hint=HINT) from None
     except RecursionError:
         raise mistake(file, None, "is nested too deeply", hint=HINT) from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # what networkx raises on values that are none
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # what networkx raises on values that are none
         raise mistake(file, None, f"is no graph ({type(error).__name__}: {str(error)[:100]})", hint=HINT) from None
     if network.is_multigraph():
         raise mistake(file, None, "a multigraph may hold several links between two nodes", hint="one link for each pair: delete `multigraph 1`")
