@@ -16,6 +16,7 @@ from synthdp.graph.knowledge import Pair, one_cycle
 from synthdp.spec.checks import MAX_LEVELS
 from synthdp.spec.graphchecks import MAX_ARROWS
 
+MAX_MESSAGE = 2000  # characters
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -26,7 +27,9 @@ class GraphFileError(SynthdpError):
 
 
 def mistake(file: str, line: int | None, message: str, *, hint: str | None = None) -> GraphFileError:
-    """A mistake at a line (1-based) of a file."""
+    """A mistake at a line (1-based) of a file. It may quote a name as long as the file, whose middle is left out then."""
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
     return GraphFileError(f"{file}:{line}: {message}" if line else f"{file}: {message}", hint=hint)
 
 
@@ -52,6 +55,8 @@ class Draft:
 
     def node(self, name: str) -> None:
         """A column, or an unseen cause that is marked so later."""
+        if not name:
+            raise mistake(self.file, None, "a node has no name", hint="columns have names")
         self._nodes.setdefault(name)
         if len(self._nodes) > MAX_LEVELS:
             raise mistake(self.file, None, f"more than {MAX_LEVELS:,} nodes", hint="no spec has so many columns")
