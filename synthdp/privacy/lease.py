@@ -1,6 +1,6 @@
 """One process' hold on a run, kept in the ledger: the one place that all copies of a run's folder share.
 
-Claim. Of everything that a run releases, one value for each charged purpose is ever used, and one checkpoint for each
+Claim [derived here]. Of everything that a run releases, one value for each charged purpose is ever used, and one checkpoint for each
 step, however often the run's folder is copied, set back or opened on several machines, as long as the ledger itself
 is neither copied nor set back.
 
