@@ -129,11 +129,11 @@ def reopen(out: Path) -> RunFolder:
         BudgetError: another process is at work on it.
     """
     path, lock = out / FOLDER, -1
+    _sweep(out)
     state = _state(path)
     try:
         lock = _hold(path)
         state = _state(path)  # as it is now that nobody else can change it
-        _sweep(out)
         run, spec_path, spec_text, created, holdout = (str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key"))
         if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
             raise ValueError("not written by `start`")
