@@ -26,7 +26,7 @@ from attacks.statistics import Interval
 from benchmarks import ablation_attack, ablation_quality
 from benchmarks.ablation_cells import GRAPHS, Cell
 from benchmarks.ablation_plot import plot
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 RESULTS = Path(__file__).parent / "results"
 CELL = list(asdict(Cell()))

@@ -18,11 +18,11 @@ from attacks import Claim, Fleet, Loky, Public, Serial, ThreatModel, attack_memb
 from attacks.statistics import Interval
 from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
 from benchmarks.adult_protocol import split
+from synthdp.audit.membership import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import ShadowTrainer, shadow_spec
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 # The paper's question first: causal and not, private and not.
 CELLS = (

@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.adult import untargeted
 from synthdp.data.domain import Domain
 from synthdp.model.pipeline import plan_for
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.plan import Plan, Spend
-from synthdp.spec import models as spec
-from synthdp.spec.checks import check
-from synthdp.spec.load import load_spec
+from synthdp.spec import model as spec
+from synthdp.spec.checks.columns import check
+from synthdp.spec.load.loader import load_spec
 
 ROOT = Path(__file__).parent.parent
 NO_NOISE = 1e-9  # times the noise of epsilon 1: far below one count

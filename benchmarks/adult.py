@@ -28,7 +28,7 @@ import pandas as pd
 from benchmarks.memory import peak_mb
 
 if TYPE_CHECKING:
-    from synthdp.spec import models as spec
+    from synthdp.spec import model as spec
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
@@ -54,9 +54,9 @@ def fit(variant: str, epsilon: float, train: Path, out: Path) -> None:
     """One fit in this process: write the synthetic table to `out` and the cost to stdout as JSON."""
     from synthdp.data.domain import Domain
     from synthdp.data.encoding import decode
+    from synthdp.ledger.ledger import Ledger
     from synthdp.model.pipeline import fit as fit_pipeline
     from synthdp.model.pipeline import plan_for, sample
-    from synthdp.privacy.ledger import Ledger
     from synthdp.privacy.noise import Streams, fresh_generator
     from synthdp.privacy.session import Session
     from synthdp.privacy.source import read_private
@@ -81,9 +81,9 @@ def fit(variant: str, epsilon: float, train: Path, out: Path) -> None:
 
 def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-untyped-def]
     """`specs/adult.yaml` on the fit rows, everything spent on the synthesizer; `variant` says where the graph comes from."""
-    from synthdp.spec import models as spec
-    from synthdp.spec.checks import check
-    from synthdp.spec.load import load_spec
+    from synthdp.spec import model as spec
+    from synthdp.spec.checks.columns import check
+    from synthdp.spec.load.loader import load_spec
 
     base = load_spec(ROOT / "specs" / "adult.yaml")
     rows = sum(1 for _ in train.open(encoding="utf-8")) - 1
@@ -167,7 +167,7 @@ def real_rows() -> dict[str, object]:
     """The ceiling: classifiers trained on the real fit rows."""
     from benchmarks.adult_protocol import score, split
     from synthdp.data.domain import Domain
-    from synthdp.spec.load import load_spec
+    from synthdp.spec.load.loader import load_spec
 
     domain = Domain.from_spec(load_spec(ROOT / "specs" / "adult.yaml").columns)
     train, test = split(ROOT / "specs" / "data" / "adult.csv")
@@ -177,7 +177,7 @@ def real_rows() -> dict[str, object]:
 def _runs(variant: str, epsilon: float, runs: int) -> list[dict[str, object]]:
     from benchmarks.adult_protocol import score, split
     from synthdp.data.domain import Domain
-    from synthdp.spec.load import load_spec
+    from synthdp.spec.load.loader import load_spec
 
     domain = Domain.from_spec(load_spec(ROOT / "specs" / "adult.yaml").columns)
     train, test = split(ROOT / "specs" / "data" / "adult.csv")

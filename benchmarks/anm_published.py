@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.privacy.anm import NoisyScores
+from synthdp.privacy.mechanisms.anm import NoisyScores
 
 Floats = npt.NDArray[np.float64]
 

@@ -32,10 +32,10 @@ from benchmarks.fleet import survey
 from benchmarks.membership import figures
 from benchmarks.peers import PEERS
 from benchmarks.peers_run import Peer, Request, python_of, run_many
+from synthdp.audit.membership import WHITE_BOX, ShadowTrainer
 from synthdp.data.domain import Domain
-from synthdp.membership import WHITE_BOX, ShadowTrainer
 from synthdp.privacy.plan import make_plan
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 RESULTS = Path(__file__).parent / "results"
 OURS, CONTROL = ("synthdp", "synthdp-no-graph"), "bootstrap"

@@ -28,20 +28,20 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from synthdp.data.domain import Domain
-from synthdp.graph.bif import BayesianNetwork, read_bif
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.discovery import ALGORITHMS
+from synthdp.graph.discovery.skeleton import pc_skeleton
+from synthdp.graph.formats.bif import BayesianNetwork, read_bif
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.meek import Pdag, meek, orient_colliders, unshielded
 from synthdp.graph.metrics import arc_f1, hamming_distance
-from synthdp.graph.orient import Pdag, meek, orient_colliders, unshielded
-from synthdp.graph.skeleton import pc_skeleton
 from synthdp.graph.tables import NoisyTables
-from synthdp.graph.tests.answer import Answer, Query
-from synthdp.privacy.counting import count_tables
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 Codes = npt.NDArray[np.uint16]
 

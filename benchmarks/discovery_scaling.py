@@ -24,7 +24,7 @@ import pandas as pd
 
 from benchmarks.discovery import RESULTS, network
 from benchmarks.memory import peak_mb
-from synthdp.graph.bif import BayesianNetwork
+from synthdp.graph.formats.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
 EPSILON, DELTA = 1.0, 1e-5
@@ -64,7 +64,7 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
     from synthdp.privacy.private import Private
     from synthdp.privacy.source import read_private
     from synthdp.privacy.table import Table
-    from synthdp.spec import models as spec
+    from synthdp.spec import model as spec
 
     dataset = spec.Dataset(
         id="scaling",
@@ -82,11 +82,11 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
 def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[str, Any]:
     """Measured PC by a session with a ledger of its own."""
     from synthdp.graph.discovery import ALGORITHMS
-    from synthdp.privacy.ledger import Ledger
+    from synthdp.ledger.ledger import Ledger
     from synthdp.privacy.noise import Streams
     from synthdp.privacy.plan import make_search_plan
     from synthdp.privacy.session import Session
-    from synthdp.spec import models as spec
+    from synthdp.spec import model as spec
 
     settings, domain = spec.Graph(mode="learn"), net.domain()
     plan = make_search_plan(ALGORITHMS["measured_pc"].spends(settings, domain, rows), epsilon=EPSILON, delta=DELTA)
@@ -105,7 +105,7 @@ def of_columns(columns: int) -> dict[str, Any]:
     from synthdp.graph.discovery import ALGORITHMS
     from synthdp.privacy.plan import make_search_plan
     from synthdp.privacy.session import Rehearsal
-    from synthdp.spec import models as spec
+    from synthdp.spec import model as spec
 
     rng = np.random.default_rng(columns)
     net = random_network(columns, rng=rng)

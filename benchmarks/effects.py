@@ -24,8 +24,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode, encode
 from synthdp.evaluate.effects import Estimate, effect_name, estimate
 from synthdp.privacy.noise import fresh_generator
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import Column, Effect
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Column, Effect
 
 RESULTS = Path(__file__).parent / "results"
 ROWS = Path(__file__).parent.parent / "specs" / "data" / "rand-hie.csv"

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.chi_square import chi_square
+from synthdp.graph.ci_tests.kendall import exact_kendall
+from synthdp.graph.ci_tests.spearman import exact_spearman
 from synthdp.graph.discovery.ranked import MAX_ORDER, Links, graph_of
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.tests.answer import Answer, Query
-from synthdp.graph.tests.chi_square import chi_square
-from synthdp.graph.tests.kendall import exact_kendall
-from synthdp.graph.tests.spearman import exact_spearman
-from synthdp.privacy.counting import count_tables
+from synthdp.privacy.mechanisms.counting import count_tables
 
 LEVEL, MARGIN = 0.05, 0.1
 

@@ -25,14 +25,14 @@ import pandas as pd
 import torch
 
 from attacks import Fleet, Loky, ThreatModel, play
+from synthdp.audit.membership import ShadowTrainer, shadow_spec
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import ShadowTrainer, shadow_spec
 from synthdp.privacy.plan import make_plan
-from synthdp.spec import models as spec
-from synthdp.spec.load import load_spec
+from synthdp.spec import model as spec
+from synthdp.spec.load.loader import load_spec
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"

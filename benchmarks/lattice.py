@@ -30,13 +30,13 @@ from benchmarks.adult_protocol import split
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode, encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.pipeline import architecture_for, plan_for
-from synthdp.privacy.dpsgd import Training, Weights
-from synthdp.privacy.dpsgd_settings import LATTICE_BITS, DpSgd
+from synthdp.privacy.dpsgd.settings import LATTICE_BITS, DpSgd
+from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
-from synthdp.spec.load import load_spec
+from synthdp.spec.load.loader import load_spec
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"

@@ -33,7 +33,7 @@ from attacks.report import attack_row
 from benchmarks.membership_cells import SEED, TABLES, Cell, Setting, cells, setting
 from benchmarks.membership_plot import plot
 from benchmarks.membership_text import page
-from synthdp.membership import WHITE_BOX
+from synthdp.audit.membership import WHITE_BOX
 
 RESULTS = Path(__file__).parent / "results"
 HONEST, PAPERS = "by model pair", "by set, as in the paper"

@@ -18,16 +18,16 @@ import numpy.typing as npt
 from attacks import WhiteBox
 from benchmarks.ablation_cells import Cell as Ablated
 from benchmarks.ablation_cells import plan_of, release_of
+from synthdp.audit.membership import ShadowTrainer, released_scores, shadow_spec
+from synthdp.audit.shadow_models import fitted_shadows
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import ShadowTrainer, released_scores, shadow_spec
 from synthdp.model.pipeline import Fitted, fit, sample
-from synthdp.model.shadows import fitted_shadows
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
-from synthdp.spec.load import load_spec
+from synthdp.spec import model as spec
+from synthdp.spec.load.loader import load_spec
 
 ROOT = Path(__file__).parent.parent
 SEED = 0  # of the partial and the wrong graph and of the target, all of them public

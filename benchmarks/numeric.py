@@ -30,18 +30,18 @@ from benchmarks.pcd_published import pcd_independent
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.graph.bif import read_bif
-from synthdp.graph.discovery.rcit_pc import RCIT_PC, planned_moments
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.exact_numeric import fisher_z
+from synthdp.graph.ci_tests.rcit import MomentTests
+from synthdp.graph.discovery.rcit_pc.search import RCIT_PC, planned_moments
+from synthdp.graph.discovery.skeleton import pc_skeleton
+from synthdp.graph.formats.bif import read_bif
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.skeleton import pc_skeleton
-from synthdp.graph.tests.answer import Answer, Query
-from synthdp.graph.tests.exact_numeric import fisher_z
-from synthdp.graph.tests.rcit import MomentTests
-from synthdp.privacy.moments import MomentMatrix, NoisyMoments
+from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 Floats = npt.NDArray[np.float64]
 Sample = tuple[pd.DataFrame, Domain, frozenset[frozenset[str]]]

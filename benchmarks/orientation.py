@@ -46,9 +46,9 @@ from scipy.stats import norm
 
 from benchmarks.anm_published import chances, textbook
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.orientation import PURPOSE, read
-from synthdp.privacy.anm import SCORES, NoisyScores, OrientationBudget, Score
-from synthdp.privacy.pair_table import NoisyPair
+from synthdp.graph.discovery.anm_direction import PURPOSE, read
+from synthdp.privacy.mechanisms.anm import SCORES, NoisyScores, OrientationBudget, Score
+from synthdp.privacy.mechanisms.pair_table import NoisyPair
 from synthdp.privacy.plan import Plan, Spend, make_search_plan
 from synthdp.privacy.session import Rehearsal
 

@@ -15,15 +15,15 @@ import pandas as pd
 from benchmarks.adult import plain
 from benchmarks.peers_fit.job import Job, run
 from synthdp.data.domain import Domain
+from synthdp.ledger.ledger import Ledger
 from synthdp.model.pipeline import fit as fit_pipeline
 from synthdp.model.pipeline import plan_for, sample
-from synthdp.privacy.ledger import Ledger
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
-from synthdp.spec import models as spec
-from synthdp.spec.checks import check
-from synthdp.spec.load import load_spec
+from synthdp.spec import model as spec
+from synthdp.spec.checks.columns import check
+from synthdp.spec.load.loader import load_spec
 
 SPECS = Path(__file__).parent.parent / "specs"
 

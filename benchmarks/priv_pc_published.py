@@ -24,8 +24,8 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.ranked import MAX_ORDER, Links, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.privacy.counting import count_tables
-from synthdp.privacy.ranks import STEPS, kendall
+from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.ranks import STEPS, kendall
 
 LEVEL, TWEAK = 0.05, 0.02
 

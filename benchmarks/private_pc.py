@@ -11,7 +11,7 @@ from synthdp.graph.discovery import ALGORITHMS
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 
 def run(

@@ -59,9 +59,9 @@ def measured(*, spec: str, hidden: int | None, rows: int, threads: int, repeats:
     from synthdp.model.constraints import Constraints
     from synthdp.model.pipeline import architecture_for
     from synthdp.model.synthesizer import untrained
-    from synthdp.sample_files import write_blocks
-    from synthdp.sampling import Sampler
-    from synthdp.spec.load import load_spec
+    from synthdp.sample.files import write_blocks
+    from synthdp.sample.sampler import Sampler
+    from synthdp.spec.load.loader import load_spec
 
     release = load_spec(SPECS / spec)
     if hidden is not None:

@@ -29,7 +29,7 @@ import pandas as pd
 from benchmarks.discovery import RESULTS
 from benchmarks.discovery_scaling import random_network, write_parquet
 from benchmarks.memory import peak_mb
-from synthdp.graph.bif import BayesianNetwork
+from synthdp.graph.formats.bif import BayesianNetwork
 
 ROOT = Path(__file__).parent.parent
 TABLE = RESULTS / "scaling.csv"
@@ -88,7 +88,7 @@ compute: {{threads: 1}}
 def run_here(point: Point, folder: Path) -> dict[str, float]:
     """Release the point's table, which lies in `folder`, in this process."""
     from synthdp.evaluate.fidelity import fidelity
-    from synthdp.release import release
+    from synthdp.release.run import release
 
     started = time.perf_counter(), time.process_time()
     outcome = release(folder / "spec.yaml", out=folder / "out")

@@ -25,13 +25,13 @@ from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.causal_vae import CausalVae
+from synthdp.model.network import CausalVae
 from synthdp.model.pipeline import causal_vae, plan_for
-from synthdp.privacy.dpsgd import _Trainer
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import BuiltinSource, CsvSource, ReleaseSpec
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import BuiltinSource, CsvSource, ReleaseSpec
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"

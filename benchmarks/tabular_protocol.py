@@ -19,8 +19,8 @@ from benchmarks import adult_protocol
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import BuiltinSource, CsvSource, ReleaseSpec
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import BuiltinSource, CsvSource, ReleaseSpec
 
 SPECS = Path(__file__).parent.parent / "specs"
 SHARE_TO_FIT = 0.8

@@ -24,7 +24,7 @@ from benchmarks.discovery import RESULTS, network
 from synthdp.graph.stage import rounds, validated
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 LEVEL = 0.05
 KEYS = ["network", "rows", "epsilon", "delta", "adjacency"]

@@ -1,6 +1,6 @@
 """`python -m synthdp`: the command line."""
 
-from synthdp.cli import main
+from synthdp.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -20,19 +20,19 @@ KERNEL = "synthdp/privacy/"
 
 # Confidential figures are opened here and nowhere else: the internal report and MLflow record (steward), the
 # figures of gates that were opted into by name (judging), and the definition itself.
-FOR_STEWARD = {"synthdp/audit.py", "synthdp/steward.py", "synthdp/judging.py", "synthdp/privacy/private.py"}
+FOR_STEWARD = {"synthdp/audit/plan.py", "synthdp/release/internal.py", "synthdp/release/judge.py", "synthdp/privacy/private.py"}
 # Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws, compares and verifies
 # the synthetic table that a bundle publishes.
 TABLE_READERS = {
     "synthdp/privacy/source.py",
-    "synthdp/privacy/table_files.py",
-    "synthdp/privacy/table_query.py",
-    "synthdp/spec/header.py",
+    "synthdp/privacy/readers/files.py",
+    "synthdp/privacy/readers/query.py",
+    "synthdp/spec/init/header.py",
     "synthdp/verify/content.py",
     "synthdp/verify/forms.py",
-    "synthdp/bundle/parquet_table.py",
+    "synthdp/bundle/metadata/parquet.py",
     "synthdp/bundle/report_page.py",
-    "synthdp/bundle_quality.py",
+    "synthdp/verify/quality.py",
 }
 KEY_HOLDERS = (KERNEL,)
 
@@ -119,7 +119,7 @@ def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         return
     readers = ("read_csv", "read_parquet", "read_sql", "read_sql_query", "read_query", "read_table", "read_excel", "read_feather", "read_json")
     readers += ("genfromtxt", "loadtxt", "ParquetFile", "ParquetDataset", "open_csv", "read_csv_file", "read_parquet_files", "read_private")
-    allowed = {"read_private"} if name in ("synthdp/audit.py", "synthdp/release.py") else set()
+    allowed = {"read_private"} if name in ("synthdp/audit/plan.py", "synthdp/release/run.py") else set()
     yield from ((line, word) for line, word, _ in called(tree) if word in readers and word not in allowed)
 
 
@@ -170,7 +170,7 @@ RULES: dict[str, Rule] = {
     "reflection": reflection,
     "for_steward": steward_only,
     "readers of tables": table_reader,
-    "opacus": foreign_import("opacus", "synthdp/privacy/dpsgd.py"),
+    "opacus": foreign_import("opacus", "synthdp/privacy/dpsgd/training.py"),
     "mlflow": foreign_import("mlflow", "synthdp/tracking/mlflow_run.py", "synthdp/tracking/store.py"),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,

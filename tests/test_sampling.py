@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, SpecError
-from synthdp.model.causal_vae import Architecture, CausalVae
 from synthdp.model.constraints import Constraints
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.sample_files import write_blocks
-from synthdp.sampling import USED_TWICE, Sampler, Weighing, one_use
-from synthdp.settings import settings_of
-from synthdp.spec import models as spec
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.sample.conditions import settings_of
+from synthdp.sample.files import write_blocks
+from synthdp.sample.sampler import USED_TWICE, Sampler, Weighing, one_use
+from synthdp.spec import model as spec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -147,7 +147,7 @@ def test_an_impossible_condition_is_refused_with_its_probability() -> None:
 
 
 def test_a_condition_that_too_few_draws_serve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.sampling.MOST_DRAWS", 1)
+    monkeypatch.setattr("synthdp.sample.sampler.MOST_DRAWS", 1)
     with pytest.raises(OutputError, match=r"probability of about .* fewer than one drawn row in 1 could"):
         draw(sampler(rake=False), 10, given=("visits=0",))
 
@@ -195,7 +195,7 @@ def test_every_wrong_setting_is_told_at_once() -> None:
 
 
 def test_files_come_in_blocks_and_keep_their_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.sampling.BLOCK_CELLS", 6000)
+    monkeypatch.setattr("synthdp.sample.sampler.BLOCK_CELLS", 6000)
     made, sizes = sampler(), []
 
     def blocks(rows: int) -> Any:

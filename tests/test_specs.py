@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from synthdp.audit.membership import shadow_spec
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.membership import shadow_spec
 from synthdp.model.pipeline import plan_for
 from synthdp.privacy.plan import make_plan
-from synthdp.release import release
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import BuiltinSource, CsvSource, IdUnit
-from synthdp.verify import verify_bundle
+from synthdp.release.run import release
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import BuiltinSource, CsvSource, IdUnit
+from synthdp.verify.checks import verify_bundle
 
 ROOT = Path(__file__).parent.parent / "specs"
 SPECS = sorted(ROOT.glob("*.yaml"))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from synthdp.errors import GateError, OutputError
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.mlflow_run import MlflowTracker, NullTracker, Tracker, tracker
 from synthdp.tracking.note import VIEW_COLUMNS, VIEW_TAG, AttackOutcome, Verdict, view_path
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from synthdp.errors import OutputError
-from synthdp.untrusted import SUMS as SUMS
+from synthdp.files import SUMS as SUMS
 
 
 def check_target(folder: Path, *, force: bool) -> None:

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, check_header
+from synthdp.bundle.metadata.datapackage import CSV_NAME, DATE_FORMATS, check_header
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
+from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.report.content import GraphView
-from synthdp.report.public import PublicContent, render_public
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec
-from synthdp.untrusted import check_plain, parse_json, read_text
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.report.internal.content import GraphView
+from synthdp.report.public.page import PublicContent, render_public
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec
 
 REPORT = "report.html"
 MOST_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample

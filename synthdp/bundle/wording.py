@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from synthdp.spec.models import Column, Dataset, derived_of
+from synthdp.spec.model import Column, Dataset, derived_of
 
 
 def plain(text: str) -> str:

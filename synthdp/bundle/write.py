@@ -15,30 +15,30 @@ from typing import Any, NoReturn, Protocol
 
 import pandas as pd
 
-from synthdp.bundle.audit_record import AuditRecord
-from synthdp.bundle.certificate import Certificate, PlannedSpend, certify, plan_problems
-from synthdp.bundle.certificate_text import render
-from synthdp.bundle.croissant import CROISSANT, croissant, written
-from synthdp.bundle.datacard import DATACARD, datacard
-from synthdp.bundle.datapackage import CSV_NAME, descriptor, write_csv
-from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml
-from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.certificate.audit_record import AuditRecord
+from synthdp.bundle.certificate.effects import effects_svg
+from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, certify, plan_problems
+from synthdp.bundle.certificate.profile import profile_of, profile_svg
+from synthdp.bundle.certificate.text import render
 from synthdp.bundle.folder import SUMS, check_target, new_folder
-from synthdp.bundle.parquet_table import PARQUET_NAME, write_parquet
-from synthdp.bundle.profile import profile_of, profile_svg
-from synthdp.bundle.published import graph_title, public_spec, readme, spec_yaml, tables_json
+from synthdp.bundle.metadata.croissant import CROISSANT, croissant, written
+from synthdp.bundle.metadata.datacard import DATACARD, datacard
+from synthdp.bundle.metadata.datapackage import CSV_NAME, descriptor, write_csv
+from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml
+from synthdp.bundle.metadata.parquet import PARQUET_NAME, write_parquet
+from synthdp.bundle.metadata.readme import graph_title, public_spec, readme, spec_yaml, tables_json
 from synthdp.bundle.report_page import REPORT, public_report
-from synthdp.bundle.signing import Signer
-from synthdp.bundle.statement import STATEMENT, make_statement, sign
+from synthdp.bundle.signing.keys import Signer
+from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign
 from synthdp.errors import BoundaryError, VerifyError
-from synthdp.evaluate.charged import ChargedScore, ChargedScores
+from synthdp.evaluate.dp_scores import ChargedScore, ChargedScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
-from synthdp.privacy.chain import INTERNAL, Entry, entry_hash
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Receipt, Released
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 MODEL_FILES = ("model.json", "model.safetensors")
 FILES = (

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -22,12 +22,12 @@ from synthdp.data.encoding import Codes
 from synthdp.evaluate.features import build_features, clamped_numbers, join
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.constraints import numbers
-from synthdp.spec.expressions import parse
+from synthdp.spec.expressions.expressions import parse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthdp.spec.models import Column, Effect
+    from synthdp.spec.model import Column, Effect
 
 FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -1,7 +1,7 @@
 """Have a synthetic table scored for a price: classifiers that learn from it, and are small enough to be used inside the kernel.
 
 They are logistic regressions over levels, and see no real row. What comes out are whole numbers, so that counting their right answers on
-real rows is exact (`privacy.scores`).
+real rows is exact (`privacy.mechanisms.scores`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.features import level_features
 from synthdp.graph.discovery import Releaser
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, Scored
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Released
-from synthdp.privacy.scores import ScoreBudget, Scorecard, Scored
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 STRENGTH = 10.0  # inverse of the penalty, as for the logistic regression of the internal report
 POINT = 2.0**-20  # of log odds: points are whole multiples of it

@@ -16,14 +16,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate import scores
-from synthdp.evaluate.features import (
-    Features,
-    build_features,
-    category_mask,
-    clamped_numbers,
-    join,
-    target_levels,
-)
+from synthdp.evaluate.features import Features, build_features, category_mask, clamped_numbers, join, target_levels
 
 if TYPE_CHECKING:
     import pandas as pd

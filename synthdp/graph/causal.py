@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 
 import networkx as nx
 
+from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
-from synthdp.graph.orient import Pdag, cpdag_of, extend
-from synthdp.graph.picture import draw
-from synthdp.spec import models as spec
+from synthdp.graph.meek import Pdag, cpdag_of, extend
+from synthdp.spec import model as spec
 
 Provenance = Literal["given", "required", "learned", "supported", "refuted", "undecided"]
 PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
@@ -183,7 +183,7 @@ class CausalGraph:
             raise SynthdpError(f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent") from error
 
     def to_svg(self, *, title: str = "Causal graph") -> str:
-        """A self-contained picture; see `synthdp.graph.picture`."""
+        """A self-contained picture; see `synthdp.drawing.graph`."""
         return draw(self, title=title)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import combinations
 
 from synthdp.errors import SynthdpError
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 Pair = tuple[str, str]
 

@@ -14,20 +14,11 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
-from synthdp.graph.validation import (
-    MAX_TABLES,
-    VALIDATION_SHARES,
-    ValidationReport,
-    doubtful,
-    judged_again,
-    required_tables,
-    tables_of,
-    validate,
-)
-from synthdp.privacy.mechanisms import Mechanism, NoisyTable
+from synthdp.graph.validation import MAX_TABLES, VALIDATION_SHARES, ValidationReport, doubtful, judged_again, required_tables, tables_of, validate
+from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
 from synthdp.privacy.plan import Plan, Start, adaptive_round
 from synthdp.privacy.private import Released
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import Domain
-from synthdp.graph.tests.answer import Answer, Query
-from synthdp.graph.tests.chi_square import chi_square
-from synthdp.graph.tests.mantel_haenszel import Tables, mantel_haenszel
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.chi_square import chi_square
+from synthdp.graph.ci_tests.mantel_haenszel import Tables, mantel_haenszel
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 T = TypeVar("T")
 View = tuple[npt.NDArray[np.float64], float]

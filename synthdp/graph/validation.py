@@ -30,10 +30,10 @@ from typing import Any, Literal, get_args
 from synthdp.data.domain import Domain
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, Provenance
+from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.knowledge import Pair
 from synthdp.graph.tables import NoisyTables, cells
-from synthdp.graph.tests.answer import Answer, Query
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Status = Literal["supported", "refuted", "undecided"]
 STATUSES: tuple[Status, ...] = get_args(Status)

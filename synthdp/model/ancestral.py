@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 
 CHUNK_ROWS = 4096
 FEW = 4  # levels up to which a product by columns is faster than a wider one

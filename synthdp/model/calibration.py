@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from synthdp.model.ancestral import FEW, column_samplers, levels_of
-from synthdp.model.causal_vae import CausalVae
-from synthdp.model.marginals import Probabilities
+from synthdp.model.network import CausalVae
+from synthdp.model.raking import Probabilities
 
 ROUNDS = 10
 MOST_SHIFT = 20.0  # of a bias, either way

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.marginals import Probabilities
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.model.raking import Probabilities
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 LEAST_PAIRS = 8  # measured arrows, fewer of which say little of the others
 CLEAR = 2.5  # standard deviations of its noise that the summed covariance must exceed

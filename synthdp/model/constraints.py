@@ -19,8 +19,8 @@ from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode, decode_column, encode_column, to_numbers
 from synthdp.errors import GateError
 from synthdp.model.derived import Derived
-from synthdp.spec.expressions import Expression, parse
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.expressions.expressions import Expression, parse
+from synthdp.spec.model import ReleaseSpec
 
 LEAST_SHARE = 0.01  # drawing again is given up where fewer rows hold
 FIRST_DRAW = 20_000  # no share is judged on fewer rows

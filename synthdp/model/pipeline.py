@@ -21,21 +21,21 @@ from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import Releaser
 from synthdp.graph.stage import GraphResult, find_graph
-from synthdp.model.balance import balanced, measured_pairs
-from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
 from synthdp.model.constraints import Constraints
-from synthdp.model.evenly import even_levels, neighbours_first, raked_chances
-from synthdp.model.marginals import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
+from synthdp.model.network import Architecture, CausalVae, width_groups
 from synthdp.model.planning import plan_for as plan_for
+from synthdp.model.raking import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
+from synthdp.model.row_selection import balanced, measured_pairs
+from synthdp.model.stratified import even_levels, neighbours_first, raked_chances
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
-from synthdp.privacy.dpsgd import Training, Weights
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import Training, Weights
 from synthdp.privacy.journal import Checkpoints
-from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, expected_fit_rows
 from synthdp.privacy.private import Released
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 Progress = Callable[[int, int], None]
 Check = Callable[[Sequence[NoisyTable]], None]

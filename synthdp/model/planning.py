@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
-from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 
 def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:

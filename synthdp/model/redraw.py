@@ -15,7 +15,7 @@ from torch import Tensor
 
 from synthdp.data.encoding import Codes
 from synthdp.model.ancestral import CHUNK_ROWS, ColumnSampler
-from synthdp.model.marginals import Probabilities
+from synthdp.model.raking import Probabilities
 
 POINTS = 32  # of z
 

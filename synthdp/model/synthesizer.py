@@ -24,12 +24,12 @@ from torch import Tensor
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import VerifyError
+from synthdp.files import check_plain, parse_json, read_text
 from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, draw
 from synthdp.model.calibration import calibrated_bias
-from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.model.marginals import Probabilities
+from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.raking import Probabilities
 from synthdp.model.redraw import chances_given_others
-from synthdp.untrusted import check_plain, parse_json, read_text
 
 MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups of a foreign model may take
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"

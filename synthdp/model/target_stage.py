@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.model.causal_vae import Architecture
 from synthdp.model.common_strength import common_strength, scores
-from synthdp.model.marginals import Probabilities
-from synthdp.privacy.dpsgd import PerExampleLoss
-from synthdp.privacy.layers import MaskedLinear
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.model.network import Architecture
+from synthdp.model.raking import Probabilities
+from synthdp.privacy.dpsgd.layers import MaskedLinear
+from synthdp.privacy.dpsgd.training import PerExampleLoss
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 
 SCALE = 2.0**-12  # of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u below 10

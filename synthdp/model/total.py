@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synthdp.errors import WrongTableError
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import expected_fit_rows
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 FACTOR = 2.0  # a declared number that is rounded to one digit is within this of the true one, with room to spare
 # A total of normal noise is further off on the side that counts in 3.2e-5 of all releases whose table is at the limit; in fewer of others.

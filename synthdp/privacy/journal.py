@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from synthdp.errors import OutputError
-from synthdp.privacy.lease import Lease
-from synthdp.privacy.mechanisms import Arrays
-from synthdp.untrusted import check_plain
+from synthdp.files import check_plain
+from synthdp.ledger.lease import Lease
+from synthdp.privacy.mechanisms.marginals import Arrays
 
 
 class Checkpoints(Protocol):

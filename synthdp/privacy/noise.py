@@ -5,7 +5,7 @@ attack that of its game.)
 
 `Randomness` is all that a mechanism may draw, and the only way to draw it; `Streams` is the one implementation
 that releases use. Because every noisy value passes through this one seam, the audit can record what a mechanism
-wanted to hide and hand it the same noisy values again (`privacy.audit.replay`).
+wanted to hide and hand it the same noisy values again (`audit.mechanisms.replay`).
 
 Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
 of batches, the `holdout` coins, and the `latent` coins inside a model, which protect nothing. Noise on planned

@@ -20,11 +20,11 @@ import dp_accounting
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.count_noise import sampler_for
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import AdaptiveMarginals, Columns, NoisyMarginals
-from synthdp.privacy.scores import ScoreBudget
-from synthdp.spec import models as spec
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms.count_noise import sampler_for
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
+from synthdp.privacy.mechanisms.scores import ScoreBudget
+from synthdp.spec import model as spec
 
 
 class Planned(Protocol):

@@ -22,11 +22,11 @@ import pandas as pd
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode
 from synthdp.errors import BudgetError
+from synthdp.ledger.lease import Lease
+from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.accounting import event_to_json
 from synthdp.privacy.journal import Checkpoints, Journal
-from synthdp.privacy.lease import Lease
-from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import Arrays, Mechanism
+from synthdp.privacy.mechanisms.marginals import Arrays, Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released, _check_key

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.addresses import shown_path
 from synthdp.data import builtin
 from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
 from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode
@@ -29,11 +28,12 @@ from synthdp.data.values import unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
-from synthdp.privacy.streaming import BATCH_ROWS, encode_batches
+from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
+from synthdp.privacy.readers.query import read_query
+from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
 from synthdp.privacy.table import Table
-from synthdp.privacy.table_files import parquet_batches, read_csv_file, read_parquet_files
-from synthdp.privacy.table_query import read_query
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
+from synthdp.spec.addresses import shown_path
 
 T = TypeVar("T")
 Integers = npt.NDArray[np.int64]

@@ -16,9 +16,9 @@ from annotated_types import Unit
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.load.yaml_tree import plain
+from synthdp.spec.model import ReleaseSpec
 from synthdp.spec.schema import json_schema
-from synthdp.spec.yamltree import plain
 
 HEAD = """# Spec reference
 

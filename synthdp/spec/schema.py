@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

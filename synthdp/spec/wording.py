@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from synthdp.addresses import UNSHOWN, looks_like_address
+from synthdp.spec.addresses import UNSHOWN, looks_like_address
 from synthdp.spec.syntax import Loc
 
 MAX_FINDINGS = 500

@@ -23,10 +23,10 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from synthdp import __version__
-from synthdp.addresses import check_uri, home, reason, shown_address, sqlite_file, store_address, unreachable
 from synthdp.errors import GateError, OutputError
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.addresses import check_uri, home, reason, shown_address, sqlite_file, store_address, unreachable
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.note import EXPERIMENT_NOTE, VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
 from synthdp.tracking.store import opened, quiet
 from synthdp.tracking.told import Told

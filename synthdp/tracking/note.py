@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from synthdp import __version__
-from synthdp.bundle.published import public_spec, spec_yaml
+from synthdp.bundle.metadata.readme import public_spec, spec_yaml
 from synthdp.bundle.wording import plain
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 GRAPH_FIGURES = ("edges_", "independences_")
 Status = Literal["FINISHED", "FAILED", "KILLED"]

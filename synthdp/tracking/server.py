@@ -21,9 +21,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from synthdp.addresses import check_uri, reason, shown_address, sqlite_file, store_address
 from synthdp.errors import OutputError
-from synthdp.spec.models import ReleaseSpec, Tracking
+from synthdp.spec.addresses import check_uri, reason, shown_address, sqlite_file, store_address
+from synthdp.spec.model import ReleaseSpec, Tracking
 from synthdp.tracking.note import view_path
 from synthdp.tracking.store import check_database
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from synthdp.addresses import reason, sqlite_address, sqlite_file
-from synthdp.private_files import owner_only
+from synthdp.files import owner_only
+from synthdp.spec.addresses import reason, sqlite_address, sqlite_file
 
 T = TypeVar("T")
 

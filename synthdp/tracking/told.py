@@ -8,9 +8,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from synthdp.errors import OutputError
-from synthdp.private_files import write_private
+from synthdp.files import parse_json, read_text, write_private
 from synthdp.tracking.note import AttackOutcome, Verdict
-from synthdp.untrusted import parse_json, read_text
 
 FILE = Path("internal") / "tracking.json"  # in the release's output folder
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from synthdp.bundle.certificate import GROUP_SIZES, Group
+from synthdp.bundle.certificate.facts import GROUP_SIZES, Group
 from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
 from synthdp.graph.validation import MAX_TABLES
 from synthdp.privacy.plan import expected_fit_rows
-from synthdp.spec.models import IdUnit, ReleaseSpec
+from synthdp.spec.model import IdUnit, ReleaseSpec
 
 MOST_ENTRIES = 1000
 MOST_PARTS, MOST_EVENTS = 200, 400  # of one purpose, and of a plan

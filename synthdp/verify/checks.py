@@ -17,14 +17,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
-from synthdp.bundle.datapackage import CSV_NAME
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.parquet_table import PARQUET_NAME
-from synthdp.bundle.signing import load_public_key
+from synthdp.bundle.metadata.datapackage import CSV_NAME
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.metadata.parquet import PARQUET_NAME
+from synthdp.bundle.signing.keys import load_public_key
 from synthdp.bundle.write import FILES, OPTIONAL, sha256
 from synthdp.errors import SynthdpError, VerifyError
-from synthdp.untrusted import MAX_TEXT
+from synthdp.files import MAX_TEXT
 from synthdp.verify.content import CONTENT_CHECKS
 from synthdp.verify.disclosure import DISCLOSURE_CHECKS
 from synthdp.verify.forms import FORM_CHECKS

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.datapackage import CSV_NAME, DATE_FORMATS, check_header
-from synthdp.bundle.published import graph_title
+from synthdp.bundle.metadata.datapackage import CSV_NAME, DATE_FORMATS, check_header
+from synthdp.bundle.metadata.readme import graph_title
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
 from synthdp.errors import VerifyError

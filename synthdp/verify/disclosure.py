@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synthdp.bundle.certificate_text import render
-from synthdp.bundle.datacard import DATACARD, datacard
-from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
-from synthdp.bundle.effects import effects_svg
-from synthdp.bundle.profile import profile_of, profile_svg
-from synthdp.bundle.published import readme
+from synthdp.bundle.certificate.effects import effects_svg
+from synthdp.bundle.certificate.profile import profile_of, profile_svg
+from synthdp.bundle.certificate.text import render
+from synthdp.bundle.metadata.datacard import DATACARD, datacard
+from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
+from synthdp.bundle.metadata.readme import readme
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from synthdp.bundle.croissant import CROISSANT, croissant, written
-from synthdp.bundle.datapackage import CSV_NAME, descriptor
-from synthdp.bundle.parquet_table import PARQUET_NAME, arrow_schema, group_rows, row_groups
+from synthdp.bundle.metadata.croissant import CROISSANT, croissant, written
+from synthdp.bundle.metadata.datapackage import CSV_NAME, descriptor
+from synthdp.bundle.metadata.parquet import PARQUET_NAME, arrow_schema, group_rows, row_groups
 from synthdp.bundle.write import sha256
 from synthdp.data.domain import Domain
 from synthdp.verify.reader import Check, Reader

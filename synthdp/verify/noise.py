@@ -12,9 +12,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 from scipy.stats import chi2
 
-from synthdp.bundle.audit_record import TableNoise
-from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.untrusted import parse_json, read_text
+from synthdp.bundle.certificate.audit_record import TableNoise
+from synthdp.files import parse_json, read_text
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify.reader import Check, Reader
 
 FALSE_ALARMS = 1e-6  # of `verify`: nobody is to refuse an honest bundle, and it cannot be made again

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.signing import ALGORITHM, SIGNATURE_BYTES, fits, identity, key_of
-from synthdp.bundle.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE, Envelope, open_envelope
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.signing.keys import ALGORITHM, SIGNATURE_BYTES, fits, identity, key_of
+from synthdp.bundle.signing.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE, Envelope, open_envelope
 from synthdp.bundle.write import FILES, sha256
-from synthdp.untrusted import parse_json
+from synthdp.files import parse_json
 from synthdp.verify.reader import Check, Reader
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from synthdp.bundle.certificate import FORMAT, Certificate, PlannedSpend, amended_of, certify, events_of, plan_problems
-from synthdp.bundle.published import public_spec
+from synthdp.bundle.certificate.facts import FORMAT, Certificate, PlannedSpend, amended_of, certify, events_of, plan_problems
+from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
+from synthdp.ledger.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
-from synthdp.privacy.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec
 from synthdp.verify.bounds import MOST_ENTRIES, Limits, event_problems, group_problems, rows_of
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems

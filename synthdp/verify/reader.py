@@ -9,11 +9,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate.facts import Certificate
 from synthdp.data.encoding import Codes
-from synthdp.privacy.ledger import Entry
-from synthdp.spec.models import ReleaseSpec
-from synthdp.untrusted import parse_json, read_text
+from synthdp.files import parse_json, read_text
+from synthdp.ledger.ledger import Entry
+from synthdp.spec.model import ReleaseSpec
 
 
 @dataclass

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.bundle.datapackage import CSV_NAME
+from synthdp.bundle.metadata.datapackage import CSV_NAME
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.model.balance import Measured, blended, measured_pairs
 from synthdp.model.constraints import Constraints
-from synthdp.model.evenly import DOUBT
-from synthdp.model.marginals import probabilities, raking_factors, raking_weights
+from synthdp.model.raking import probabilities, raking_factors, raking_weights
+from synthdp.model.row_selection import Measured, blended, measured_pairs
+from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.noise import FALSE_ALARMS, published_tables

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate.facts import Certificate
 from synthdp.data.domain import Domain
-from synthdp.evaluate.charged import ChargedScores, charged_scores, headline
+from synthdp.evaluate.dp_scores import ChargedScores, charged_scores, headline
 from synthdp.privacy.accounting import event_to_json
-from synthdp.privacy.count_noise import sampler_for
-from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.privacy.scores import ScoreBudget, Scored, compared
+from synthdp.privacy.mechanisms.count_noise import sampler_for
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scored, compared
 from synthdp.verify.bounds import rows_of
 from synthdp.verify.reader import Reader
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from synthdp.audit.mechanisms import canaries
+from synthdp.audit.mechanisms.canaries import Guesses, SimulatedCanaries, audit_canaries, choose_guesses, judge_canaries, right_guesses
+from synthdp.audit.mechanisms.f_curve import Claim
+from synthdp.audit.mechanisms.registry import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy import layers
-from synthdp.privacy.audit import canaries
-from synthdp.privacy.audit.canaries import Guesses, SimulatedCanaries, audit_canaries, choose_guesses, judge_canaries, right_guesses
-from synthdp.privacy.audit.f_curve import Claim
-from synthdp.privacy.audit.registry import SmallModel
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd import layers
+from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import make_plan
-from synthdp.spec.load import load_spec
+from synthdp.spec.load.loader import load_spec
 from tests.chance import fails_so_often
 
 from .broken import HalfNoise

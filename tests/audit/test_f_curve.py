@@ -10,17 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from synthdp.privacy.audit.f_curve import (
-    AuditResult,
-    Claim,
-    Scores,
-    detection_rate,
-    epsilon_bound,
-    excess,
-    judge,
-    provable_epsilon,
-    upper_limit,
-)
+from synthdp.audit.mechanisms.f_curve import AuditResult, Claim, Scores, detection_rate, epsilon_bound, excess, judge, provable_epsilon, upper_limit
 
 DELTA = 1e-5
 PER_LIMIT = 0.05 / 4  # two thresholds with two limits each

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from synthdp.audit.mechanisms.neighbours import Pair, neighbours
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.audit.neighbours import Pair, neighbours
 
 BATCH, MAX_ROWS = 8, 3
 

@@ -11,9 +11,9 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
-from synthdp.privacy.audit.canaries import right_guesses
-from synthdp.privacy.audit.f_curve import Claim
-from synthdp.privacy.audit.one_run import curve_allows, curve_p_value, epsilon_lower_bound, epsilon_p_value
+from synthdp.audit.mechanisms.canaries import right_guesses
+from synthdp.audit.mechanisms.f_curve import Claim
+from synthdp.audit.mechanisms.one_run import curve_allows, curve_p_value, epsilon_lower_bound, epsilon_p_value
 
 
 def pure_claim(epsilon: float, delta: float = 0.0) -> Claim:

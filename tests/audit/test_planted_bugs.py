@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from synthdp.audit.mechanisms.findings import Finding
+from synthdp.audit.mechanisms.neighbours import Pair, neighbours
+from synthdp.audit.mechanisms.reading import raw_neighbours, replay_reading
+from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
-from synthdp.privacy.audit.findings import Finding
-from synthdp.privacy.audit.neighbours import Pair, neighbours
-from synthdp.privacy.audit.reading import raw_neighbours, replay_reading
-from synthdp.privacy.audit.replay import replay
-from synthdp.privacy.dpsgd import Training
+from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.noise import Streams
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 ROWS_PER_UNIT, BATCH, FEWEST_KINDS = 3, 8, 30
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.privacy.audit.reading_pairs import TEXTS, WAYS, fuzzed, read_in_batches, replay_values
+from synthdp.audit.mechanisms.reading_pairs import TEXTS, WAYS, fuzzed, read_in_batches, replay_values
 from tests.audit.planted.readers import WHOLE_COLUMNS as READERS
 
 SEED = 20261123  # of made-up values, not of noise

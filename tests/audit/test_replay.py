@@ -16,21 +16,21 @@ import numpy as np
 import pytest
 import torch
 
+from synthdp.audit.mechanisms.neighbours import Pair, neighbours
+from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
+from synthdp.audit.mechanisms.registry import BATCH, EXAMPLES, mechanism_classes, replay_plan, unregistered
+from synthdp.audit.mechanisms.replay import replay
+from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.pipeline import target_regression
 from synthdp.model.target_stage import TargetRegression
 from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent, unit_sampled_gaussian
-from synthdp.privacy.anm import ChosenOrientations, OrientationBudget
-from synthdp.privacy.audit.neighbours import Pair, neighbours
-from synthdp.privacy.audit.recording import Call, CoinCall, NoiseCall
-from synthdp.privacy.audit.registry import BATCH, EXAMPLES, mechanism_classes, replay_plan, unregistered
-from synthdp.privacy.audit.replay import replay
-from synthdp.privacy.audit.verdict import judge
-from synthdp.privacy.dpsgd import PerExampleLoss, Training
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from synthdp.audit.mechanisms import directions, worst_case
+from synthdp.audit.mechanisms.f_curve import AuditResult, Claim, Scores
+from synthdp.audit.mechanisms.games import HALF_NOISE, BatchGame, Game, GradientGame, TableGame
+from synthdp.audit.mechanisms.worst_case import audit_game, audit_plan, games_of, power, unaudited
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy import layers
 from synthdp.privacy.accounting import Adjacency
-from synthdp.privacy.audit import directions, worst_case
-from synthdp.privacy.audit.f_curve import AuditResult, Claim, Scores
-from synthdp.privacy.audit.games import HALF_NOISE, BatchGame, Game, GradientGame, TableGame
-from synthdp.privacy.audit.worst_case import audit_game, audit_plan, games_of, power, unaudited
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.dpsgd import layers
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend, make_plan
-from synthdp.spec.load import load_spec
+from synthdp.spec.load.loader import load_spec
 from tests.chance import fails_so_often
 
 from .broken import FixedBatches, HalfNoise
@@ -102,7 +102,7 @@ def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reaches the optimizer is audited, not what the seam of the noise returned."""
-    from synthdp.privacy import dpsgd
+    from synthdp.privacy.dpsgd import training as dpsgd
 
     add_noise = dpsgd._LatticeOptimizer.add_noise
 

@@ -19,7 +19,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.pipeline import measure
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.session import Rehearsal
 
 pytestmark = pytest.mark.usefixtures("seeded")

@@ -46,7 +46,7 @@ BY_PANDAS = """held = _objects(cells.dictionary)
             read = pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
             held = [str(value)[:19] for value in read]
         once = _one_by_one(held, meaning)"""
-RELEASE = "synthdp/release.py"
+RELEASE = "synthdp/release/run.py"
 RETURN = "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"
 
 KERNELS = {
@@ -134,7 +134,7 @@ KERNELS = {
         says="charge",
     ),
     "a run that several processes hold": Broken(
-        "synthdp/privacy/ledger.py",
+        "synthdp/ledger/ledger.py",
         (("    if after is not None:\n        last", '    if after == "":\n        last'),),
         caught=("test_whoever_opens_a_run_takes_it_over", "test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used"),
         place=r"test_session|test_fire_copies",
@@ -142,7 +142,7 @@ KERNELS = {
         tests=("tests/privacy/test_session.py", "tests/privacy/test_ledger.py", "tests/fire/test_fire_copies.py"),
     ),
     "a run that does not ask what was kept": Broken(
-        "synthdp/privacy/lease.py",
+        "synthdp/ledger/lease.py",
         (("        return self._kept.get(purpose)\n", "        return None\n"),),
         caught=("test_a_journal_older_than_the_ledger_gives_no_second_look", "test_journal_gives_a_released_value_back_without_a_second_look"),
         place=r"test_session|test_fire_copies",

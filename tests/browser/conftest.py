@@ -23,8 +23,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The two reports, with all their sections, names that do not fit, and names that try to run."""
     from dataclasses import replace
 
-    from synthdp.report import render
-    from synthdp.report.public import render_public
+    from synthdp.report.internal.page import render
+    from synthdp.report.public.page import render_public
 
     folder = tmp_path_factory.mktemp("pages")
     whole = content([*LONG, HOSTILE[1]])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from synthdp.privacy import plan
-from synthdp.spec.load import load_spec
+from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.note import VIEW_COLUMNS
 from synthdp.tracking.server import serving, store_of
 from tests.release.conftest import Tiny

@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.bundle.certificate import PlannedSpend, plan_digest
+from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
 from synthdp.bundle.write import BundleContent, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.causal_vae import Architecture
+from synthdp.ledger.ledger import Ledger
+from synthdp.model.network import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
-from synthdp.privacy.count_noise import Sampler, sampler_for
-from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec
 
 SPEC = """
 synthdp: 1

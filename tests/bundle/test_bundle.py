@@ -16,17 +16,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.datapackage import descriptor, write_csv
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS, check_target
-from synthdp.bundle.published import public_spec, spec_yaml
+from synthdp.bundle.metadata.datapackage import descriptor, write_csv
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
+from synthdp.bundle.metadata.readme import public_spec, spec_yaml
 from synthdp.bundle.write import FILES, write_bundle
 from synthdp.errors import BoundaryError, OutputError, VerifyError
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
-from synthdp.spec.load import load_spec, parse_spec
-from synthdp.spec.models import Categorical, ReleaseSpec
+from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec.model import Categorical, ReleaseSpec
 
 
 def _write(release: Any, *, force: bool = False, **changes: Any) -> Path:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.certificate import Certificate, PlannedSpend, _groups, certify, plan_digest, plan_problems
-from synthdp.bundle.certificate_text import describe_event, render
+from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, _groups, certify, plan_digest, plan_problems
+from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
 from synthdp.privacy import accounting

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from synthdp.bundle.write import write_bundle
-from synthdp.bundle_diff import BundleDifference, Finding, compare
-from synthdp.bundle_quality import Distance, Measured, _noise_of, distances, references
-from synthdp.cli import main
+from synthdp.cli.main import main
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
-from synthdp.spec.load import load_spec
+from synthdp.spec.load.loader import load_spec
+from synthdp.verify.diff import BundleDifference, Finding, compare
+from synthdp.verify.quality import Distance, Measured, _noise_of, distances, references
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -99,7 +99,7 @@ class TestVerdicts:
     def test_quality_is_held_to_what_was_measured(
         self, made: Path, other: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("synthdp.bundle_diff.verify_bundle", lambda bundle, **rest: None)  # so near are no rows of this model
+        monkeypatch.setattr("synthdp.verify.diff.verify_bundle", lambda bundle, **rest: None)  # so near are no rows of this model
         second = other(synthetic=nearer)
         found = compare(made, second)
         assert finding(found, "noisy 1-way").verdict == "better" and finding(compare(second, made), "noisy 1-way").verdict == "worse"

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import Certificate
-from synthdp.bundle.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
-from synthdp.bundle.effects import effects_svg
+from synthdp.bundle.certificate.effects import effects_svg
+from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate.profile import EPSILONS, profile_svg
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.profile import EPSILONS, profile_svg
-from synthdp.bundle.published import public_spec
+from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
+from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.privacy import accounting
@@ -124,7 +124,7 @@ class TestRegistryRecord:
         ],
     )
     def test_every_kind_of_release(self, made: Path, release: Any, spec_text: str, old: str, new: str, expected: str) -> None:
-        from synthdp.spec.load import parse_spec
+        from synthdp.spec.load.loader import parse_spec
 
         assert old in spec_text
         spec = public_spec(parse_spec(spec_text.replace(old, new), path="s"))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from synthdp.bundle.croissant import CROISSANT, record_id
-from synthdp.bundle.deployment import DEPLOYMENT, schema_problems
-from synthdp.bundle.parquet_table import PARQUET_NAME
-from synthdp.release import release
-from synthdp.spec.load import load_spec
-from synthdp.verify import verify_bundle
+from synthdp.bundle.metadata.croissant import CROISSANT, record_id
+from synthdp.bundle.metadata.deployment import DEPLOYMENT, schema_problems
+from synthdp.bundle.metadata.parquet import PARQUET_NAME
+from synthdp.release.run import release
+from synthdp.spec.load.loader import load_spec
+from synthdp.verify.checks import verify_bundle
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
 SHORT = {

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from synthdp.bundle import parquet_table
-from synthdp.bundle.croissant import CROISSANT, record_id
-from synthdp.bundle.datacard import DATACARD
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.parquet_table import PARQUET_NAME, arrow_schema, row_groups, write_parquet
+from synthdp.bundle.metadata import parquet as parquet_table
+from synthdp.bundle.metadata.croissant import CROISSANT, record_id
+from synthdp.bundle.metadata.datacard import DATACARD
+from synthdp.bundle.metadata.parquet import PARQUET_NAME, arrow_schema, row_groups, write_parquet
 from synthdp.bundle.write import sha256, write_bundle
-from synthdp.spec.load import parse_spec
+from synthdp.spec.load.loader import parse_spec
 from synthdp.verify.checks import inspect_bundle
 
 AWKWARD = ['"', "a,b", "é \\" + " '", " x", "no", "NA", "1_000", "x;y"]

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.signing import PRIVATE_NAME, PUBLIC_NAME, Signer, identity, key_of, load_public_key, load_signer, make_keys
-from synthdp.bundle.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE, make_statement, open_envelope, pae, sign
+from synthdp.bundle.signing.keys import PRIVATE_NAME, PUBLIC_NAME, Signer, identity, key_of, load_public_key, load_signer, make_keys
+from synthdp.bundle.signing.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE, make_statement, open_envelope, pae, sign
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import OutputError, VerifyError
-from synthdp.spec.models import Signing
+from synthdp.spec.model import Signing
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 PKCS8, PLAIN, PEM = serialization.PrivateFormat.PKCS8, serialization.NoEncryption(), serialization.Encoding.PEM
@@ -320,7 +320,7 @@ class TestProgram:
     def _run(self, *arguments: str | Path) -> Any:
         from typer.testing import CliRunner
 
-        from synthdp.cli import app
+        from synthdp.cli.main import app
 
         return CliRunner().invoke(app, [str(a) for a in arguments])
 
@@ -343,7 +343,7 @@ class TestProgram:
         assert facts["signed_by"] is None and not facts["origin_checked"]
 
     def test_release_without_a_key_that_is_required_spends_nothing(self, spec_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from synthdp.release import release
+        from synthdp.release.run import release
 
         monkeypatch.delenv("CLINIC_SIGNING_KEY", raising=False)
         text = spec_text.replace("CLINIC_SIGNING_KEY}", "CLINIC_SIGNING_KEY, required: true}").replace(
@@ -359,12 +359,12 @@ class TestProgram:
     ) -> None:
         from types import SimpleNamespace as Names
 
-        from synthdp.release import publish
-        from synthdp.steps import Steps
+        from synthdp.progress import Steps
+        from synthdp.release.run import publish
 
         monkeypatch.setenv("CLINIC_SIGNING_KEY", str(keys[0]))
         content = release.content
-        monkeypatch.setattr("synthdp.release.planned_of", lambda plan: content.planned)
+        monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
         job: Any = Names(
             release=release.spec, folder=Names(run=content.run),
             plan=Names(group_epsilons=content.group_epsilons),

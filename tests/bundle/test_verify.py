@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.bundle.certificate import FORMAT, Certificate
-from synthdp.bundle.certificate_text import render
-from synthdp.bundle.deployment import DEPLOYMENT
+from synthdp.bundle.certificate.facts import FORMAT, Certificate
+from synthdp.bundle.certificate.text import render
 from synthdp.bundle.folder import SUMS
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import VerifyError
-from synthdp.privacy.ledger import entry_hash
+from synthdp.ledger.ledger import entry_hash
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"

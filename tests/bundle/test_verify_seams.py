@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256
-from synthdp.privacy.ledger import entry_hash
+from synthdp.ledger.ledger import entry_hash
 from synthdp.verify.checks import inspect_bundle
 
 CERTIFICATE, LEDGER = "privacy/certificate.json", "privacy/ledger.json"

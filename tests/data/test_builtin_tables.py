@@ -11,8 +11,8 @@ import pytest
 from synthdp.data import builtin
 from synthdp.data.builtin.drafts import DRAFTS
 from synthdp.graph.causal import CausalGraph
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import BuiltinSource
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import BuiltinSource
 
 SPECS = Path(__file__).parents[2] / "specs"
 SHAPES = {"synthetic": (1000, 22), "pain1000": (1000, 222), "pain5000": (5000, 222), "eedi": (2950, 948)}

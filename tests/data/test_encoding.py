@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import decode_column, encode, encode_column
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 COLUMNS: dict[str, spec.Column] = {
     "category": spec.Categorical(type="categorical", categories=("a", "b", "7")),

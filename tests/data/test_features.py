@@ -7,7 +7,7 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.features import MOST_LEVELS, level_features
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 COLUMNS = {
     "colour": spec.Categorical(type="categorical", categories=("r", "g", "b")),

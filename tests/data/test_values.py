@@ -11,11 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from synthdp.audit.mechanisms.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.values import _meaning, _one_by_one, id_text, number_of, read_values, seconds_of, unit_numbers
 from synthdp.errors import DataError
-from synthdp.privacy.audit.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 
 DAY = 86_400
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from synthdp.cli import app
+from synthdp.cli.main import app
 from synthdp.errors import SpecError
 from tests.docs.fragments import load_laid_over
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, inline_code, links

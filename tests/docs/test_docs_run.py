@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.cli import main
+from synthdp.cli.main import main
 from synthdp.errors import SpecError
 from synthdp.privacy import plan
 from tests.docs.fragments import load_laid_over
@@ -205,8 +205,8 @@ class CtrlC:
 
 def interrupted_release() -> None:
     """What `synthdp resume` needs: a run that was begun and not finished."""
-    from synthdp.release import release
-    from synthdp.reporter import Reporter
+    from synthdp.progress import Reporter
+    from synthdp.release.run import release
 
     shutil.rmtree("releases/mytable")
     with pytest.raises(KeyboardInterrupt):

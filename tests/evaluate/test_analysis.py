@@ -10,13 +10,13 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate import evaluate
 from synthdp.evaluate.inference import coverage
-from synthdp.evaluate.paper import random_targets, summarize
+from synthdp.evaluate.random_targets import random_targets, summarize
+from synthdp.evaluate.run import evaluate
 from synthdp.evaluate.subgroups import group_columns, subgroups
 from synthdp.evaluate.two_sample import two_sample
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 COLUMNS: dict[str, spec.Column] = {
     "town": spec.Categorical(type="categorical", categories=("big", "mid", "tiny")),

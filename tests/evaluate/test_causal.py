@@ -12,7 +12,7 @@ from synthdp.data.encoding import encode
 from synthdp.evaluate.effects import adjustment, average_effect, compare_effects
 from synthdp.evaluate.independences import claims, compare_independences, conditional_dependence
 from synthdp.graph.causal import CausalGraph
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 EFFECT = 1.5
 

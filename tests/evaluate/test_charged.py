@@ -9,14 +9,14 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
-from synthdp.evaluate.charged import ChargedScore, accuracy, charged_scores, counted_rows, distance, headline
+from synthdp.evaluate.dp_scores import ChargedScore, accuracy, charged_scores, counted_rows, distance, headline
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.scorecard import fit_scorecard
-from synthdp.privacy.mechanisms import NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.scores import ScoreBudget
 from synthdp.privacy.table import Table
-from synthdp.spec.load import parse_spec
+from synthdp.spec.load.loader import parse_spec
 
 SPEC = """
 synthdp: 1

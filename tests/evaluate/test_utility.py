@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate import EvaluationReport, evaluate
 from synthdp.evaluate.features import MOST_INDICATORS, build_features, join, target_levels
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
+from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import UtilityReport, utility
-from synthdp.spec import models as m
+from synthdp.spec import model as m
 
 DOMAIN = Domain.from_spec(
     {

@@ -27,10 +27,11 @@ import sqlalchemy as sa
 import yaml
 from safetensors.numpy import save
 
-from synthdp import release as release_module
-from synthdp import run_folder
 from synthdp.errors import SynthdpError
-from synthdp.privacy import journal, lease, session
+from synthdp.ledger import lease
+from synthdp.privacy import journal, session
+from synthdp.release import run as release_module
+from synthdp.release import run_folder
 
 MOVES = ("copy", "restore", "start twice", "deliver twice")
 REACHED = 170  # points of a release that is left alone, about: kills beyond the last one kill nothing

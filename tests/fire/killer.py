@@ -32,13 +32,17 @@ import pandas as pd
 import sqlalchemy as sa
 import yaml
 
-from synthdp import release as release_module
 from synthdp.bundle import write as bundle_write
 from synthdp.data.domain import Domain
+from synthdp.ledger import database as ledger_database
+from synthdp.ledger import lease
 from synthdp.model.pipeline import plan_for
-from synthdp.privacy import accounting, dpsgd, journal, lease, ledger_database, mechanisms, plan, session
-from synthdp.spec.load import parse_spec
-from synthdp.verify import verify_bundle
+from synthdp.privacy import accounting, journal, plan, session
+from synthdp.privacy.dpsgd import training as dpsgd
+from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.release import run as release_module
+from synthdp.spec.load.loader import parse_spec
+from synthdp.verify.checks import verify_bundle
 
 SPEC: dict[str, Any] = {
     "synthdp": 1,
@@ -64,7 +68,7 @@ SPEC: dict[str, Any] = {
 }
 
 # What a release imports only when it gets there: a forked child would pay for each anew.
-LATE = ("torch._dynamo", "opendp.prelude", "matplotlib.figure", "matplotlib.backends.backend_svg", "synthdp.report.page", "jinja2.ext")
+LATE = ("torch._dynamo", "opendp.prelude", "matplotlib.figure", "matplotlib.backends.backend_svg", "synthdp.report.internal.page", "jinja2.ext")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 RANDOM_PART = re.compile(r"(partial|old|gone)-[A-Za-z0-9_]+")
 
@@ -226,7 +230,7 @@ def charge_after_the_look() -> None:
 @breakage
 def settled_before_the_reserve_is_durable() -> None:
     """One transaction from the reservation to the settlement."""
-    from synthdp.privacy.ledger import Ledger
+    from synthdp.ledger.ledger import Ledger
 
     open_transactions: list[Any] = []
     true_settle = Ledger.settle
@@ -255,7 +259,7 @@ def settled_before_the_reserve_is_durable() -> None:
 @breakage
 def resume_pays_again() -> None:
     """A resumed run takes another reservation, under another name."""
-    from synthdp.privacy.ledger import Ledger
+    from synthdp.ledger.ledger import Ledger
 
     true = Ledger.reserve
 
@@ -270,7 +274,7 @@ def resume_pays_again() -> None:
 @breakage
 def folder_removed_in_place() -> None:
     """The journal goes before the state that invites to resume."""
-    from synthdp.run_folder import RunFolder
+    from synthdp.release.run_folder import RunFolder
 
     def remove(self: Any) -> None:
         for path in sorted(p for p in self.journal.iterdir() if p.is_file()):

@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 import pytest
 from test_fire_conformance import TABLE, execute
 
-from synthdp.budget import BAR, budget_facts, budget_svg, budget_text, open_book
-from synthdp.cli import main
+from synthdp.cli.budget import BAR, budget_facts, budget_svg, budget_text, open_book
+from synthdp.cli.main import main
 from synthdp.errors import VerifyError
-from synthdp.privacy.ledger import Ledger
-from synthdp.published import check_published
+from synthdp.ledger.ledger import Ledger
+from synthdp.verify.at_hand import check_published
 
 Make = Callable[..., Any]
 SVG = "{http://www.w3.org/2000/svg}"

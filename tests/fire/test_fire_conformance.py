@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from synthdp.errors import BudgetError, VerifyError
-from synthdp.privacy import ledger_database
-from synthdp.privacy.chain import missing
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger import database as ledger_database
+from synthdp.ledger.entries import missing
+from synthdp.ledger.ledger import Ledger
 
 Make = Callable[..., Any]
 

@@ -20,12 +20,13 @@ from killer import SPEC, prepare
 from postgres import Server, private_server
 
 from synthdp.errors import BudgetError, OutputError, SynthdpError
-from synthdp.privacy import ledger_database, plan
-from synthdp.privacy.chain import INTERNAL
-from synthdp.privacy.ledger import Ledger
-from synthdp.release import release, resume
-from synthdp.reporter import Advance, Reporter
-from synthdp.verify import verify_bundle
+from synthdp.ledger import database as ledger_database
+from synthdp.ledger.entries import INTERNAL
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy import plan
+from synthdp.progress import Advance, Reporter
+from synthdp.release.run import release, resume
+from synthdp.verify.checks import verify_bundle
 
 Make = Callable[..., Any]
 KINDS = ["cap", "reserve", "charge", "charge", "charge", "charge", "settle"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from synthdp.privacy.chain import INTERNAL
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.entries import INTERNAL
+from synthdp.ledger.ledger import Ledger
 
 PURPOSES = ["measure", "graph: validate", "graph: confirm", "train"]
 SIGKILL = -9

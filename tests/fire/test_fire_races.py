@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.ledger import Ledger
 
 RACERS, EPSILON, CAP = 50, 0.3, 2.2
 FIT = 7  # floor(2.2 / 0.3)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.graph.bif import BayesianNetwork, read_bif
 from synthdp.graph.discovery.measured_pc import Measure
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.graph.formats.bif import BayesianNetwork, read_bif
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Measurer = Callable[..., Measure]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.bif import BayesianNetwork, read_bif
+from synthdp.graph.formats.bif import BayesianNetwork, read_bif
 
 TEXT = """network n { }
 variable a { type discrete [ 2 ] { yes, no }; }

@@ -11,7 +11,7 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1, hamming_distance
-from synthdp.spec.models import Graph
+from synthdp.spec.model import Graph
 
 
 def graph(nodes: str, *links: str) -> CausalGraph:

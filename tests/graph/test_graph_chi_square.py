@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from synthdp.graph.tests.chi_square import chi_square
+from synthdp.graph.ci_tests.chi_square import chi_square
 
 
 def noisy(shares: np.ndarray, rows: int, sigma: float, runs: int, rng: np.random.Generator) -> np.ndarray:

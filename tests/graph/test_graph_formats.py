@@ -14,11 +14,11 @@ import yaml
 from hypothesis import given, settings
 
 from synthdp.errors import SpecError, SynthdpError
-from synthdp.graph.bif import BayesianNetwork, parse_bif, uniform_network, write_bif
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
 from synthdp.graph.formats import READERS, WRITERS, GraphFileError, read_graph
+from synthdp.graph.formats.bif import BayesianNetwork, parse_bif, uniform_network, write_bif
 from synthdp.graph.formats.tokens import quoted, tokens
-from synthdp.spec.models import Graph
+from synthdp.spec.model import Graph
 
 HOSTILE = (
     "node", "graph", "a b", ' lead and trail ', 'say "hi"', "it's", "a->b", "x, y", "a -- b", "größe", "収入", "😀", "back\\slash", "n\\N", "two\\\\",

@@ -9,13 +9,13 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.bif import BayesianNetwork
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import MeasurePlan, measured_pc
 from synthdp.graph.discovery.measured_pc import JOINT_SHARES, ROUND_SHARES
+from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 SHARES = {**JOINT_SHARES, **ROUND_SHARES}
 Network = Callable[[str], BayesianNetwork]

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from synthdp.graph.bif import BayesianNetwork
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.oracle import oracle_pc
 from synthdp.graph.discovery.ranked import Links
 from synthdp.graph.discovery.ranked import graph_of as ranked_graph
+from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
 from synthdp.graph.metrics import hamming_distance
-from synthdp.graph.orient import Pdag, colliders, cpdag_of, extend, meek
-from synthdp.spec.models import Graph
+from synthdp.spec.model import Graph
 
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
 TRUTH: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "graphs.json").read_text())

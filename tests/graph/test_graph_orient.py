@@ -8,8 +8,8 @@ import pytest
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.discovery.oracle import oracle_pc
 from synthdp.graph.knowledge import Knowledge
+from synthdp.graph.meek import Pdag, colliders, meek, orient_colliders
 from synthdp.graph.metrics import hamming_distance
-from synthdp.graph.orient import Pdag, colliders, meek, orient_colliders
 
 
 def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGraph:

@@ -11,11 +11,11 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
-from synthdp.graph.orientation import PURPOSE, Orientation, orient, orientation_spends, read, read_scores
-from synthdp.graph.pair_reading import dependence
-from synthdp.privacy.anm import SCORES, AdditiveNoiseScores, NoisyScores, OrientationBudget, Score
+from synthdp.graph.discovery.anm_direction import PURPOSE, Orientation, orient, orientation_spends, read, read_scores
+from synthdp.graph.discovery.pair_reading import dependence
+from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores, NoisyScores, OrientationBudget, Score
+from synthdp.privacy.mechanisms.pair_table import NoisyPair, count_cells
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.pair_table import NoisyPair, count_cells
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.privacy.table import Table

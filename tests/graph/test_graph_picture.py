@@ -11,9 +11,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from synthdp.graph.bif import BayesianNetwork
+from synthdp.drawing.graph import STYLES
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge
-from synthdp.graph.picture import STYLES
+from synthdp.graph.formats.bif import BayesianNetwork
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -14,19 +14,19 @@ from benchmarks.priv_pc_published import priv_pc_published
 from benchmarks.private_pc import run
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.bif import BayesianNetwork
 from synthdp.graph.discovery import ALGORITHMS
-from synthdp.graph.discovery.em_pc import deletions
+from synthdp.graph.discovery.em_pc.search import deletions
 from synthdp.graph.discovery.ranked import Links, Questions, graph_of
 from synthdp.graph.discovery.sieving import outcome, pc_search
+from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
+from synthdp.privacy.mechanisms.noisy_max import HowMany
+from synthdp.privacy.mechanisms.sparse_vector import SieveReply
 from synthdp.privacy.plan import Plan, make_search_plan
-from synthdp.privacy.search import SieveReply
-from synthdp.privacy.selection import HowMany
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
-from synthdp.spec.checks import cross_problems
+from synthdp.spec import model as spec
+from synthdp.spec.checks.columns import cross_problems
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.graph.tests.answer import Answer
-from synthdp.graph.tests.kendall import exact_kendall, noisy_kendall
-from synthdp.graph.tests.spearman import exact_spearman, noisy_spearman
-from synthdp.privacy.ranks import STATISTICS, STEPS, VARIANCE_STEPS
+from synthdp.graph.ci_tests.answer import Answer
+from synthdp.graph.ci_tests.kendall import exact_kendall, noisy_kendall
+from synthdp.graph.ci_tests.spearman import exact_spearman, noisy_spearman
+from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS
 
 Ints = npt.NDArray[np.int64]
 Exact = Callable[..., Answer]

@@ -13,9 +13,9 @@ from benchmarks.numeric import fork as fork_of_five
 from benchmarks.numeric import plan_of_test, released_moments
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.graph.tests.answer import Answer
-from synthdp.graph.tests.rcit import MomentTests, residuals
-from synthdp.privacy.moments import MomentMatrix, NoisyMoments
+from synthdp.graph.ci_tests.answer import Answer
+from synthdp.graph.ci_tests.rcit import MomentTests, residuals
+from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -13,14 +13,14 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.rcit_pc import RCIT_PC, planned_moments
+from synthdp.graph.discovery.anm_direction import Orientation, turn
+from synthdp.graph.discovery.rcit_pc.search import RCIT_PC, planned_moments
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.orientation import Orientation, turn
-from synthdp.privacy.moments import MomentMatrix
+from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from synthdp.errors import GateError
-from synthdp.graph.bif import BayesianNetwork
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.stage import rounds, validated
 from synthdp.graph.validation import ValidationReport, doubtful, implications, judged_again, required_tables, tables_of, validate
-from synthdp.privacy.counting import count_tables
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

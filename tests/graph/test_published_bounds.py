@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.priv_pc_published import Scales, claimed_sensitivity, claimed_total, published_p_value, silent_chance
 from synthdp.privacy.events import SparseVectorDpEvent
-from synthdp.privacy.ranks import STATISTICS, STEPS
+from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS
 
 Figure = Callable[..., None]
 Ints = npt.NDArray[np.int64]

@@ -22,12 +22,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
-from synthdp.cli import main
+from synthdp.cli.main import main
 from synthdp.privacy import plan
-from synthdp.reporter import Advance, Reporter
+from synthdp.progress import Advance, Reporter
 
 TESTS = Path(__file__).parent.parent
 CANARY = "zq-canary-9182"

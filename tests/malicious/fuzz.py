@@ -39,11 +39,11 @@ with contextlib.suppress(ImportError):
     if "--coverage" in sys.argv:
         import atheris
 
-        with atheris.instrument_imports(include=["synthdp.spec", "synthdp.data.domain", "synthdp.privacy.table_files", "synthdp.privacy.source"]):
+        with atheris.instrument_imports(include=["synthdp.spec", "synthdp.data.domain", "synthdp.privacy.readers.files", "synthdp.privacy.source"]):
             import synthdp.privacy.source
-            import synthdp.spec.load  # noqa: F401
+            import synthdp.spec.load.loader  # noqa: F401
 
-from synthdp.bundle.published import public_spec, spec_yaml  # noqa: E402
+from synthdp.bundle.metadata.readme import public_spec, spec_yaml  # noqa: E402
 from synthdp.data.domain import Domain  # noqa: E402
 from synthdp.data.encoding import decode_column, encode_column  # noqa: E402
 from synthdp.errors import DataError, SpecError, printable  # noqa: E402
@@ -51,9 +51,9 @@ from synthdp.graph.causal import CausalGraph  # noqa: E402
 from synthdp.privacy.noise import Streams  # noqa: E402
 from synthdp.privacy.private import _KERNEL_KEY  # noqa: E402
 from synthdp.privacy.source import read_private  # noqa: E402
-from synthdp.spec import models  # noqa: E402
-from synthdp.spec.load import load_spec, parse_spec  # noqa: E402
-from synthdp.spec.yamltree import read  # noqa: E402
+from synthdp.spec import model as models  # noqa: E402
+from synthdp.spec.load.loader import load_spec, parse_spec  # noqa: E402
+from synthdp.spec.load.yaml_tree import read  # noqa: E402
 from tests.malicious import fuzz_files  # noqa: E402
 
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))

@@ -20,14 +20,14 @@ from types import ModuleType
 
 from hypothesis import strategies as st
 
-from synthdp.bundle.deployment import DEPLOYMENT
 from synthdp.bundle.folder import SUMS
+from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import SynthdpError, printable
-from synthdp.graph.bif import uniform_network, write_bif
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats import WRITERS, read_graph
-from synthdp.verify import inspect_bundle
+from synthdp.graph.formats.bif import uniform_network, write_bif
+from synthdp.verify.checks import inspect_bundle
 
 SECONDS, MEGABYTES = 10, 600  # of one input: processor time, and memory beyond what is there already
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from synthdp.bundle.certificate import PlannedSpend, plan_digest
-from synthdp.privacy.ledger import entry_hash
+from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
+from synthdp.ledger.ledger import entry_hash
 
 LEDGER, CERTIFICATE = "privacy/ledger.json", "privacy/certificate.json"
 SECONDS, MOST_BYTES = 10, 150_000

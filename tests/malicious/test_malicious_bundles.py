@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.statement import STATEMENT
+from synthdp.bundle.signing.statement import STATEMENT
 from synthdp.bundle.write import FILES
-from synthdp.privacy.ledger import entry_hash
+from synthdp.ledger.ledger import entry_hash
 
 LEDGER, CERTIFICATE = "privacy/ledger.json", "privacy/certificate.json"
 Spoil = Callable[[Path], object]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from synthdp.privacy.chain import INTERNAL
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.entries import INTERNAL
+from synthdp.ledger.ledger import Ledger
 
 Spoil = Callable[[Path], object]
 WEIGHTS, MODEL = "model.safetensors", "model.json"

@@ -16,15 +16,15 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from synthdp.budget import budget_facts, budget_svg, budget_text
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.write import write_bundle
+from synthdp.cli.budget import budget_facts, budget_svg, budget_text
+from synthdp.cli.text import plan_text
 from synthdp.data.domain import Domain
 from synthdp.errors import printable
-from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import NoisyMarginals
-from synthdp.show import plan_text
-from synthdp.spec.load import parse_spec
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.spec.load.loader import parse_spec
 from synthdp.tracking.note import Verdict, note, public_params
 
 SQL = [

@@ -14,8 +14,8 @@ import yaml
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.release import steward
-from synthdp.spec.load import parse_spec
+from synthdp.release.run import steward
+from synthdp.spec.load.loader import parse_spec
 
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
 BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))

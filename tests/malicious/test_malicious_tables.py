@@ -21,8 +21,8 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec import models as spec
-from synthdp.spec.draft import draft_spec
+from synthdp.spec import model as spec
+from synthdp.spec.init.draft import draft_spec
 
 CANARY = "zq-canary-9182"
 DOMAIN = Domain.from_spec(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from synthdp.model.ancestral import CHUNK_ROWS, column_samplers, draw, levels_of
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 
 SIZES, PARENTS = (2, 3, 2, 5, 1), ((2,), (0, 2), (), (0, 1, 2), (3,))

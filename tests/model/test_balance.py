@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.model import balance
-from synthdp.model.balance import Measured, balanced, blended, measured_pairs
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.model import row_selection as balance
+from synthdp.model.row_selection import Measured, balanced, blended, measured_pairs
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 SIZES, POOL, ROWS = (6, 5, 4, 8), 24_000, 3000
 

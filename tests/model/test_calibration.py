@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 
 SIZES, PARENTS = (3, 4, 2), ((), (0,), (0, 1))

@@ -16,10 +16,10 @@ from scipy import stats
 from torch import Tensor
 
 from synthdp.data import builtin
-from synthdp.graph.bif import read_bif
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.formats.bif import read_bif
 from synthdp.model.ancestral import column_samplers
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 
 DATA = Path(__file__).parents[1] / "graph" / "data"

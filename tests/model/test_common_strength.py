@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.model.causal_vae import Architecture
 from synthdp.model.common_strength import LEAST_PAIRS, common_strength, scores
+from synthdp.model.network import Architecture
 from synthdp.model.pipeline import target_regression
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 CAUSES, EFFECTS, ROWS = 5, 10, 20_000
 COLUMNS = tuple(

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from synthdp.bundle.datapackage import write_csv
+from synthdp.bundle.metadata.datapackage import write_csv
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from pydantic import TypeAdapter
 
-from synthdp.bundle.datapackage import write_csv
+from synthdp.bundle.metadata.datapackage import write_csv
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.model.constraints import Constraints
 from synthdp.model.derived import Derived
-from synthdp.spec.checks import check
-from synthdp.spec.load import load_spec, parse_spec
-from synthdp.spec.models import Column, ReleaseSpec
+from synthdp.spec.checks.columns import check
+from synthdp.spec.load.loader import load_spec, parse_spec
+from synthdp.spec.model import Column, ReleaseSpec
 
 WHOLE = {"type": "integer", "lower": 0, "upper": 20}
 REAL = {"type": "number", "lower": -5, "upper": 5, "decimals": 2}
@@ -168,8 +168,8 @@ def test_a_constraint_over_one_is_one_over_what_it_is_computed_from() -> None:
 
 
 def test_a_public_spec_is_read_back(tmp_path: Any) -> None:
-    from synthdp.bundle.published import public_spec, spec_yaml
-    from synthdp.spec.rules import filled
+    from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+    from synthdp.spec.model.rules import filled
 
     spec = public_spec(filled(release()))
     (tmp_path / "spec.yaml").write_text(spec_yaml(spec))

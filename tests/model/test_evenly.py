@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.balance import Measured
-from synthdp.model.evenly import even_levels, even_numbers, neighbours_first, raked_chances
+from synthdp.model.row_selection import Measured
+from synthdp.model.stratified import even_levels, even_numbers, neighbours_first, raked_chances
 
 COLUMNS = (
     ColumnDomain("a", "ordinal", tuple("01234567"), False),

@@ -12,12 +12,12 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.constraints import Constraints
 from synthdp.model.pipeline import Fitted, architecture_for, causal_vae, drawn_last, fit, plan_for, sample, threads_for
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import NoisyMarginals
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
-from synthdp.spec.checks import check
+from synthdp.spec import model as spec
+from synthdp.spec.checks.columns import check
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from synthdp.graph.bif import BayesianNetwork, read_bif
+from synthdp.graph.formats.bif import BayesianNetwork, read_bif
 from synthdp.model.pipeline import fit
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import NoisyMarginals
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

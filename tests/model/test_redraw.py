@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from synthdp.model import redraw
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 
 SIZES, PARENTS = (2, 3, 2, 5, 1), ((2,), (0, 2), (), (0, 1, 2), (3,))

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
-from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.model.marginals import probabilities, project_to_simplex, rake, smoothed
+from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.raking import probabilities, project_to_simplex, rake, smoothed
 from synthdp.model.synthesizer import Synthesizer, untrained
-from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.spec import models as spec
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec import model as spec
 
 # a -> b -> d, a -> c -> d, and e alone; b and c share no latent cause.
 SIZES, PARENTS = (2, 3, 2, 4, 5), ((), (0,), (0,), (1, 2), ())

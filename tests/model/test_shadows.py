@@ -16,15 +16,15 @@ import pytest
 from scipy import stats
 
 from attacks import Dask, Fleet, Loky, play
+from synthdp.audit.membership import ShadowTrainer, shadow_spec
+from synthdp.audit.shadow_models import shadows
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import ShadowTrainer, shadow_spec
-from synthdp.model.shadows import shadows
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import NoisyMarginals
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
-from synthdp.spec import models as spec
-from synthdp.spec.checks import check
+from synthdp.spec import model as spec
+from synthdp.spec.checks.columns import check
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
-from synthdp.model.causal_vae import Architecture, CausalVae, width_groups
+from synthdp.model.network import Architecture, CausalVae, width_groups
 from synthdp.model.pipeline import target_regression
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, _likelier, into_network, without_targets
-from synthdp.privacy.dpsgd import Training
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import Training
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
 

@@ -11,7 +11,7 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 

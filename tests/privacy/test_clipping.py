@@ -13,9 +13,9 @@ import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.privacy.dpsgd import Training
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.model.network import Architecture, CausalVae
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
 

@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from synthdp.privacy.concentrated import JUDGED_AT, _convex_minorant, bounded_range_pld, concentrated_pld, discrete_gaussian_rho
-from synthdp.privacy.mechanisms import AdaptiveMarginals
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
 
 WIDTH = 1e-3
 EPSILONS = np.array([-3.0, -1.0, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5, 5.0])

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from synthdp.data.kernel import KernelGrid
-from synthdp.privacy.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
+from synthdp.privacy.mechanisms.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
 
 Floats = npt.NDArray[np.float64]
 Score = Callable[[Floats, Floats], float]

@@ -1,4 +1,4 @@
-"""The proof in `privacy.ledger`, by exact enumeration: reservations chosen in the light of earlier results stay under the cap.
+"""The proof in `ledger.ledger`, by exact enumeration: reservations chosen in the light of earlier results stay under the cap.
 
 A steward asks for one (epsilon, delta) after another, each chosen from all that was released before. Each
 granted request is spent in full by the worst mechanism there is, which tells with chance delta which table it
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.ledger import Ledger
 
 CAP = (1.2, 0.05)
 ROUNDS = 3

@@ -11,9 +11,9 @@ from scipy.stats import binom
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.data.kernel import KernelGrid, scatter
-from synthdp.graph.tests.exact_numeric import hsic_p_value
-from synthdp.graph.tests.hsic import planned_bit, verdict
-from synthdp.privacy.hsic import INSERTED, IndependenceBit
+from synthdp.graph.ci_tests.exact_numeric import hsic_p_value
+from synthdp.graph.ci_tests.hsic import planned_bit, verdict
+from synthdp.privacy.mechanisms.hsic import INSERTED, IndependenceBit
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from synthdp.errors import BoundaryError
-from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.privacy import clipped_layer
-from synthdp.privacy.clipped_layer import ClippedLayer, stable_sum
-from synthdp.privacy.dpsgd import _Trainer
-from synthdp.privacy.dpsgd_settings import MOST_STRETCH, DpSgd
-from synthdp.privacy.layers import MaskedLinear, NodeLinear, ParentLookup, _one_hot_sums, _one_hot_sums_anywhere
+from synthdp.model.network import Architecture, CausalVae
+from synthdp.privacy.dpsgd import clipped_layer
+from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, stable_sum
+from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup, _one_hot_sums, _one_hot_sums_anywhere
+from synthdp.privacy.dpsgd.settings import MOST_STRETCH, DpSgd
+from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
 
 TOLERANCE = 2e-4

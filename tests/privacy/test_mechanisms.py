@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy import accounting, counting
-from synthdp.privacy.count_noise import Sampler, sampler_for
-from synthdp.privacy.counting import count_tables
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy import accounting
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms import counting
+from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
+from synthdp.privacy.mechanisms.counting import count_tables
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
+from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, _scales, adaptive_round, expected_fit_rows, make_plan, make_search_plan
-from synthdp.privacy.scores import ScoreBudget
 from synthdp.privacy.table import Table
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 MakeDomain = Callable[..., Domain]
 TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("c", "c"), ("a", "b"), ("a", "c"))

@@ -11,8 +11,8 @@ from scipy.stats import kstest
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
-from synthdp.privacy import moments
-from synthdp.privacy.moments import GRID, MomentMatrix
+from synthdp.privacy.mechanisms import moments
+from synthdp.privacy.mechanisms.moments import GRID, MomentMatrix
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table
 

@@ -15,8 +15,11 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.privacy import dpsgd, dpsgd_settings, mechanisms, noise, session, source
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy import noise, session, source
+from synthdp.privacy.dpsgd import settings as dpsgd_settings
+from synthdp.privacy.dpsgd import training as dpsgd
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.mechanisms import marginals as mechanisms
 from synthdp.privacy.noise import Streams
 
 Ints = npt.NDArray[np.int64]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.privacy.ranks import STATISTICS, STEPS, VARIANCE_STEPS, Measured, RankTest
-from synthdp.privacy.strata import RankQuery, least_spare, level, level_moves
+from synthdp.privacy.mechanisms.conditional_counts import RankQuery, least_spare, level, level_moves
+from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, Measured, RankTest
 
 Ints = npt.NDArray[np.int64]
 TESTS: tuple[RankTest, ...] = ("kendall", "spearman")

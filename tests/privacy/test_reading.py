@@ -15,7 +15,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError
 from synthdp.privacy.table import Table
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 from tests.privacy.test_source import GOOD, HEADER, Read, by_id, reader_in
 
 

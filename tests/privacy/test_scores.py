@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.audit.mechanisms.neighbours import neighbours
+from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy import accounting, scores
-from synthdp.privacy.audit.neighbours import neighbours
-from synthdp.privacy.audit.replay import replay
+from synthdp.privacy import accounting
+from synthdp.privacy.mechanisms import scores
+from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts, Scored, compared, mean_misplaced
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.scores import ScoreBudget, Scorecard, ScoreCounts, Scored, compared, mean_misplaced
 from synthdp.privacy.table import Table
 from tests.privacy.test_noise import SIGNIFICANCE, discrete_law, fit_p_value
 

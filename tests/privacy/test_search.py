@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.audit.mechanisms.neighbours import neighbours
+from synthdp.audit.mechanisms.registry import EXAMPLES
+from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.audit.neighbours import neighbours
-from synthdp.privacy.audit.registry import EXAMPLES
-from synthdp.privacy.audit.replay import merged, replay
+from synthdp.privacy.mechanisms.conditional_counts import RankQuery, Rows, least_spare, level
+from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
+from synthdp.privacy.mechanisms.ranks import STATISTICS
+from synthdp.privacy.mechanisms.sparse_vector import Sieve, SieveBudget, SieveReply
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.ranks import STATISTICS
-from synthdp.privacy.search import Sieve, SieveBudget, SieveReply
-from synthdp.privacy.selection import HowMany, Selection, SelectionBudget, Which
-from synthdp.privacy.strata import RankQuery, Rows, least_spare, level
 from synthdp.privacy.table import Table
 
 DomainOf = Callable[..., Domain]

@@ -15,8 +15,8 @@ from safetensors.numpy import save_file
 
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
-from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import AdaptiveMarginals, Arrays, NoisyMarginals, NoisyTable
+from synthdp.ledger.ledger import Ledger
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Arrays, NoisyMarginals, NoisyTable
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private

@@ -15,9 +15,9 @@ from scipy import stats
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
-from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.privacy.dpsgd import Training, _Trainer
-from synthdp.privacy.dpsgd_settings import BLOCK_SLACK, MOST_SINGLE, MOST_WEIGHT, DpSgd
+from synthdp.model.network import Architecture, CausalVae
+from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MOST_SINGLE, MOST_WEIGHT, DpSgd
+from synthdp.privacy.dpsgd.training import Training, _Trainer
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
 

@@ -21,7 +21,7 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 CANARY = "zq-canary-9182"
 

@@ -19,15 +19,15 @@ import torch
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BoundaryError, BudgetError
-from synthdp.model.causal_vae import Architecture, CausalVae
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy.dpsgd import PerExampleLoss, Training, Weights
-from synthdp.privacy.dpsgd_settings import DpSgd
+from synthdp.privacy.dpsgd.batched import train_stacked
+from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.session import Rehearsal
-from synthdp.privacy.side_by_side import train_side_by_side
-from synthdp.privacy.stacked import train_stacked
 from synthdp.privacy.table import Table
 
 MakeTable = Callable[[Domain, Codes], Table]

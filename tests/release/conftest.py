@@ -16,12 +16,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp.cli import main
+from synthdp.cli.main import main
+from synthdp.ledger.entries import INTERNAL
+from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
-from synthdp.privacy.chain import INTERNAL
-from synthdp.privacy.ledger import Ledger
-from synthdp.release import Outcome, release
-from synthdp.reporter import Advance, Reporter
+from synthdp.progress import Advance, Reporter
+from synthdp.release.run import Outcome, release
 
 ROWS = 400
 

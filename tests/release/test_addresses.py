@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from synthdp.addresses import from_folder, home, sqlite_file
 from synthdp.errors import BudgetError, OutputError
-from synthdp.graph_run import run_graph
-from synthdp.privacy.ledger import Ledger
-from synthdp.release import resume
-from synthdp.reporter import Advance, Reporter
-from synthdp.spec.load import load_spec
-from synthdp.tracking import tracker
+from synthdp.ledger.ledger import Ledger
+from synthdp.progress import Advance, Reporter
+from synthdp.release.graph_only import run_graph
+from synthdp.release.run import resume
+from synthdp.spec.addresses import from_folder, home, sqlite_file
+from synthdp.spec.load.loader import load_spec
+from synthdp.tracking.mlflow_run import tracker
 from synthdp.tracking.server import store_of
 
 RELATIVE = (

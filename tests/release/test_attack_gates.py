@@ -13,15 +13,15 @@ from attacks.epsilon import provable_epsilon
 from attacks.game import Outcome
 from attacks.report import attack_row
 from attacks.threat import FloatArray
-from synthdp.bundle.audit_record import PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, spends_of
+from synthdp.bundle.certificate.audit_record import PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, spends_of
 from synthdp.data.domain import Domain
-from synthdp.gates import Figure, attack_figures, check_gates
 from synthdp.model.pipeline import plan_for
-from synthdp.spec.chance import DECLARED, LUCKY, lowest_limit, provable
-from synthdp.spec.crossproblem import CrossProblem
-from synthdp.spec.gatechecks import decidable
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
+from synthdp.release.gates import Figure, attack_figures, check_gates
+from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
+from synthdp.spec.checks.gates import decidable
+from synthdp.spec.checks.problem import CrossProblem
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

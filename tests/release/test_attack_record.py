@@ -9,11 +9,11 @@ import pytest
 
 from attacks import Claim, Fleet, MembershipReport, NoisyTable, Public, attack_membership, attack_tables, shared_confidence
 from attacks.threat import Codes
-from synthdp.bundle.audit_record import AuditRecord, DeclaredAttack, Membership
-from synthdp.bundle.audit_text import audit_markdown
+from synthdp.audit.membership import attack_facts
+from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
+from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.bundle.wording import plain
-from synthdp.membership import attack_facts
-from synthdp.report.audits import audit_tables
+from synthdp.report.internal.audits import audit_tables
 from tests.attacks.runners import deadly
 
 pytestmark = pytest.mark.usefixtures("seeded")

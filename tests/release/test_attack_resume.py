@@ -18,17 +18,20 @@ import numpy as np
 import pytest
 
 from attacks import Serial
-from synthdp import attack_folder, audit, audit_bundle, membership
-from synthdp.attack_folder import AUDITS, AttackFolder, audit_folder
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
+from synthdp.audit import bundle as audit_bundle
+from synthdp.audit import folder as attack_folder
+from synthdp.audit import membership
+from synthdp.audit import plan as audit
+from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
+from synthdp.audit.membership import ShadowTrainer, attack_rows
+from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import ShadowTrainer, attack_rows
-from synthdp.release import resume
-from synthdp.run_folder import RunFolder
-from synthdp.spec.load import load_spec
-from synthdp.verify import verify_bundle
+from synthdp.release.run import resume
+from synthdp.release.run_folder import RunFolder
+from synthdp.spec.load.loader import load_spec
+from synthdp.verify.checks import verify_bundle
 
 PAIRS = 4
 MODELS = 2 * PAIRS
@@ -242,7 +245,7 @@ def test_an_audit_without_models_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
-    other = f"from pathlib import Path\nfrom synthdp.attack_folder import audit_folder\nwith audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
+    other = f"from pathlib import Path\nfrom synthdp.audit.folder import audit_folder\nwith audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
     with audit_folder(tmp_path, "real") as folder:
         done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
         assert "another process is auditing" in done.stderr and AttackFolder.open(folder.path).key == folder.key
@@ -257,7 +260,7 @@ def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
     """A release whose workers train more models than it will be given time for."""
     membership = {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}
     tiny.write(attacks={"membership": membership}, evaluation={"enabled": False})
-    program = "import synthdp.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli import main; main()"
+    program = "import synthdp.audit.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli.main import main; main()"
     started = subprocess.Popen(
         [sys.executable, "-c", program, "release", str(tiny.spec), "--out", str(tiny.out)],
         cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from synthdp import audit
-from synthdp.audit import confirmed
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, Replay, spends_of
-from synthdp.bundle.audit_text import audit_markdown
+from synthdp.audit import plan as audit
+from synthdp.audit.mechanisms.f_curve import AuditResult
+from synthdp.audit.plan import confirmed
+from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, Replay, spends_of
+from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.pipeline import plan_for
-from synthdp.privacy.audit.f_curve import AuditResult
-from synthdp.release import release
-from synthdp.report.audits import audit_tables
-from synthdp.spec.load import load_spec
-from synthdp.verify import verify_bundle
+from synthdp.release.run import release
+from synthdp.report.internal.audits import audit_tables
+from synthdp.spec.load.loader import load_spec
+from synthdp.verify.checks import verify_bundle
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit_bundle import FALSE_ALARMS, audit_bundle
-from synthdp.bundle.audit_record import AuditRecord, TableNoise, spends_of
-from synthdp.bundle.audit_text import audit_markdown
+from synthdp.audit.bundle import FALSE_ALARMS, audit_bundle
+from synthdp.bundle.certificate.audit_record import AuditRecord, TableNoise, spends_of
+from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.errors import OutputError
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import noise
 from synthdp.verify.noise import published_tables
 
@@ -89,7 +89,7 @@ def test_the_record_of_a_bundle_is_of_its_plan_and_has_its_tables(released: Any,
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
         return AuditRecord(program="synthdp 0", day="2026-01-01", rows=rows, spends=spends_of(job.plan) if planned else ())
 
-    monkeypatch.setattr("synthdp.audit_bundle.without_rows", nothing)
+    monkeypatch.setattr("synthdp.audit.bundle.without_rows", nothing)
     planned = True
     record, path = audit_bundle(released.bundle, replay_only=True, out=released.folder / "elsewhere")
     assert record == AuditRecord.model_validate_json(path.read_text()) and record.rows == "none" and not record.refuted

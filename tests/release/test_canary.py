@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp import judging
-from synthdp.privacy.dpsgd import Training
-from synthdp.privacy.mechanisms import NoisyMarginals
+from synthdp.privacy.dpsgd.training import Training
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.release import judge as judging
 
 ID, CATEGORY, NUMBER, DATE = "patient-Zq7Xw1", "canaryCategoryK9", 73.9182736455, "2021-07-13T11:22:33"
 UNIT = {"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}}

@@ -12,18 +12,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.bundle.certificate import Certificate
+from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.write import SCORED_FILES
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import VerifyError
+from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy import plan
-from synthdp.privacy.chain import INTERNAL, Entry
-from synthdp.privacy.scores import ScoreCounts, Scored
-from synthdp.release import Outcome, resume
-from synthdp.reporter import Reporter
-from synthdp.spec.load import load_spec
-from synthdp.verify import verify_bundle
+from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
+from synthdp.progress import Reporter
+from synthdp.release.run import Outcome, resume
+from synthdp.spec.load.loader import load_spec
+from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
 from synthdp.verify.scores import score_problems
 from tests.chance import seeded

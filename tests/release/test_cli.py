@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from synthdp.cli import app
-from synthdp.privacy.ledger import Ledger
+from synthdp.cli.main import app
+from synthdp.ledger.ledger import Ledger
 
 COMMANDS = ("validate", "schema", "init", "plan", "release", "resume", "verify", "sample", "budget", "diff", "doctor", "ui", "audit", "keygen")
 HEAVY = ("torch", "opacus", "mlflow", "sklearn", "pandas", "opendp", "scipy", "matplotlib", "sqlalchemy", "dp_accounting", "joblib", "frictionless")
@@ -161,7 +161,7 @@ def test_every_command_has_json() -> None:
 def test_shell_completion(tmp_path: Path) -> None:
     """As bash asks for it: which commands begin so."""
     command = tmp_path / "synthdp"
-    command.write_text(f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'synthdp'\nfrom synthdp.cli import main\nmain()\n")
+    command.write_text(f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'synthdp'\nfrom synthdp.cli.main import main\nmain()\n")
     ask = {**os.environ, "_SYNTHDP_COMPLETE": "complete_bash", "COMP_WORDS": "synthdp va", "COMP_CWORD": "1"}
     done = subprocess.run([sys.executable, command], env=ask, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["validate"]

@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from synthdp import graph_run
 from synthdp.graph.formats import read_graph
 from synthdp.privacy import accounting
 from synthdp.privacy.session import Session
-from synthdp.run_folder import RunFolder
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import Graph
+from synthdp.release import graph_only as graph_run
+from synthdp.release.run_folder import RunFolder
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Graph
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -95,7 +95,7 @@ def test_diff_of_graphs_that_cannot_stand_together_still_draws(tmp_path: Path, s
 
 
 def test_show_starts_at_once_and_imports_nothing_that_reads_rows() -> None:
-    probe = "import sys; sys.argv = ['synthdp', 'graph', 'show', sys.argv[1]]\nfrom synthdp.cli import main\nmain()\n"
+    probe = "import sys; sys.argv = ['synthdp', 'graph', 'show', sys.argv[1]]\nfrom synthdp.cli.main import main\nmain()\n"
     probe += "print([m for m in ('torch', 'opacus', 'mlflow', 'sklearn', 'sqlalchemy') if m in sys.modules], file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", probe, str(DATA / "asia.bif")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stderr.strip() == "[]"
@@ -239,7 +239,7 @@ def test_a_folder_with_an_interrupted_release_is_left_alone(
 ) -> None:
     tiny.write(**modes["validate"])
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.sample", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr("synthdp.release.run.sample", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     before = tiny.kinds()
     done = synthdp("graph", "validate", tiny.spec, "--out", tiny.out)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from synthdp.errors import GateError, SpecError, VerifyError
-from synthdp.sampling import Sampler
-from synthdp.verify import verify_bundle
+from synthdp.sample.sampler import Sampler
+from synthdp.verify.checks import verify_bundle
 
 TEXTS = ["visits == 0 or weight >= 60", "joined >= '2021-01-01' or not smoker", "grade is missing or grade != 'high' or visits < 8"]
 

@@ -15,9 +15,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from synthdp import doctor
+from synthdp.cli import doctor
 from synthdp.errors import OutputError
-from synthdp.spec.load import load_spec
+from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.note import AttackOutcome, Verdict
 from synthdp.tracking.server import serving, store_of
 
@@ -114,7 +114,7 @@ class TestUi:
         """The command over a SQLite store, then the same release tracked through the server that it started."""
         from mlflow.tracking import MlflowClient
 
-        from synthdp.tracking import tracker
+        from synthdp.tracking.mlflow_run import tracker
 
         spec = load_spec(tiny.write(tracking={"enabled": True}).spec)
         with tracker(spec, folder=tiny.folder, run="on-sqlite"):
@@ -152,7 +152,7 @@ class served:
         self.spec = spec
 
     def __enter__(self) -> str:
-        command = [sys.executable, "-m", "synthdp.cli", "ui", str(self.spec), "--json"]
+        command = [sys.executable, "-m", "synthdp.cli.main", "ui", str(self.spec), "--json"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         text = "".join(iter(self.process.stdout.readline, "}\n")) + "}"

@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
-import synthdp.release
+import synthdp.release.run
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import Streams
-from synthdp.verify import inspect_bundle, rows
+from synthdp.verify import rows
+from synthdp.verify.checks import inspect_bundle
 from synthdp.verify.noise import FALSE_ALARMS, noise_of
 
 ROWS = 4000
@@ -58,14 +59,14 @@ def table(count: int) -> pd.DataFrame:
 
 def real_rows(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
     """The release draws nothing, and gives out the first rows of the table."""
-    drawn = synthdp.release.sample
+    drawn = synthdp.release.run.sample
 
     def stolen(fitted: Any, release: Any, **rest: Any) -> Any:
         domain = Domain.from_spec(release.columns)
         codes: Codes = np.column_stack([encode_column(c, frame[c.name]).codes for c in domain.columns]).astype(np.uint16)
         return drawn(fitted, release, **rest).map(lambda made: codes[: len(made)])
 
-    monkeypatch.setattr(synthdp.release, "sample", stolen)
+    monkeypatch.setattr(synthdp.release.run, "sample", stolen)
 
 
 @pytest.mark.finding("redteam B1")

@@ -188,10 +188,10 @@ def test_the_json_of_what_is_no_error_of_ours(tiny: Any, synthdp: Callable[..., 
 
         return load
 
-    monkeypatch.setattr("synthdp.spec.load.load_spec", fails(KeyError(CANARY)))
+    monkeypatch.setattr("synthdp.spec.load.loader.load_spec", fails(KeyError(CANARY)))
     bug = synthdp("validate", "spec.yaml", "--json")
     assert bug.code == json.loads(bug.out)["exit_code"] == 1 and "KeyError" in json.loads(bug.out)["error"] and CANARY not in bug.out + bug.err
-    monkeypatch.setattr("synthdp.spec.load.load_spec", fails(KeyboardInterrupt()))
+    monkeypatch.setattr("synthdp.spec.load.loader.load_spec", fails(KeyboardInterrupt()))
     stopped = synthdp("validate", "spec.yaml", "--json")
     assert stopped.code == json.loads(stopped.out)["exit_code"] == 130 and json.loads(stopped.out)["hint"] is None
 

@@ -16,20 +16,22 @@ import pandas as pd
 import pytest
 
 from attacks import ThreatModel
-from synthdp import judging, membership, steward
-from synthdp import release as release_module
-from synthdp.attack_folder import AttackFolder
+from synthdp.audit import membership
+from synthdp.audit.folder import AttackFolder
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.charged import ChargedScores
-from synthdp.gates import Figure, check_gates
+from synthdp.evaluate.dp_scores import ChargedScores
 from synthdp.graph.causal import CausalGraph
-from synthdp.judging import Judgement
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
-from synthdp.reporter import Reporter
-from synthdp.spec import models as spec
-from synthdp.spec.load import load_spec
+from synthdp.progress import Reporter
+from synthdp.release import internal as steward
+from synthdp.release import judge as judging
+from synthdp.release import run as release_module
+from synthdp.release.gates import Figure, check_gates
+from synthdp.release.judge import Judgement
+from synthdp.spec import model as spec
+from synthdp.spec.load.loader import load_spec
 from tests.release.conftest import table as frame_of
 
 

@@ -27,7 +27,7 @@ def terminated(*_: object, **__: object) -> Any:
 
 
 @pytest.mark.finding("redteam D4")
-@pytest.mark.parametrize("where", ["synthdp.release.spec_text", "synthdp.release.read_private"])
+@pytest.mark.parametrize("where", ["synthdp.release.run.spec_text", "synthdp.release.run.read_private"])
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -38,9 +38,9 @@ def test_before_anything_is_reserved_nothing_is_to_be_resumed(
 
 
 def test_of_a_command_that_spends_nothing_nothing_is_said(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.spec.load.load_spec", raiser(KeyboardInterrupt()))
+    monkeypatch.setattr("synthdp.spec.load.loader.load_spec", raiser(KeyboardInterrupt()))
     assert synthdp("validate", tiny.write().spec).err == "synthdp: interrupted\n"
-    monkeypatch.setattr("synthdp.audit.load_spec", raiser(KeyboardInterrupt()))
+    monkeypatch.setattr("synthdp.audit.plan.load_spec", raiser(KeyboardInterrupt()))
     done = synthdp("audit", tiny.spec, "--replay")
     assert done.code == 130 and "the same command goes on" in done.err
 
@@ -49,7 +49,7 @@ def test_of_a_command_that_spends_nothing_nothing_is_said(tiny: Any, synthdp: Ca
 def test_sigterm_is_a_ctrl_c(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.sample", terminated)
+        patch.setattr("synthdp.release.run.sample", terminated)
         done = synthdp("release", tiny.write().spec, "--out", tiny.out, "--json")
     told = json.loads(done.out)
     assert done.code == told["exit_code"] == 143 and told["error"] == "ended by SIGTERM"
@@ -73,7 +73,7 @@ def test_every_error_after_a_charge_says_what_was_spent(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.write_bundle", raiser(error))
+        patch.setattr("synthdp.release.run.write_bundle", raiser(error))
         done = synthdp("release", tiny.write().spec, "--out", tiny.out)
     assert done.code == {OutputError: 2, KeyboardInterrupt: 130, KeyError: 1}[type(error)] and "canary" not in done.err
     assert "budget: epsilon 1 at delta 1e-05 stays spent" in done.err and "goes on, and pays nothing again" in done.err
@@ -86,11 +86,11 @@ def test_every_error_after_a_charge_says_what_was_spent(
 def test_a_graph_run_says_it_too(tiny: Any, synthdp: Callable[..., Any], modes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.write(**modes["validate"])
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.graph_run._write", raiser(OutputError("no room")))
+        patch.setattr("synthdp.release.graph_only._write", raiser(OutputError("no room")))
         done = synthdp("graph", "validate", tiny.spec, "--out", tiny.out)
     assert done.code == 2 and "budget: epsilon 0.2 at delta 2e-06 stays spent" in done.err and "the same command goes on" in done.err
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.graph_run.open_session", raiser(KeyboardInterrupt()))
+        patch.setattr("synthdp.release.graph_only.open_session", raiser(KeyboardInterrupt()))
         done = synthdp("graph", "validate", tiny.spec, "--out", tiny.folder / "other")
     assert done.code == 130 and "budget: nothing was spent" in done.err
 

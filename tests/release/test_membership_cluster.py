@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from attacks import Dask, Loky
-from synthdp import membership
+from synthdp.audit import membership
 from synthdp.errors import OutputError
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import ReleaseSpec
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import ReleaseSpec
 
 SPEC = Path(__file__).parents[2] / "specs" / "adult.yaml"
 NOWHERE = "tcp://127.0.0.1:9"

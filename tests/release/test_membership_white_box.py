@@ -28,26 +28,17 @@ from attacks import (
     shared_confidence,
 )
 from benchmarks.ablation_cells import without_privacy
+from synthdp.audit.membership import TABLE_RELEASES, WHITE_BOX, ShadowTrainer, TableMeasurer, released_scores, shadow_spec, table_releases, two_worlds
+from synthdp.audit.shadow_models import fitted_shadows
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import (
-    TABLE_RELEASES,
-    WHITE_BOX,
-    ShadowTrainer,
-    TableMeasurer,
-    released_scores,
-    shadow_spec,
-    table_releases,
-    two_worlds,
-)
-from synthdp.model.causal_vae import Architecture, CausalVae
-from synthdp.model.shadows import fitted_shadows
+from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.plan import Plan, Spend, make_plan
-from synthdp.spec import models as spec
-from synthdp.spec.load import load_spec
+from synthdp.spec import model as spec
+from synthdp.spec.load.loader import load_spec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp import release as release_module
 from synthdp.privacy.noise import Streams
-from synthdp.release import resume
-from synthdp.reporter import Reporter
+from synthdp.progress import Reporter
+from synthdp.release import run as release_module
+from synthdp.release.run import resume
 from tests.release.test_resume import InterruptedAt
 
 PROTECTING = ("noise", "sampling", "latent")

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp import release as release_module
-from synthdp import run_folder
-from synthdp.attack_folder import AttackFolder
+from synthdp.audit.folder import AttackFolder
 from synthdp.errors import BudgetError, OutputError
-from synthdp.privacy import mechanisms
+from synthdp.ledger.lease import Lease
+from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.journal import Journal
-from synthdp.privacy.lease import Lease
-from synthdp.privacy.ledger import Ledger
-from synthdp.reporter import Reporter
-from synthdp.verify import verify_bundle
+from synthdp.privacy.mechanisms import marginals as mechanisms
+from synthdp.progress import Reporter
+from synthdp.release import run as release_module
+from synthdp.release import run_folder
+from synthdp.verify.checks import verify_bundle
 
 
 class KilledInTraining:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from synthdp import run_folder
-from synthdp.audit import write_record
-from synthdp.bundle.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
-from synthdp.privacy.ledger import Ledger
+from synthdp.audit.plan import write_record
+from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord
+from synthdp.ledger.ledger import Ledger
+from synthdp.release import run_folder
 
 CONFIDENTIAL = ("out/internal", ".synthdp", "mlflow.db", "mlflow-artifacts")
 

@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from synthdp import show_progress
-from synthdp.reporter import Reporter
-from synthdp.show_progress import ProgressDisplay
-from synthdp.steps import Steps
+from synthdp.cli import progress_bar as show_progress
+from synthdp.cli.progress_bar import ProgressDisplay
+from synthdp.progress import Reporter, Steps
 
 
 def shown(capfd: pytest.CaptureFixture[str], *, seconds: float) -> str:

@@ -13,19 +13,18 @@ import pandas as pd
 import pytest
 import yaml
 
+from synthdp.audit.membership import TABLE_RELEASES
 from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
-from synthdp.gates import Figure, check_gates
-from synthdp.membership import TABLE_RELEASES
 from synthdp.privacy import accounting, plan
-from synthdp.privacy.dpsgd import Training
-from synthdp.privacy.mechanisms import ChosenMarginals, NoisyMarginals
-from synthdp.release import release
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import Gate
-from synthdp.steward import TRACKED
-from synthdp.verify import verify_bundle
-from synthdp.verify.checks import inspect_bundle
+from synthdp.privacy.dpsgd.training import Training
+from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals
+from synthdp.release.gates import Figure, check_gates
+from synthdp.release.internal import TRACKED
+from synthdp.release.run import release
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Gate
+from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 Calls = list[tuple[str, dict[str, Any], bool]]
 

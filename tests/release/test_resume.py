@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp import release as release_module
 from synthdp.errors import OutputError
+from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import source
-from synthdp.privacy.dpsgd import _Trainer
-from synthdp.privacy.ledger import Ledger
-from synthdp.privacy.mechanisms import NoisyMarginals
-from synthdp.release import resume
-from synthdp.reporter import Advance, Reporter
-from synthdp.run_folder import RunFolder
-from synthdp.verify import verify_bundle
+from synthdp.privacy.dpsgd.training import _Trainer
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.progress import Advance, Reporter
+from synthdp.release import run as release_module
+from synthdp.release.run import resume
+from synthdp.release.run_folder import RunFolder
+from synthdp.verify.checks import verify_bundle
 
 
 class InterruptedAt:
@@ -238,7 +238,7 @@ def test_a_failing_gate_after_a_resume_still_withholds(tiny: Any, synthdp: Any) 
 def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
     tiny.write(synthesizer={"steps": 1500, "checkpoint_every": 50})
     process = subprocess.Popen(
-        [sys.executable, "-m", "synthdp.cli", "release", str(tiny.spec), "--out", str(tiny.out)],
+        [sys.executable, "-m", "synthdp.cli.main", "release", str(tiny.spec), "--out", str(tiny.out)],
         cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background of a script ignores it
     )  # fmt: skip

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 import yaml
 
-from synthdp import release as release_module
 from synthdp.bundle.write import sha256
 from synthdp.errors import OutputError, VerifyError
+from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.privacy.dpsgd import _Trainer
-from synthdp.privacy.ledger import Ledger
+from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.session import Session
-from synthdp.release import resume
-from synthdp.verify import verify_bundle
+from synthdp.release import run as release_module
+from synthdp.release.run import resume
+from synthdp.verify.checks import verify_bundle
 
 COUNTS = {name: {"type": "integer", "lower": 0, "upper": 20, "spikes": [0]} for name in ("seen", "left")}
 ATTACK = {"membership": {"enabled": True, "rows": 100, "pairs": 10, "steps": 5}}
@@ -78,7 +78,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
     write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, steps: list[int], synthdp: Any
 ) -> None:
     attacked: list[str] = []
-    monkeypatch.setattr("synthdp.judging.attack_release", lambda *a, **k: attacked.append("attack"))
+    monkeypatch.setattr("synthdp.release.judge.attack_release", lambda *a, **k: attacked.append("attack"))
     with monkeypatch.context() as patch:
         patch.setattr(release_module, "sample", lambda *a, **k: pytest.fail("sampled before the constraints were tried"))
         patch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.99)
@@ -125,7 +125,7 @@ def test_what_was_paid_for_cannot_be_changed_and_every_such_field_is_told(stuck:
 @pytest.mark.parametrize("killed", ["ledger", "folder"])
 def test_a_change_of_spec_that_was_killed_halfway_is_given_again(stuck: Any, monkeypatch: pytest.MonkeyPatch, killed: str) -> None:
     new = other(stuck, constraints=[])
-    where = (Ledger, "amend") if killed == "ledger" else ("synthdp.run_folder", "respecified")
+    where = (Ledger, "amend") if killed == "ledger" else ("synthdp.release.run_folder", "respecified")
     name = f"{where[0]}.{where[1]}" if isinstance(where[0], str) else None
     with monkeypatch.context() as patch:
 
@@ -162,7 +162,7 @@ def test_a_table_whose_scores_were_counted_stays_as_it_is(write: Callable[..., A
 
 
 def test_verify_sees_an_amendment_of_what_was_paid_for_or_one_that_was_taken_out(stuck: Any) -> None:
-    from synthdp.privacy.chain import Entry, entry_hash
+    from synthdp.ledger.entries import Entry, entry_hash
 
     resume(stuck.out, spec_path=other(stuck, constraints=[]))
     file, sums = stuck.bundle / "privacy" / "ledger.json", stuck.bundle / "SHA256SUMS"

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from attacks import MembershipReport, Serial, shared_confidence
-from synthdp import membership
-from synthdp import release as release_module
+from synthdp.audit import membership
+from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import BudgetError
 from synthdp.graph.causal import CausalGraph
-from synthdp.membership import attack_rows, declared_facts
-from synthdp.privacy.ledger import Ledger
-from synthdp.spec.load import load_spec
+from synthdp.ledger.ledger import Ledger
+from synthdp.release import run as release_module
+from synthdp.spec.load.loader import load_spec
 from tests.release.conftest import table
 
 # --- the ledger: one neighbour relation for all runs of a dataset ---------------------------------------------

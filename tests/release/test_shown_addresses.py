@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from synthdp.addresses import UNSHOWN, reason, shown_address, shown_path
 from synthdp.errors import SynthdpError
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.ledger import Ledger
+from synthdp.spec.addresses import UNSHOWN, reason, shown_address, shown_path
 
 SECRET = "s3cr3t"
 PORT = "127.0.0.1:9"  # the discard service: nothing listens there
@@ -116,8 +116,8 @@ def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(tiny: Any, synthd
 
     tiny.write(tracking={"enabled": True})
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.release.tracker", _unasked)
-        patch.setattr("synthdp.release.sample", _raiser(KeyboardInterrupt()))
+        patch.setattr("synthdp.release.run.tracker", _unasked)
+        patch.setattr("synthdp.release.run.sample", _raiser(KeyboardInterrupt()))
         assert synthdp("release", tiny.spec, "--out", tiny.out).code == 130
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.tracking.mlflow_run.opened", _away)
@@ -171,7 +171,7 @@ def _away(*_: object) -> None:
 
 
 def _unasked(*_: object, **__: object) -> Any:
-    from synthdp.tracking import NullTracker
+    from synthdp.tracking.mlflow_run import NullTracker
 
     return NullTracker()
 

@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from synthdp.steward import TRACKED
-from synthdp.tracking import AttackOutcome, NullTracker, Verdict
+from synthdp.release.internal import TRACKED
+from synthdp.tracking.mlflow_run import NullTracker
+from synthdp.tracking.note import AttackOutcome, Verdict
 
 MISFITS = 37
 METRICS = {
@@ -50,7 +51,7 @@ def test_a_release_tells_no_count_of_real_rows(tiny: Any, make_table: Callable[.
     rows = make_table()
     rows.loc[: MISFITS - 1, "weight"] = 500.0
     told = Told()
-    monkeypatch.setattr("synthdp.release.tracker", lambda *_, **__: told)
+    monkeypatch.setattr("synthdp.release.run.tracker", lambda *_, **__: told)
     tiny.write(rows, dataset={"out_of_domain": "clamp"}).release()
     # Associations are told where both tables have some: with noise as it is, not always.
     assert set(told.figures) - {"association_rmse"} == METRICS and told.settings == {}

@@ -12,8 +12,8 @@ import pytest
 
 from synthdp.errors import WrongTableError
 from synthdp.model.total import DEVIATIONS, check_total, noisy_total
-from synthdp.privacy.mechanisms import NoisyTable
-from synthdp.spec.load import load_spec
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.spec.load.loader import load_spec
 
 DECLARED = {"rows": {"kind": "approximate", "value": 20_000}}
 

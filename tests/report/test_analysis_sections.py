@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import EvaluationReport, UtilityReport, UtilityRow, fidelity
+from synthdp.evaluate import fidelity
 from synthdp.evaluate.effects import EffectRow, Estimate
 from synthdp.evaluate.independences import Dependence, IndependenceReport, IndependenceRow
 from synthdp.evaluate.inference import CoverageRow
 from synthdp.evaluate.pair_plot import pair_plot
-from synthdp.evaluate.paper import summarize
+from synthdp.evaluate.random_targets import summarize
+from synthdp.evaluate.run import EvaluationReport, UtilityReport, UtilityRow
 from synthdp.evaluate.subgroups import SubgroupRow
 from synthdp.evaluate.two_sample import TwoSampleRow
-from synthdp.report import Budget, ReportContent, render
-from synthdp.report.analysis import analysis_view
+from synthdp.report.internal.analysis import analysis_view
+from synthdp.report.internal.content import Budget, ReportContent
+from synthdp.report.internal.page import render
 
 DOMAIN = Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in ("<b>a", "c")))
 CODES = np.array([[0, 0], [1, 1], [0, 1], [1, 1]], dtype=np.uint16)

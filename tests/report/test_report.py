@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import EvaluationReport, UtilityReport, UtilityRow, fidelity
-from synthdp.report.appendix import Limits, attack_tables, tables
-from synthdp.report.page import (
+from synthdp.evaluate import fidelity
+from synthdp.evaluate.run import EvaluationReport, UtilityReport, UtilityRow
+from synthdp.report.internal.appendix import Limits, attack_tables, tables
+from synthdp.report.internal.page import (
     MOST_BYTES,
     Budget,
     BudgetStep,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.load import parse_spec
+from synthdp.spec.load.loader import parse_spec
 
 SPEC = """
 synthdp: 1

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from synthdp.bundle.published import public_spec, spec_yaml
-from synthdp.spec import rules
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import ReleaseSpec, Synthesizer
-from synthdp.spec.rules import batch
+from synthdp.bundle.metadata.readme import public_spec, spec_yaml
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import ReleaseSpec, Synthesizer, rules
+from synthdp.spec.model.rules import batch
 
 ROWS = """\
 synthdp: 1

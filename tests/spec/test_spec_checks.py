@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from synthdp.errors import SpecError
-from synthdp.spec.budgetchecks import suggested_delta
-from synthdp.spec.checks import check, cross_problems, part_problems
-from synthdp.spec.load import load_spec
-from synthdp.spec.models import Categorical, Graph, Integer, ReleaseSpec, Sampling
+from synthdp.spec.checks.budget import suggested_delta
+from synthdp.spec.checks.columns import check, cross_problems, part_problems
+from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Categorical, Graph, Integer, ReleaseSpec, Sampling
 
 COMPLETE = load_spec(Path(__file__).with_name("complete_spec.yaml"))
 

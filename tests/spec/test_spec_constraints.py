@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from synthdp.errors import SpecError
-from synthdp.spec.expressions import MAX_NODES, parse
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import Column
+from synthdp.spec.expressions.expressions import MAX_NODES, parse
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import Column
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 100},

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from synthdp.errors import DataError, SpecError
-from synthdp.spec.draft import draft_spec
-from synthdp.spec.header import read_header
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import Boolean, Datetime, IdUnit, Integer, Number, Ordinal
+from synthdp.spec.init.draft import draft_spec
+from synthdp.spec.init.header import read_header
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import Boolean, Datetime, IdUnit, Integer, Number, Ordinal
 
 CANARY = "canary-7391"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.spec.draft_edges import MOST_BINS, described, suggested_edges
-from synthdp.spec.models import Integer, Number
+from synthdp.spec.init.draft_edges import MOST_BINS, described, suggested_edges
+from synthdp.spec.model import Integer, Number
 
 
 @pytest.mark.parametrize(

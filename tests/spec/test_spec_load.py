@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.load import MAX_BYTES, MAX_LISTED, load_spec, parse_spec
-from synthdp.spec.models import Boolean, Categorical, Datetime, Number, Ordinal
+from synthdp.spec.load.loader import MAX_BYTES, MAX_LISTED, load_spec, parse_spec
+from synthdp.spec.model import Boolean, Categorical, Datetime, Number, Ordinal
 
 COMPLETE = Path(__file__).with_name("complete_spec.yaml")
 TEXT = COMPLETE.read_text(encoding="utf-8")
@@ -204,7 +204,7 @@ def test_any_change_to_a_spec(data: st.DataObject) -> None:
 def test_loading_imports_nothing_heavy() -> None:
     heavy = ("numpy", "pandas", "torch", "sklearn", "mlflow", "opacus", "dp_accounting", "opendp", "sqlalchemy", "matplotlib", "networkx", "pyarrow")
     code = (
-        "import sys; from pathlib import Path; from synthdp.spec.load import load_spec; import synthdp.spec.draft, synthdp.spec.schema\n"
+        "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec; import synthdp.spec.init.draft, synthdp.spec.schema\n"
         f"load_spec(Path({str(COMPLETE)!r})); print([m for m in {heavy!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

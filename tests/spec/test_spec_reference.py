@@ -10,11 +10,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from synthdp.spec.load import parse_spec
-from synthdp.spec.models import Model, Privacy, ReleaseSpec, Unread
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.yaml_tree import read
+from synthdp.spec.model import Model, Privacy, ReleaseSpec, Unread
 from synthdp.spec.reference import PATTERNS, Section, _default, _parts, allowed, anchor, flow, page, sections, unit
 from synthdp.spec.schema import json_schema
-from synthdp.spec.yamltree import read
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
 MODELS = {section.model for section in sections()}

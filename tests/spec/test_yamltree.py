@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synthdp.spec.yamltree import MAX_DEPTH, MAX_NODES, Written, plain, read
+from synthdp.spec.load.yaml_tree import MAX_DEPTH, MAX_NODES, Written, plain, read
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from synthdp.data.builtin import answers, pain, survey
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 
 @dataclass(frozen=True)

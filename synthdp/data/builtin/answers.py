@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 SEED = 20261121
 ROWS = 2950

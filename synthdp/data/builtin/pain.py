@@ -21,7 +21,7 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 SEED = 20261121
 LEAK = (0.01, 0.05)

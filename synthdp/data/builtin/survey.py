@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 ROWS = 1000
 SEED = 20261121

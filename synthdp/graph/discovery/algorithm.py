@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
-from synthdp.privacy.mechanisms import Mechanism
+from synthdp.privacy.mechanisms.marginals import Mechanism
 from synthdp.privacy.plan import Plan, Start
 from synthdp.privacy.private import Released
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 T = TypeVar("T")
 

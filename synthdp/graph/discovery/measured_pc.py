@@ -34,12 +34,12 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.discovery.skeleton import Evidence, Skeleton, Test, pc_skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.orient import Collider, Pdag, extend, meek, orient_colliders, orient_known, unshielded
-from synthdp.graph.skeleton import Evidence, Skeleton, Test, pc_skeleton
+from synthdp.graph.meek import Collider, Pdag, extend, meek, orient_colliders, orient_known, unshielded
 from synthdp.graph.tables import NoisyTables, cells
-from synthdp.graph.tests.answer import Answer, Query
-from synthdp.privacy.mechanisms import NoisyTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
 """Measures tables for a named round and charges that round's share. Called at most once per round."""

@@ -10,10 +10,10 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.knowledge import Knowledge
-from synthdp.privacy.mechanisms import AdaptiveMarginals, NoisyTable
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.plan import Start, adaptive_round
 from synthdp.privacy.private import Released
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 MAX_CELLS = 4096
 

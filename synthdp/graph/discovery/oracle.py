@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.discovery.skeleton import CiTest, pc_skeleton
 from synthdp.graph.knowledge import Knowledge
-from synthdp.graph.orient import Pdag, meek, orient_colliders, orient_known, unshielded
-from synthdp.graph.skeleton import CiTest, pc_skeleton
-from synthdp.graph.tests.answer import Answer, Query
+from synthdp.graph.meek import Pdag, meek, orient_colliders, orient_known, unshielded
 
 
 def separation_test(truth: CausalGraph) -> CiTest:

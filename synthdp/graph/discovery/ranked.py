@@ -17,11 +17,11 @@ from scipy.stats import norm
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.ci_tests.answer import Query
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.orient import Pdag, extend, meek, orient_colliders, orient_known, unshielded
-from synthdp.graph.tests.answer import Query
-from synthdp.privacy.ranks import STATISTICS, RankTest
-from synthdp.privacy.strata import RankQuery, least_spare
+from synthdp.graph.meek import Pdag, extend, meek, orient_colliders, orient_known, unshielded
+from synthdp.privacy.mechanisms.conditional_counts import RankQuery, least_spare
+from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
 
 MAX_ORDER = 3
 """Largest conditioning set."""

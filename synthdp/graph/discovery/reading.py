@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.discovery.skeleton import Evidence, Skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.orient import Pdag, extend
-from synthdp.graph.skeleton import Evidence, Skeleton
+from synthdp.graph.meek import Pdag, extend
 
 
 def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:

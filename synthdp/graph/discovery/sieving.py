@@ -11,10 +11,10 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.algorithm import Releaser
 from synthdp.graph.discovery.ranked import MAX_ORDER, Links, Questions, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.privacy.mechanisms.conditional_counts import RankQuery
+from synthdp.privacy.mechanisms.sparse_vector import SieveBudget, SieveReply, Strategy
 from synthdp.privacy.plan import Start
 from synthdp.privacy.private import Released
-from synthdp.privacy.search import SieveBudget, SieveReply, Strategy
-from synthdp.privacy.strata import RankQuery
 
 PURPOSE = "search"
 

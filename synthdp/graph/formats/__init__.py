@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from synthdp import untrusted
+from synthdp import files as untrusted
 from synthdp.errors import SynthdpError
-from synthdp.graph.bif import parse_bif
 from synthdp.graph.causal import CausalGraph
+from synthdp.graph.formats.bif import parse_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
 from synthdp.graph.formats.draft import GraphFileError, mistake
 from synthdp.graph.formats.edgelist import read_yaml, write_yaml
@@ -67,7 +67,7 @@ WRITERS: dict[str, Callable[[CausalGraph], str]] = {
     "json": write_json,
     "svg": CausalGraph.to_svg,
 }
-"""By format: graph -> text. (BIF needs levels: `synthdp.graph.bif`.)"""
+"""By format: graph -> text. (BIF needs levels: `synthdp.graph.formats.bif`.)"""
 
 SUFFIXES = {
     ".yaml": "yaml",

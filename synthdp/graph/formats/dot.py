@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from synthdp.drawing.graph import STYLES
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import Draft, mistake, unseen_names
 from synthdp.graph.formats.tokens import Token, quoted, tokens
-from synthdp.graph.picture import STYLES
 
 KINDS = ("digraph", "graph", "dag", "pdag", "mag", "pag")
 LINKS = ("->", "<-", "--", "<->")

@@ -13,8 +13,8 @@ from itertools import pairwise
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import PROVENANCES, CausalGraph, GraphEdge, Provenance
 from synthdp.graph.knowledge import Pair, one_cycle
-from synthdp.spec.checks import MAX_LEVELS
-from synthdp.spec.graphchecks import MAX_ARROWS
+from synthdp.spec.checks.columns import MAX_LEVELS
+from synthdp.spec.checks.graph import MAX_ARROWS
 
 MAX_MESSAGE = 2000  # characters
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -25,13 +25,13 @@ from synthdp.errors import SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import GraphFileError
 from synthdp.graph.knowledge import Pair
-from synthdp.spec import models as spec
-from synthdp.spec.checks import CHECKS
-from synthdp.spec.graphchecks import needs_edges
-from synthdp.spec.load import parse_spec
-from synthdp.spec.namechecks import node_problems
+from synthdp.spec import model as spec
+from synthdp.spec.checks.columns import CHECKS
+from synthdp.spec.checks.graph import needs_edges
+from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.load.names import node_problems
+from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.wording import findings
-from synthdp.spec.yamltree import Node, read
 
 PLAIN_NAME = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_. -")
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
-from synthdp.spec import models as spec
+from synthdp.spec import model as spec
 
 Reader = Callable[..., Table]
 

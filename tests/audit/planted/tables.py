@@ -14,7 +14,7 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
-from synthdp.privacy.mechanisms import AdaptiveMarginals, Arrays, ChosenMarginals, NoisyMarginals, NoisyTable, count_tables
+from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Arrays, ChosenMarginals, NoisyMarginals, NoisyTable, count_tables
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.table import Table
 

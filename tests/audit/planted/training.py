@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from synthdp.audit.mechanisms.recording import Kept
+from synthdp.audit.mechanisms.registry import SmallModel
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.audit.recording import Kept
-from synthdp.privacy.audit.registry import SmallModel
-from synthdp.privacy.dpsgd import Training, _Trainer
-from synthdp.privacy.dpsgd_settings import DpSgd
-from synthdp.privacy.mechanisms import Arrays
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import Training, _Trainer
+from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 

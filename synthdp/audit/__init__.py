@@ -1,0 +1,1 @@
+"""`synthdp audit`: attacks on a release, on a bundle, and on the mechanisms."""

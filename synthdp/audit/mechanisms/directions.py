@@ -1,0 +1,115 @@
+"""DP-SGD seen from the worst place: rows whose clipped gradient is exactly the clipping norm, each along a direction of its own.
+
+`DirectionLoss` is an ordinary module for `dpsgd.Training`; hooks, clipping, noise, batches and optimizer are those of a
+release. A row's loss is linear in one weight, with a slope far above the clipping norm, so that its clipped
+gradient is +clip or -clip along that weight, whatever the weights are. The adversary sees what the optimizer is
+given at every step: the noisy gradient. Along one direction that is a Gaussian around the number of its rows
+in the batch, so the logarithm of the likelihood ratio is a sum over steps of the logarithm of a mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from scipy.stats import binom
+from torch import Tensor
+
+from synthdp.audit.mechanisms.f_curve import Scores
+from synthdp.data.encoding import Codes
+from synthdp.privacy.dpsgd import layers
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.noise import Randomness
+from synthdp.privacy.table import Table
+
+Observer = Callable[[Scores], None]  # gets each step's noisy sum along each direction, in units of the sensitivity
+
+ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
+INPUT = 1000.0  # a weight's gradient is INPUT times the bias's, which is thus left 1e-6 of the squared norm
+STEEPNESS = 10.0  # slope of a loss in clipping norms
+SUSPECTED = 0.5  # an audit looks for half the noise
+MOST_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
+
+
+def row_of(direction: npt.ArrayLike, *, sign: int = 1) -> Codes:
+    """Codes of rows that pull with +clip or -clip (`sign`) along `direction`."""
+    return (1 + 2 * np.asarray(direction) + (sign < 0)).astype(np.uint16)
+
+
+class DirectionLoss(PerExampleLoss):
+    """Losses of codes `[batch, columns]`: the last column says which direction a row pulls along.
+
+    Rows marked `ORDINARY` have the loss of `inner` on the other columns, or no gradient where there is none.
+    """
+
+    def __init__(self, directions: int, *, clip: float, inner: PerExampleLoss | None = None) -> None:
+        super().__init__()
+        if not 1 <= directions <= MOST_DIRECTIONS:
+            raise ValueError(f"{directions} directions; allowed are 1 to {MOST_DIRECTIONS}")
+        self.inner, self.directions, self.slope = inner, directions, STEEPNESS * clip / INPUT
+        self.latent = inner.latent if inner is not None else 1
+        self.pull = layers.NodeLinear(directions, (1,))
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Shape `[batch]`. A loss that does not count is multiplied away, so its gradient is zero."""
+        mark = codes[:, -1] - 1
+        pulls = mark >= 0
+        inputs = torch.zeros(len(codes), 1, self.directions, device=codes.device)
+        inputs[torch.arange(len(codes), device=codes.device), 0, torch.div(mark.clamp(min=0), 2, rounding_mode="floor")] = pulls * INPUT
+        sign = torch.where(pulls, torch.where(mark % 2 == 0, 1.0, -1.0), 0.0)
+        linear: Tensor = self.slope * sign * self.pull(inputs).flatten()
+        if self.inner is None:
+            return linear
+        return linear + torch.where(pulls, 0.0, self.inner(codes[:, :-1], noise))
+
+
+def train(settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Randomness, observe: Observer) -> None:
+    """Run DP-SGD itself on `codes` `[rows, columns]` and show `observe` the noisy gradient of every step."""
+    unit = settings.expected_batch / settings.sensitivity
+
+    def after_step(_done: int, _steps: int) -> None:
+        gradient = module.pull.weight.grad
+        if gradient is None:
+            raise RuntimeError("the optimizer was given no gradient")
+        observe(unit * gradient.detach().cpu().numpy().astype(np.float64).ravel())
+
+    table = Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {})
+    Training(settings, module, after_step, None).run(table, randomness)
+
+
+def log_likelihood(seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED) -> Scores:
+    """log P[seen | `rows` rows pull with `sign`] - log P[seen | none does], for one step's noisy sums, any shape.
+
+    The noise is taken to be `noise_factor` times the stated one. Any score makes a sound audit; that of the fault
+    looked for finds it best.
+
+    Each row joins by its own coin: sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
+    """
+    x, precision = sign * seen, 1 / (noise_factor * settings.noise_multiplier) ** 2
+    chances = _log_chances(rows, settings.rate)
+    total: Scores = np.full(seen.shape, chances[0])
+    for joined, chance in enumerate(chances[1:], start=1):
+        total = np.logaddexp(total, chance + (joined * x - joined**2 / 2) * precision)
+    return total
+
+
+@cache
+def _log_chances(rows: int, rate: float) -> tuple[float, ...]:
+    """log P[j of the rows are in a batch] for j = 0 .. rows."""
+    return tuple(binom.logpmf(np.arange(rows + 1), rows, rate).tolist())
+
+
+def simulate(
+    settings: DpSgd, *, rows: int, sign: int, runs: int, noise_factor: float, rng: np.random.Generator, ratio: Callable[[Scores], Scores]
+) -> Scores:
+    """Scores `[runs]` of a run of these settings as the accountant models it, with its noise multiplied by `noise_factor`."""
+    total = np.zeros(runs)
+    for _ in range(settings.steps):
+        joined = rng.binomial(rows, settings.rate, runs) if rows else 0
+        total += ratio(sign * joined + settings.noise_multiplier * noise_factor * rng.standard_normal(runs))
+    return total

@@ -1,0 +1,1 @@
+"""The certificate: its facts, and its text."""

@@ -1,0 +1,1 @@
+"""Descriptions of the table for other programs and for people."""

@@ -1,0 +1,148 @@
+"""The synthetic table as a Croissant dataset (MLCommons, version 1.0): for loaders of machine learning and dataset search.
+
+Written by hand: it is one small JSON-LD document, a function of spec, run and files, and `mlcroissant` in the tests is its judge.
+Records come from the Parquet file, whose types are the columns' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.metadata.parquet import PARQUET_NAME
+from synthdp.bundle.wording import about_column, title_of, up
+from synthdp.spec import model as models
+
+CROISSANT = "croissant.json"
+CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
+RECORDS = "rows"
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    **{
+        term: f"cr:{term}"
+        for term in (
+            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format", "includes"),
+            *("isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex", "repeated", "replace"),
+            *("samplingRate", "separator", "source", "subField", "transform"),
+        )
+    },
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+}
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file of the bundle as Croissant describes it."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def croissant(spec: models.ReleaseSpec, certificate: Certificate, *, day: str, csv: WrittenFile, parquet: WrittenFile) -> dict[str, Any]:
+    """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
+    dataset = spec.dataset
+    about = f"{dataset.description.strip()}\n\n{_note(certificate)}" if dataset.description else _note(certificate)
+    content: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": CONFORMS_TO,
+        "name": f"{dataset.id}-synthetic",
+        "alternateName": title_of(dataset),
+        "description": about,
+        "identifier": certificate.run,
+        "version": "1.0.0",
+        "datePublished": day,
+        "citeAs": citation(spec, certificate, day=day),
+        "rai:dataCollection": "Every row was drawn from a model that was fitted with differential privacy; none was collected.",
+        "rai:personalSensitiveInformation": _note(certificate),
+        "rai:dataUseCases": "Exploring, writing and testing code, teaching, and a first look at relations that the released model carries.",
+        "rai:dataLimitations": "Not for decisions about a person, for results that must hold for the original, for small groups, rare values "
+        "and extremes, for relations that graph.json does not have, or for duplicate and linkage studies.",
+    }
+    if dataset.licence:
+        content["license"] = dataset.licence
+    if spec.publication:
+        content["creator"] = [{"@type": "sc:Organization", "name": c.name} for c in spec.publication.curators]
+    content["distribution"] = [
+        _file(csv, "text/csv", "the synthetic table; an empty field is a missing value"),
+        _file(parquet, "application/x-parquet", "the same rows with their types"),
+    ]
+    fields = [_field(name, column) for name, column in spec.columns.items()]
+    content["recordSet"] = [
+        {"@type": "cr:RecordSet", "@id": RECORDS, "name": RECORDS, "description": "one record for each synthetic row", "field": fields}
+    ]
+    return content
+
+
+def written(path: Path, sha256: str) -> WrittenFile:
+    """The facts of a file that was written."""
+    return WrittenFile(path.name, path.stat().st_size, sha256)
+
+
+def citation(spec: models.ReleaseSpec, certificate: Certificate, *, day: str) -> str:
+    """How to cite the synthetic table, in one line; the original's citation, where it is known, goes with it."""
+    who = ", ".join(c.name for c in spec.publication.curators) if spec.publication else None
+    head = f"{who} ({day[:4]}). " if who else ""
+    year = "" if who else f" ({day[:4]})"
+    privacy = f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
+    text = f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run {certificate.run}, {certificate.program}]."
+    return " ".join(f"{text} Made from: {spec.dataset.citation}".split()) if spec.dataset.citation else " ".join(text.split())
+
+
+def record_id(column: str) -> str:
+    """Key of a column in the records that Croissant loaders give."""
+    return f"{RECORDS}/{quote(column, safe='')}"
+
+
+def _note(certificate: Certificate) -> str:
+    return (
+        f"Synthetic rows under differential privacy: epsilon {up(certificate.epsilon)} at delta {certificate.delta:g} "
+        f"for {' '.join(certificate.unit_meaning.split())}; privacy/certificate.md states the guarantee."
+    )
+
+
+def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.name,
+        "name": file.name,
+        "description": about,
+        "contentUrl": file.name,
+        "contentSize": f"{file.bytes} B",
+        "encodingFormat": kind,
+        "sha256": file.sha256,
+    }
+
+
+def _field(name: str, column: models.Column) -> Mapping[str, Any]:
+    said = [about_column(column), f"unit: {column.unit}" if column.unit else None, "may be missing" if column.missing else None]
+    field: dict[str, Any] = {"@type": "cr:Field", "@id": record_id(name), "name": name, "dataType": _type(column)}
+    if any(said):
+        field["description"] = "; ".join(s for s in said if s)
+    return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
+
+
+def _type(column: models.Column) -> str:
+    match column:
+        case models.Categorical() | models.Ordinal():
+            return "sc:Text"
+        case models.Boolean():
+            return "sc:Boolean"
+        case models.Integer():
+            return "sc:Integer"
+        case models.Number():
+            return "sc:Float"
+    return "sc:Date" if column.resolution == "day" else "sc:DateTime"

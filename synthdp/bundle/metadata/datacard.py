@@ -1,0 +1,154 @@
+"""`DATACARD.md`: what the synthetic table is, how it was made, for whom, and what it is not for.
+
+The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards", arXiv:2204.01075v1,
+section 3], as far as spec, graph and certificate know the answers. A function of those alone, so that `verify` can write it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from synthdp.bundle.certificate.facts import Certificate
+from synthdp.bundle.certificate.scores_text import in_words
+from synthdp.bundle.metadata.croissant import citation
+from synthdp.bundle.metadata.datapackage import DATE_FORMATS
+from synthdp.bundle.wording import about_column, code, plain, title_of, up
+from synthdp.graph.causal import CausalGraph
+from synthdp.spec import model as models
+
+DATACARD = "DATACARD.md"
+MOST_SHOWN = 12  # categories or values of a column; datapackage.json has them all
+NOT_FOR = """\
+- decisions about a person: no row is anyone;
+- results that must hold for the original: repeat them there, through the data's owner. Confidence intervals computed here as if these rows
+  were real are too narrow, since they ignore the noise and the model's error;
+- small groups, rare values and extremes: noise and smoothing act there most;
+- relations that the model was not built to carry: see `graph.json` for those it was;
+- uniqueness, linkage or duplicate studies: which rows are alike says nothing about the original's rows."""
+GRAPHS = {
+    "none": "No causal graph: the model is a plain variational autoencoder, whose arrows mean nothing.",
+    "given": "The publisher gave the graph; it was not tested on the data.",
+    "validate": "The publisher gave the graph; its arrows were tested on noisy tables, and are marked as those found them.",
+    "learn": "The graph was learned from noisy tables, within what the publisher required and forbade.",
+}
+
+
+def datacard(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str) -> str:
+    """The data card; `day` is that of the release, as an ISO date."""
+    dataset, rows = spec.dataset, spec.sampling.rows or spec.dataset.rows.value
+    return "\n".join(
+        [
+            f"# Data card: {plain(title_of(dataset))}",
+            "",
+            *_quoted(dataset.description),
+            "## Summary",
+            "",
+            "| | |",
+            "|---|---|",
+            f"| made | {day}, by {certificate.program}, run `{certificate.run}` |",
+            f"| publisher | {_publisher(spec)} |",
+            f"| rows, columns | {rows:,} synthetic rows, {len(spec.columns)} columns |",
+            f"| one row is | made up, like {plain(certificate.unit_meaning) if certificate.unit == 'row' else 'one row of the original'} |",
+            f"| licence | {plain(dataset.licence) if dataset.licence else 'not stated: ask the publisher before you redistribute it'} |",
+            f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}, for {plain(certificate.unit_meaning)} |",
+            f"| signed by | {certificate.signer or 'nobody: nothing in the bundle proves who made it'} |",
+            "",
+            "Cite it as:",
+            "",
+            code(citation(spec, certificate, day=day)),
+            "",
+            "## Uses",
+            "",
+            *_uses(spec),
+            "Good for: exploring, writing and testing code, teaching, and a first look at relations that the released model carries.",
+            "",
+            "Not good for:",
+            "",
+            NOT_FOR,
+            "",
+            "## How it was made",
+            "",
+            *_making(spec, certificate, graph),
+            "",
+            *_quality(certificate),
+            "## Columns",
+            "",
+            "Types, bounds and categories were declared by the publisher; none was read off the data.",
+            "",
+            "| column | type | values | may be missing | unit | description |",
+            "|---|---|---|---|---|---|",
+            *(_row(name, column) for name, column in spec.columns.items()),
+            "",
+            "## Sensitive content",
+            "",
+            f"The original describes {plain(certificate.unit_meaning)}. `privacy/certificate.md` says what of it the guarantee covers and what it "
+            "does not: among the latter what can be inferred about a person from other people's rows, which no release of statistics can withhold.",
+            "",
+        ]
+    )
+
+
+def _quoted(description: str | None) -> Iterator[str]:
+    """Quoted, so that a publisher's words cannot pass for what this page states."""
+    lines = (description or "").strip().splitlines()
+    yield from (f"> {plain(line)}".rstrip() for line in lines)
+    yield from [""] * bool(lines)
+
+
+def _publisher(spec: models.ReleaseSpec) -> str:
+    if spec.publication is None:
+        return "not stated"
+    return ", ".join(f"{plain(c.name)} ({c.type.lower()})" for c in spec.publication.curators)
+
+
+def _uses(spec: models.ReleaseSpec) -> Iterator[str]:
+    if spec.publication is not None:
+        yield "The publisher intends it for:"
+        yield ""
+        yield from _quoted(spec.publication.intended_use)
+
+
+def _making(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> Iterator[str]:
+    yield "Each look at the original was planned and charged before it was taken (`privacy/ledger.json`):"
+    yield ""
+    yield from (f"- {plain(p.purpose)}: {plain(p.mechanism)}" for p in certificate.planned)
+    yield ""
+    yield f"{GRAPHS[spec.graph.mode]} It has {len(graph.edges)} links, in `graph.json`."
+    if spec.graph.mode in ("given", "validate", "learn"):
+        yield "An arrow says what the model draws first; that it is a cause in the world is the publisher's claim, or a finding with errors."
+    if spec.sampling.rake:
+        yield "The rows were chosen so that their one-way tables fit the noisy ones in `marginals.json`."
+    if spec.constraints:
+        yield "Every row fulfils the constraints that the publisher declared:"
+        yield ""
+        yield from (code(c) for c in spec.constraints)
+
+
+def _quality(certificate: Certificate) -> Iterator[str]:
+    if certificate.scores:
+        yield from ("## Quality", "", "Counted on the original with noise that was paid for (`privacy/certificate.md`):", "")
+        yield from (f"- {in_words(score)}" for score in certificate.scores)
+        yield ""
+
+
+def _row(name: str, column: models.Column) -> str:
+    cells = [name, column.type, _values(column), "yes" if column.missing else "no", column.unit or "", about_column(column)]
+    return f"| {' | '.join(plain(c) for c in cells)} |"
+
+
+def _values(column: models.Column) -> str:
+    match column:
+        case models.Categorical() | models.Ordinal():
+            return _some(column.categories, " < " if column.type == "ordinal" else ", ")
+        case models.Boolean():
+            return f"{column.false} (false), {column.true} (true)"
+        case models.Datetime():
+            pattern = DATE_FORMATS[column.resolution]
+            return f"{column.lower.strftime(pattern)} to {column.upper.strftime(pattern)}, to the {column.resolution}"
+    spikes = _some([f"{s:.12g}" for s in column.spikes], ", ")
+    return f"{column.lower:.12g} to {column.upper:.12g}{f'; often {spikes}' if spikes else ''}"
+
+
+def _some(values: Sequence[str], between: str) -> str:
+    more = len(values) - MOST_SHOWN
+    return between.join(values[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,121 @@
+"""The synthetic table as files: CSV text, and its Frictionless Data Package (version 2) description.
+
+Types, bounds and categories come from the spec alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from synthdp.bundle.wording import about_column, title_of
+from synthdp.errors import VerifyError
+from synthdp.spec import model as models
+
+PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
+SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
+CSV_NAME = "synthetic.csv"
+DATE_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H:%M:%S", "minute": "%Y-%m-%dT%H:%M:%S", "second": "%Y-%m-%dT%H:%M:%S"}
+
+
+def check_header(path: Path, names: Sequence[str]) -> None:
+    """Whether the first line of a CSV file of anybody's holds `names`. No more is read than such a line can take: a million columns cost memory.
+
+    Raises:
+        VerifyError: it does not.
+    """
+    with path.open("rb") as file:
+        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode("utf-8", errors="replace")
+    if tuple(next(csv.reader([header]), ())) != tuple(names):
+        raise VerifyError(f"the header of {path.name} is not the spec's columns in order")
+
+
+def write_csv(frame: pd.DataFrame, columns: Mapping[str, models.Column], path: Path) -> None:
+    """Write `frame` in the order of `columns`: UTF-8, LF, header, no index; missing values are empty fields."""
+    as_written(frame, columns).to_csv(path, index=False, encoding="utf-8", lineterminator="\n", na_rep="")
+
+
+def as_written(frame: pd.DataFrame, columns: Mapping[str, models.Column]) -> pd.DataFrame:
+    """`frame` in the order of `columns`, with instants as text."""
+    return pd.DataFrame({name: _written(frame[name], column) for name, column in columns.items()})
+
+
+def _written(values: pd.Series[Any], column: models.Column) -> pd.Series[Any]:
+    if isinstance(column, models.Datetime):
+        return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
+    return values
+
+
+def descriptor(spec: models.ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
+    """The content of `datapackage.json`, a function of the spec, the run's id and the CSV's size and hash."""
+    dataset = spec.dataset
+    package: dict[str, Any] = {
+        "$schema": PROFILE,
+        "name": _slug(f"{dataset.id}-synthetic"),
+        "id": run,
+        "title": title_of(dataset),
+        "description": f"{dataset.description.strip()}\n\n{_NOTE}" if dataset.description else _NOTE,
+    }
+    if dataset.licence:
+        package["licenses"] = [_licence(dataset.licence)]
+    if dataset.citation:
+        package["sources"] = [{"title": dataset.citation}]
+    package["resources"] = [
+        {
+            "name": "synthetic",
+            "type": "table",
+            "path": CSV_NAME,
+            "format": "csv",
+            "mediatype": "text/csv",
+            "encoding": "utf-8",
+            "bytes": csv_bytes,
+            "hash": f"sha256:{csv_sha256}",
+            "schema": {"$schema": SCHEMA_PROFILE, "fields": [_field(n, c) for n, c in spec.columns.items()], "missingValues": [""]},
+        }
+    ]
+    return package
+
+
+_NOTE = "Synthetic rows under differential privacy; privacy/certificate.md states the guarantee."
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower())
+
+
+def _licence(text: str) -> dict[str, str]:
+    if re.match(r"https?://\S+$", text):
+        return {"path": text}
+    if re.fullmatch(r"[-a-zA-Z0-9._]+", text):
+        return {"name": text}
+    return {"name": re.sub(r"[^-a-zA-Z0-9._]+", "-", text).strip("-") or "other", "title": text}
+
+
+def _field(name: str, column: models.Column) -> dict[str, Any]:
+    field = {"name": name, **_type(column)}
+    if about := about_column(column):
+        field["description"] = about
+    if column.unit:
+        field["unit"] = column.unit
+    constraints: dict[str, Any] = field.setdefault("constraints", {})
+    constraints["required"] = not column.missing
+    return field
+
+
+def _type(column: models.Column) -> dict[str, Any]:
+    match column:
+        case models.Categorical() | models.Ordinal():
+            labels = list(column.categories)
+            return {"type": "string", "categories": labels, "categoriesOrdered": column.type == "ordinal", "constraints": {"enum": labels}}
+        case models.Boolean():
+            return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
+        case models.Datetime():
+            kind, pattern = ("date" if column.resolution == "day" else "datetime"), DATE_FORMATS[column.resolution]
+            bounds = {"minimum": column.lower.strftime(pattern), "maximum": column.upper.strftime(pattern)}
+            return {"type": kind, "constraints": bounds}
+    return {"type": column.type, "constraints": {"minimum": column.lower, "maximum": column.upper}}

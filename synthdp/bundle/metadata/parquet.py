@@ -1,0 +1,113 @@
+"""The synthetic table as Parquet: the rows of the CSV, with the types that the spec declares.
+
+Categories are dictionaries in the spec's order (ordered for ordinals), booleans are booleans, days are dates, and
+what is missing is null. It is made from the CSV itself, so that the two cannot differ; `verify` makes it again and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from synthdp.bundle.metadata.datapackage import check_header
+from synthdp.spec import model as models
+
+PARQUET_NAME = "synthetic.parquet"
+MOST_CELLS, LEAST_ROWS, MOST_ROWS = 4_000_000, 1_000, 100_000  # of a row group
+MOST_DICTIONARY = 1 << 30  # bytes: beyond it categories would be written as plain text, and lose their order
+CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
+
+
+def write_parquet(csv: Path, columns: Mapping[str, models.Column], path: Path) -> None:
+    """Write the bundle's CSV as Parquet, group of rows by group of rows."""
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(columns)
+    with pq.ParquetWriter(path, schema, compression="zstd", dictionary_pagesize_limit=MOST_DICTIONARY) as writer:
+        for group in row_groups(csv, columns):
+            writer.write_table(group, row_group_size=group_rows(columns))
+
+
+def group_rows(columns: Mapping[str, models.Column]) -> int:
+    """Rows of every row group but the last."""
+    return min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // len(columns)))
+
+
+def arrow_schema(columns: Mapping[str, models.Column]) -> Any:
+    """The `pyarrow.Schema` of a table: types, and descriptions and units as field metadata."""
+    import pyarrow as pa
+
+    def field(name: str, column: models.Column) -> Any:
+        said = {"description": column.description, "unit": column.unit}
+        return pa.field(name, _arrow_type(column), nullable=column.missing, metadata={k: v for k, v in said.items() if v} or None)
+
+    return pa.schema([field(name, column) for name, column in columns.items()])
+
+
+def _arrow_type(column: models.Column) -> Any:
+    import pyarrow as pa
+
+    match column:
+        case models.Categorical() | models.Ordinal():
+            return pa.dictionary(pa.int32(), pa.string(), ordered=column.type == "ordinal")
+        case models.Boolean():
+            return pa.bool_()
+        case models.Integer():
+            return pa.int64()
+        case models.Number():
+            return pa.float64()
+    return pa.date32() if column.resolution == "day" else pa.timestamp("ms")
+
+
+def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]:
+    """The rows of a bundle's CSV as `pyarrow.Table`s of `group_rows` rows, the last one shorter.
+
+    Raises:
+        VerifyError: the header is not the columns'.
+        ValueError: a value is not of its column, or a row has other fields than the header (pyarrow's errors are of this kind).
+    """
+    import pyarrow as pa
+    from pyarrow import csv as reader
+
+    size, schema, held = group_rows(columns), arrow_schema(columns), []
+    read = reader.ReadOptions(block_size=CSV_BLOCK)
+    text = reader.ConvertOptions(
+        column_types=dict.fromkeys(columns, pa.string()), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=True
+    )
+    check_header(csv, list(columns))
+    with reader.open_csv(csv, read_options=read, convert_options=text) as batches:
+        for batch in batches:
+            arrays = [_typed(batch.column(name), column) for name, column in columns.items()]
+            held.append(pa.Table.from_arrays(arrays, schema=schema))
+            while sum(map(len, held)) >= size:
+                whole = pa.concat_tables(held)
+                yield whole.slice(0, size)
+                held = [whole.slice(size)]
+    if sum(map(len, held)):
+        yield pa.concat_tables(held)
+
+
+def _typed(values: Any, column: models.Column) -> Any:
+    """A column of text as the column's own type."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    match column:
+        case models.Categorical() | models.Ordinal():
+            labels = pa.array(column.categories, pa.string())
+            return pa.DictionaryArray.from_arrays(_places(values, labels), labels, ordered=column.type == "ordinal")
+        case models.Boolean():
+            return pc.equal(_places(values, pa.array([column.false, column.true])), 1)
+        case models.Datetime():
+            return values.cast(pa.timestamp("s")).cast(_arrow_type(column))
+    return values.cast(_arrow_type(column))
+
+
+def _places(values: Any, labels: Any) -> Any:
+    import pyarrow.compute as pc
+
+    places = pc.index_in(values, value_set=labels)
+    if places.null_count != values.null_count:
+        raise ValueError("a value is none of its column's categories")
+    return places

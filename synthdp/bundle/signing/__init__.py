@@ -1,0 +1,1 @@
+"""Signatures over a bundle, and the statement that is signed."""

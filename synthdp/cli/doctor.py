@@ -1,0 +1,174 @@
+"""`synthdp doctor`: what a release needs of this machine, looked at before it is needed. Reads no rows, spends and creates nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPException
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from synthdp import __version__
+from synthdp.errors import SynthdpError
+from synthdp.spec.addresses import check_uri, ledger_address, reason, shown_address, sqlite_file, store_address
+from synthdp.spec.model import ReleaseSpec
+
+State = Literal["ok", "note", "wrong"]
+LEAST_MEMORY, LEAST_DISK = 2.0, 2.0  # GB: what Adult takes with some to spare
+SECONDS = 5  # that a server may take to answer
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. `wrong` keeps a release from running; `note` is good to know. `hint` says what to do."""
+
+    what: str
+    state: State
+    found: str
+    hint: str | None = None
+
+
+def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Finding, ...]:
+    """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the working folder."""
+    found = [*_programs(), *_machine(folder), _telemetry(), _ledger(release, folder), _store(release, folder), _gpu(release)]
+    return (*found, _signing(release))
+
+
+def _programs() -> Iterator[Finding]:
+    yield Finding("synthdp", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    wrong = list(_unmet())
+    if wrong:
+        hint = "install them with `pip install` and constraints.txt, or run `make install`"
+        yield Finding("libraries", "wrong", "; ".join(wrong), hint)
+    else:
+        names = ("torch", "opacus", "opendp", "dp-accounting", "mlflow")
+        yield Finding("libraries", "ok", ", ".join(f"{n} {metadata.version(n)}" for n in names))
+
+
+def _unmet() -> Iterator[str]:
+    """Requirements of the installed synthdp that are missing or of another version."""
+    from packaging.requirements import Requirement
+
+    try:
+        stated = metadata.requires("synthdp") or []
+    except metadata.PackageNotFoundError:
+        return  # run from its folder: there is nothing to hold the libraries against
+    for requirement in map(Requirement, stated):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield f"{requirement.name} is missing"
+            continue
+        if version not in requirement.specifier:
+            yield f"{requirement.name} is {version}, and {requirement.specifier} is wanted"
+
+
+def _machine(folder: Path) -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding("cores", "ok", f"{cores}")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    yield _enough("memory", memory, LEAST_MEMORY, "a release of a table like Adult takes .7 GB; see `synthdp plan` for yours")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield Finding("folder", "wrong", f"{folder} cannot be written", "work in a folder of your own: ledger, MLflow and releases are written there")
+    yield _enough("disk", shutil.disk_usage(folder).free / 1e9, LEAST_DISK, "a full disk stops a release after its budget was reserved; make room")
+
+
+def _enough(what: str, gigabytes: float, least: float, hint: str) -> Finding:
+    few = gigabytes < least
+    return Finding(what, "note" if few else "ok", f"{gigabytes:.1f} GB{f', less than {least:g}' if few else ''}", hint if few else None)
+
+
+def _telemetry() -> Finding:
+    """Every command that imports MLflow switches it off first; other programs of the steward's may not."""
+    if os.environ.get("MLFLOW_DISABLE_TELEMETRY", "").lower() in ("true", "1"):
+        return Finding("telemetry", "ok", "MLflow's is off")
+    hint = "export MLFLOW_DISABLE_TELEMETRY=true, for MLflow that you start yourself"
+    return Finding("telemetry", "note", "synthdp switches MLflow's off; your shell does not", hint)
+
+
+def _ledger(release: ReleaseSpec | None, folder: Path) -> Finding:
+    """The ledger opens, and its chain is whole. One that does not exist yet is not made."""
+    from synthdp.ledger.ledger import Ledger
+
+    address = ledger_address(release.privacy.ledger if release is not None else None, folder)
+    file = sqlite_file(address)
+    if file is not None and not file.exists():
+        return Finding("ledger", "ok", f"{file}: none yet; the first release makes it")
+    try:
+        book = Ledger(address)
+        book.verify_chain()
+        datasets = sorted({e.dataset for e in book.entries()})
+    except SynthdpError as error:
+        return Finding("ledger", "wrong", error.message, error.hint or "what it says is left is not to be trusted: bring it back from a backup")
+    return Finding("ledger", "ok", f"whole; datasets: {', '.join(datasets) or 'none'}")
+
+
+def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
+    """MLflow's store can be reached; one beside the spec is made by the first release."""
+    if release is not None and not release.tracking.enabled:
+        return Finding("mlflow", "ok", "tracking is off in this spec")
+    uri = store_address(release.tracking.uri if release is not None else None, folder)
+    try:
+        check_uri(uri)
+    except SynthdpError as error:
+        return Finding("mlflow", "wrong", error.message, error.hint)
+    if uri.startswith(("http://", "https://")):
+        return _server(uri)
+    file = sqlite_file(uri)
+    if file is not None:
+        return _sqlite(file) if file.exists() else Finding("mlflow", "ok", f"{file}: none yet; the first release makes it")
+    return Finding("mlflow", "note", "a database that is not looked into here", "a release tries it before anything is spent")
+
+
+def _sqlite(path: Path) -> Finding:
+    import sqlite3
+
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            (runs,) = database.execute("SELECT count(*) FROM runs").fetchone()
+    except sqlite3.Error as error:
+        return Finding("mlflow", "wrong", f"{path}: is no MLflow store ({error})", "move it away, or name another with tracking.uri")
+    return Finding("mlflow", "ok", f"{path}: {runs} runs; look at them with `synthdp ui`")
+
+
+def _server(uri: str) -> Finding:
+    shown = shown_address(uri)
+    try:
+        with urlopen(f"{uri.rstrip('/')}/health", timeout=SECONDS) as answer:
+            healthy = answer.status == 200
+    except (URLError, OSError, ValueError, HTTPException) as error:
+        return Finding("mlflow", "wrong", f"{shown} does not answer: {reason(error)}", "start the server, or set tracking.enabled: false")
+    return Finding("mlflow", "ok" if healthy else "wrong", f"{shown} answers", None if healthy else "it is no MLflow server")
+
+
+def _gpu(release: ReleaseSpec | None) -> Finding:
+    import torch
+
+    if torch.cuda.is_available():
+        return Finding("gpu", "ok", f"{torch.cuda.get_device_name(0)}; compute.device: cuda would use it")
+    if release is not None and release.compute.device == "cuda":
+        return Finding("gpu", "wrong", "compute.device is cuda, and this machine has no CUDA device", "say compute.device: cpu; it is the same code")
+    return Finding("gpu", "ok", "none, and none is needed")
+
+
+def _signing(release: ReleaseSpec | None) -> Finding:
+    from synthdp.bundle.signing.keys import load_signer
+    from synthdp.spec.model import Signing
+
+    settings = release.signing if release is not None else Signing()
+    try:
+        signer = load_signer(settings)
+    except SynthdpError as error:
+        return Finding("signing", "wrong", error.message, error.hint)
+    if signer is None:
+        return Finding("signing", "note", f"{settings.key_env} is not set: bundles will be unsigned", "make a key with `synthdp keygen`")
+    return Finding("signing", "ok", signer.identity)

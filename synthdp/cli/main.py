@@ -1,0 +1,312 @@
+"""The command line: parses, calls, prints. Data goes to stdout, progress and errors to stderr.
+
+Exit codes: 0 ok, 1 internal, 2 spec or output invalid, 3 budget refused, 4 gate failed (budget spent, bundle
+withheld), 5 data does not fit the spec, 6 verify failed, 130 interrupted
+(Ctrl-C) and 143 ended by SIGTERM, both resumable.
+
+Heavy modules are imported inside commands, so that `--help` and `validate` start at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from synthdp.cli.graph import graph_app
+from synthdp.cli.options import Commands, Json, Out, begin, show, show_error, terminable, write_file
+from synthdp.cli.review import review_app
+from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, printable, told
+
+app = typer.Typer(
+    cls=Commands,
+    help="Private synthetic data with a causal graph, one budget and a bundle anyone can verify.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+app.add_typer(graph_app, name="graph")
+app.add_typer(review_app)
+
+SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")]
+
+
+@app.command()
+def validate(spec: SpecArgument, as_json: Json = False) -> None:
+    """Check a spec and list every mistake at once; reads no data."""
+    from synthdp.spec.load.loader import load_spec
+
+    loaded = load_spec(spec)
+    facts = {
+        "valid": True,
+        "dataset": loaded.dataset.id,
+        "columns": len(loaded.columns),
+        "epsilon": loaded.privacy.epsilon,
+        "graph": loaded.graph.mode,
+    }
+    show(
+        facts,
+        as_json=as_json,
+        text=lambda: f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g}, graph {loaded.graph.mode})",
+    )
+
+
+@app.command()
+def schema(as_json: Json = False) -> None:
+    """Print the spec's JSON schema, for editors; it is JSON either way."""
+    from synthdp.spec.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1))
+
+
+@app.command()
+def init(
+    csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
+    builtin: Annotated[str | None, typer.Option("--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
+    rows: Annotated[int | None, typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1)] = None,
+    ask: Annotated[bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them from rows, and shows the levels they make."""
+    from synthdp.errors import OutputError
+    from synthdp.spec.init.draft import draft_spec
+
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists", hint="give --force to replace it, or --out another file")
+    if csv is None:
+        text = _builtin_draft(builtin)
+    else:
+        relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
+        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative)
+    write_file(out, text, option="--out")
+    _preview(out, text, as_json=as_json)
+
+
+def _builtin_draft(name: str | None) -> str:
+    from synthdp.data.builtin.drafts import DRAFTS
+    from synthdp.errors import OutputError
+
+    if name is None or name not in DRAFTS:
+        raise OutputError("no table to draft a spec for", hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}")
+    return DRAFTS[name]()
+
+
+def _preview(out: Path, text: str, *, as_json: bool) -> None:
+    """What was written: the levels of each column where the draft is complete, and what to do next."""
+    from synthdp.cli.column_preview import column_facts
+    from synthdp.cli.text import columns_text
+    from synthdp.errors import SpecError
+    from synthdp.spec.load.loader import parse_spec
+
+    try:
+        columns, left = column_facts(parse_spec(text, path=str(out))), 0
+    except SpecError as error:
+        columns, left = [], len(error.problems)
+    facts = {"file": str(out), "complete": left == 0, "left": left, "columns": columns}
+    if as_json or columns:
+        show(facts, as_json=as_json, text=lambda: columns_text(columns))
+    ready = f"it is complete: run `synthdp plan {out}`, then `synthdp release {out}`"
+    todo = f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
+    typer.echo(f"wrote {out}; {todo}", err=True)
+
+
+def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
+    choices = f" ({', '.join(allowed)})" if allowed else ""
+    suffix = " " if question.endswith("?") and not choices and not default else ": "
+    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), prompt_suffix=suffix, err=True)
+    return answer
+
+
+@app.command()
+def plan(spec: SpecArgument, as_json: Json = False) -> None:
+    """Show every spend, the ledger before and after, and the expected cost; reads no rows."""
+    from synthdp.ledger.connect import balance_of, check_affordable, entries_of, other_ids
+    from synthdp.release.plan_view import plan_facts
+    from synthdp.spec.load.loader import load_spec
+    from synthdp.verify.at_hand import check_nearby
+
+    loaded = load_spec(spec)
+    entries, balance = entries_of(loaded, spec), balance_of(loaded, spec)
+    check_nearby(entries, loaded.dataset.id, Path("releases") / loaded.dataset.id)
+    facts = plan_facts(loaded, balance) | {"warnings": other_ids(loaded, entries)}
+    show(facts, as_json=as_json, text=lambda: _plan_text(facts))
+    check_affordable(loaded, balance)
+
+
+def _plan_text(facts: dict[str, Any]) -> str:
+    from synthdp.cli.text import plan_text
+
+    return plan_text(facts)
+
+
+@app.command()
+def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+    """Run a release: measure, train, sample, judge, and write the bundle."""
+    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.run import release as run_release
+
+    with ProgressDisplay() as display:
+        outcome = run_release(spec, out=out, force=force, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
+
+
+@app.command()
+def resume(
+    out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")],
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", help="Go on by this spec; it may differ in constraints, sampling and what else is done with released values."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Continue an interrupted run without paying again."""
+    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.progress import Reporter
+    from synthdp.release.run import resume as resume_run
+
+    with ProgressDisplay() as display:
+        outcome = resume_run(out, spec_path=spec, reporter=Reporter(display))
+    _finish(outcome, as_json=as_json)
+
+
+def _finish(outcome: Any, *, as_json: bool) -> None:
+    from synthdp.cli.text import outcome_facts, outcome_text
+    from synthdp.errors import GateError
+
+    facts = outcome_facts(outcome)
+    show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
+    if outcome.failed:
+        privacy = outcome.job.release.privacy
+        spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release pays again"
+        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)), hint=f"{spent}; see {outcome.report}")
+
+
+@app.command()
+def keygen(folder: Annotated[Path, typer.Argument(help="Where to put the two files.")], as_json: Json = False) -> None:
+    """Make a key pair to sign bundles with; existing keys are never replaced."""
+    from synthdp.bundle.signing.keys import make_keys
+
+    private, public = make_keys(folder)
+    show(
+        {"private": str(private), "public": str(public)},
+        as_json=as_json,
+        text=lambda: (
+            f"{private}: keep it secret; to sign releases, export SYNTHDP_SIGNING_KEY={private}\n"
+            f"{public}: publish it; others check with `synthdp verify BUNDLE --key {public.name}`"
+        ),
+    )
+
+
+@app.command()
+def sample(
+    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
+    out: Annotated[Path | None, typer.Option("--out", help="File to write, .csv or .parquet [default: CSV on stdout].")] = None,
+    do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
+    given: Annotated[list[str] | None, typer.Option("--given", help="Condition on an observed COLUMN=VALUE; may be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw rows from a bundle's model, free of charge; with --do under an intervention, with --given of those that were observed so."""
+    from synthdp.cli.progress_bar import ProgressDisplay
+    from synthdp.errors import OutputError
+    from synthdp.progress import Reporter
+    from synthdp.sample.files import check_file, write_blocks
+    from synthdp.sample.sampler import Sampler, generator
+
+    if out is not None:
+        check_file(out)
+    elif as_json:
+        raise OutputError("--json prints facts where the rows would go", hint="give --out FILE.csv or FILE.parquet")
+    sampler = Sampler.of_bundle(bundle)
+    with ProgressDisplay() as display, Reporter(display).stage("sample") as progress:
+        blocks = sampler.sample(rows, do=do or [], given=given or [], rng=generator(seed), progress=progress)
+        write_blocks(blocks, sampler.columns, out)
+    if out is not None:
+        facts = {"file": str(out), "rows": rows, "do": do or [], "given": given or [], "seed": seed, "calibrated": sampler.calibrated(do or [])}
+        show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
+
+
+@app.command()
+def budget(
+    dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
+    ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
+    set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None,
+    check: Annotated[
+        list[Path] | None, typer.Option("--check", help="A published bundle whose entries must still be there, one of each run; may be repeated.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write the picture to this file too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's chain."""
+    from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
+    from synthdp.errors import BudgetError
+    from synthdp.verify.at_hand import check_one_of_each_run, check_published
+
+    book = open_book(ledger)
+    checked = {str(bundle): check_published(book.entries(), bundle) for bundle in check or []}
+    check_one_of_each_run(check or [])
+    if set_cap is not None:
+        if dataset is None:
+            raise BudgetError("--set-cap needs a dataset id")
+        book.set_cap(dataset, epsilon=set_cap[0], delta=set_cap[1])
+    facts = budget_facts(book, dataset)
+    if svg is not None:
+        write_file(svg, budget_svg(facts), option="--svg")
+    held = [f"{bundle}: all {count} entries that it published are in the ledger" for bundle, count in checked.items()]
+    show({"datasets": facts, "checked": checked}, as_json=as_json, text=lambda: "\n".join([budget_text(facts), *held]))
+
+
+def main() -> None:
+    """Entry point: turns errors into exit codes, text on stderr and, with `--json`, one object on stdout."""
+    begin()
+    with terminable():
+        try:
+            app(standalone_mode=False)
+        except SynthdpError as error:
+            _tell(error)
+        except (KeyboardInterrupt, typer.Abort):  # in a question, or before a command began
+            _tell(StoppedError("interrupted"))
+        except Exception as error:
+            _unexpected(error)
+
+
+def _tell(error: SynthdpError) -> NoReturn:
+    budget = budget_note(error)
+    typer.echo(printable(f"synthdp: {error}"), err=True)
+    if budget is not None:
+        typer.echo(printable(f"  {budget}"), err=True)
+    show_error(error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)}))
+    sys.exit(error.exit_code)
+
+
+def _unexpected(error: Exception) -> NoReturn:
+    """Usage errors as Typer prints them; a bug by its kind and place alone, since its text may quote rows."""
+    show = getattr(error, "show", None)  # Typer carries its own copy of click, so its errors have no public base
+    if show is not None:
+        show()
+        show_error(told(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
+        sys.exit(2)
+    import traceback
+
+    frames = [f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
+    what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
+    typer.echo(f"synthdp: {what}", err=True)
+    typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)
+    if (budget := budget_note(error)) is not None:
+        typer.echo(printable(f"  {budget}"), err=True)
+    show_error(told(what, exit_code=1))
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

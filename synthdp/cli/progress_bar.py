@@ -1,0 +1,95 @@
+"""Progress on stderr: a live bar on a terminal, elsewhere a plain line every so often."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from synthdp.progress import Advance
+
+PLAIN_SECONDS = 10.0  # between two plain lines of one stage
+
+
+class ProgressDisplay:
+    """The running stages as bars (a terminal only) or as plain lines that say how far they are; finished ones as plain lines."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stderr, highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description:<20}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+            console=self._console, disable=not self._console.is_terminal,
+        )  # fmt: skip
+        self._tasks: dict[str, TaskID] = {}
+        self._running: dict[str, _Plain] = {}
+        self._ended = threading.Event()
+
+    def __enter__(self) -> ProgressDisplay:
+        self._progress.start()
+        if not self._console.is_terminal:
+            threading.Thread(target=self._tell, name="progress", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._progress.stop()
+
+    def start(self, title: str) -> Advance:
+        """A bar without an end until the stage says how long it is."""
+        task = self._tasks[title] = self._progress.add_task(title, total=None)
+        plain = self._running[title] = _Plain(title)
+
+        def advance(done: int, total: int, what: str = "", /) -> None:
+            plain.advance(done, total, what)
+            self._progress.update(task, completed=done, total=total, description=f"{title}: {what}" if what else title)
+
+        return advance
+
+    def finish(self, title: str, seconds: float) -> None:
+        """The bar goes, and the stage's line stays: one live line cannot be torn by what others print."""
+        self._running.pop(title)
+        self._progress.remove_task(self._tasks.pop(title))
+        self._console.print(f"{title}: {seconds:.1f} s", markup=False)
+
+    def warn(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(f"warning: {text}", markup=False, soft_wrap=True)
+
+    def _tell(self) -> None:
+        """Until the end: a line of each stage whose last line, or whose start, is long enough ago."""
+        while not self._ended.wait(PLAIN_SECONDS / 4):
+            for plain in list(self._running.values()):
+                if line := plain.due():
+                    self._console.print(line, markup=False, soft_wrap=True)
+
+
+class _Plain:
+    """How far one stage is, in words."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._started = self._told = self._heard = time.monotonic()
+        self._at = 0, 0, ""
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """So far by now."""
+        self._at, self._heard = (done, total, what), time.monotonic()
+
+    def due(self) -> str | None:
+        """The next line, if it is time for one."""
+        now = time.monotonic()
+        if now - self._told < PLAIN_SECONDS:
+            return None
+        self._told = now
+        done, total, what = self._at
+        spent = now - self._started
+        parts = [f"{done:,} of {total:,}" if total else "", what, f"{spent:.0f} s so far"]
+        # As if the other steps took as long as those that have ended; of one that takes longer, nothing is known.
+        left = (self._heard - self._started) / done * total - spent if done else 0.0
+        if left > 0:
+            parts.append(f"about {left:.0f} s left")
+        return f"{self.title}: {', '.join(filter(None, parts))}"

@@ -1,0 +1,299 @@
+"""A picture of a causal graph as one self-contained SVG: causes left, effects right.
+
+What is believed of a link shows in its colour and in its line style, so that it reads in black and white
+too. No scripts, fonts or other files are referred to; all text is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Protocol
+from xml.sax.saxutils import escape
+
+import networkx as nx
+
+HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
+
+Pair = tuple[str, str]
+
+
+class Link(Protocol):
+    """What is drawn of a link; `synthdp.graph.causal.GraphEdge` is one."""
+
+    @property
+    def cause(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+    @property
+    def directed(self) -> bool: ...
+    @property
+    def provenance(self) -> str: ...
+    @property
+    def structural(self) -> bool: ...
+    @property
+    def pair(self) -> Pair: ...
+
+
+class Graph(Protocol):
+    """What is drawn of a graph; `synthdp.graph.causal.CausalGraph` is one."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def edges(self) -> Sequence[Link]: ...
+    @property
+    def latent(self) -> Sequence[tuple[str, ...]]: ...
+    @property
+    def open_pairs(self) -> Sequence[Pair]: ...
+    def order(self) -> tuple[str, ...]: ...
+    @property
+    def dag(self) -> nx.DiGraph: ...
+
+
+_Point = tuple[float, float]
+_Slot = tuple[str, ...]
+"""A place in a layer: (node,), or (cause, effect, layer, kind) for a link passing through."""
+_Route = tuple[str, str, str]
+"""A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent` one."""
+LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
+LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
+MOST_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
+
+
+@dataclass(frozen=True)
+class Style:
+    """How links of one provenance look, and what the legend says."""
+
+    colour: str
+    dashes: str
+    width: float
+    meaning: str
+
+
+# Colour-blind safe (Okabe and Ito); each also has its own dash pattern.
+STYLES: Mapping[str, Style] = {
+    "given": Style("#333333", "", 1.6, "given by the steward"),
+    "required": Style("#333333", "14 3", 1.6, "required by the steward"),
+    "learned": Style("#0072B2", "8 3", 1.8, "learned from noisy tables"),
+    "supported": Style("#00795A", "", 2.8, "given, supported by noisy tables"),
+    "refuted": Style("#C23B00", "8 3 2 3", 2.4, "given, refuted by noisy tables"),
+    "undecided": Style("#7A7A7A", "2 4", 1.4, "not enough evidence"),
+}
+
+DIFFERENCE: Mapping[str, Style] = {
+    "given": Style("#333333", "", 1.6, "in both"),
+    "learned": Style("#00795A", "", 2.8, "added"),
+    "refuted": Style("#C23B00", "8 3 2 3", 2.4, "removed"),
+    "undecided": Style("#0072B2", "8 3", 1.8, "turned, as it is now"),
+}
+"""The looks of a picture of two graphs, by the provenance that `graph.diff` gives their links."""
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A node's box, in a layer that reaches from `start` to `stop`."""
+
+    x: float
+    y: float
+    width: float
+    start: float
+    stop: float
+
+    @property
+    def left(self) -> tuple[float, float]:
+        return self.x, self.y + HEIGHT / 2
+
+    @property
+    def right(self) -> tuple[float, float]:
+        return self.x + self.width, self.y + HEIGHT / 2
+
+
+def draw(graph: Graph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
+    """The SVG text of a graph; `styles` by provenance. Solid arrow heads for known directions, none for unknown ones."""
+    # Many pairs without an answer would bury the graph: they are then counted, not drawn.
+    edges = graph.edges if len(graph.open_pairs) <= len(graph.nodes) else tuple(e for e in graph.edges if e.structural)
+    boxes, bends = _layout(graph, edges)
+    used = [p for p in styles if any(e.provenance == p for e in edges)]
+    hidden = len(graph.edges) - len(edges)
+    width = max([b.x + b.width for b in boxes.values()] + [420.0]) + MARGIN
+    lowest_bend = max((y for points in bends.values() for _, y in points), default=0.0)
+    bottom = max([b.y + HEIGHT for b in boxes.values()] + [lowest_bend + HEIGHT / 2]) + MARGIN
+    legend = _legend({p: styles[p] for p in used}, graph, bottom, hidden, named=styles is STYLES)
+    height = bottom + 20 * len(legend) + MARGIN
+    body = [
+        *_latents(graph, boxes, bends),
+        *(_link(e, boxes, bends, styles[e.provenance]) for e in edges),
+        *(_node(n, b) for n, b in boxes.items()),
+        *legend,
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+            'role="img" aria-labelledby="graph-title graph-desc" font-family="sans-serif" font-size="13">',
+            f'<title id="graph-title">{_text(title)}</title>',
+            f'<desc id="graph-desc">{_text(_description(graph))}</desc>',
+            f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>",
+            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+            *body,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _text(text: str) -> str:
+    """Escaped for SVG, without the control characters that XML refuses."""
+    return escape("".join(c for c in text if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"), {'"': "&quot;"})
+
+
+def _layers(graph: Graph) -> dict[str, int]:
+    """Longest path from the roots; then causes move right, next to their first effect, which shortens arrows."""
+    layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
+    for name in reversed(graph.order()):
+        effects = [layer[m] for m in graph.dag.successors(name)]
+        layer[name] = min(effects) - 1 if effects else layer[name]
+    return layer
+
+
+def _layout(graph: Graph, edges: Sequence[Link]) -> tuple[dict[str, _Box], dict[_Route, list[_Point]]]:
+    """Boxes of the nodes, and for each link that skips layers the points it passes between other boxes.
+
+    Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a few sweeps
+    each way (Sugiyama's method).
+    """
+    level = _layers(graph)
+    layers: list[list[_Slot]] = [[(n,) for n in graph.nodes if level[n] == i] for i in range(max(level.values(), default=-1) + 1)]
+    before: dict[_Slot, list[_Slot]] = {}
+    after: dict[_Slot, list[_Slot]] = {}
+    pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in _confounded(graph)]
+    for a, b, kind in [(a, b, kind) if level[a] < level[b] else (b, a, kind) for a, b, kind in pairs if level[a] != level[b]]:
+        chain: list[_Slot] = [(a,), *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])), (b,)]
+        for i, slot in enumerate(chain[1:-1]):
+            layers[level[a] + 1 + i].append(slot)
+        for left, right in pairwise(chain):
+            after.setdefault(left, []).append(right)
+            before.setdefault(right, []).append(left)
+    row = _rows(layers, before, after)
+    top = min(row.values(), default=0.0)
+    boxes: dict[str, _Box] = {}
+    bends: dict[_Route, list[_Point]] = {}
+    x = MARGIN
+    for slots in layers:
+        widest = max(_width(s[0]) for s in slots if len(s) == 1)
+        for slot in slots:
+            y = MARGIN + (row[slot] - top) * ROW_GAP
+            if len(slot) == 1:
+                boxes[slot[0]] = _Box(x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest)
+            else:
+                bends.setdefault((slot[0], slot[1], slot[3]), []).extend([(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)])
+        x += widest + COLUMN_GAP
+    return boxes, bends
+
+
+def _rows(layers: list[list[_Slot]], before: Mapping[_Slot, list[_Slot]], after: Mapping[_Slot, list[_Slot]]) -> dict[_Slot, float]:
+    row = {s: i - (len(slots) - 1) / 2 for slots in layers for i, s in enumerate(slots)}
+    for sweep in range(12):
+        side = before if sweep % 2 == 0 else after
+        for slots in layers if sweep % 2 == 0 else reversed(layers):
+            target = {s: sum(row[m] for m in side[s]) / len(side[s]) if s in side else row[s] for s in slots}
+            slots.sort(key=lambda s: (target[s], s))
+            row.update({s: i - (len(slots) - 1) / 2 for i, s in enumerate(slots)})
+    return row
+
+
+def _width(name: str) -> float:
+    return 18 + sum(9.6 if c.isupper() or not c.isascii() else 7.4 for c in name)
+
+
+def _link(edge: Link, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], style: Style) -> str:
+    path = _path(edge.pair, boxes, bends, kind="link", gap=4 if edge.directed else 0)
+    dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
+    head = f' marker-end="url(#head-{edge.provenance})"' if edge.directed else ""
+    words = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}: {edge.provenance}"
+    look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{head}'
+    return f'<path class="{edge.provenance}" d="{path}" {look}><title>{_text(words)}</title></path>'
+
+
+def _path(pair: Pair, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], *, kind: str, gap: float, drop: float = 0.0) -> str:
+    """From the right of the left box to the left of the right one, which it misses by `gap`; around the right side within a layer.
+
+    Inside a layer it runs level, since wider boxes may stand above and below.
+    """
+    a, b = sorted(pair, key=lambda n: boxes[n].x + boxes[n].width / 2)
+    (x1, y1), (x2, y2) = boxes[a].right, boxes[b].left
+    if x2 < x1:  # side by side in a layer: no arrow, and never a structural link
+        side = max(boxes[a].right[0], boxes[b].right[0]) + 30
+        return _curve([(x1, y1 + drop), (side, (y1 + y2) / 2 + drop), (boxes[b].right[0], y2 + drop)])
+    via = bends.get((a, b, kind)) or bends.get((b, a, kind)) or []
+    leaves, enters = (boxes[a].stop, y1 + drop), (min(boxes[b].start, x2 - gap), y2 + drop)
+    return _curve([(x1, y1 + drop), leaves, *via, enters, (x2 - gap, y2 + drop)])
+
+
+def _curve(points: list[_Point]) -> str:
+    """A smooth path through the points, level at each."""
+    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
+    for (x1, y1), (x2, y2) in pairwise(points):
+        middle = (x1 + x2) / 2
+        path += f" C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+    return path
+
+
+def _node(name: str, box: _Box) -> str:
+    rect = f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{HEIGHT:.0f}" rx="6" fill="#f4f6f8" stroke="#333333"/>'
+    label = f'<text x="{box.x + box.width / 2:.1f}" y="{box.y + 17.5:.1f}" text-anchor="middle" fill="#111111">{_text(name)}</text>'
+    return f"<g>{rect}{label}</g>"
+
+
+def _confounded(graph: Graph) -> list[Pair]:
+    """Pairs that get a latent line; the pairs of an unseen cause of hundreds of columns would bury the graph, and are told in words."""
+    return [pair for names in graph.latent if len(names) <= MOST_SHARING for pair in combinations(names, 2)]
+
+
+def _latents(graph: Graph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]) -> list[str]:
+    """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one to the other."""
+    colour, dashes, width = LATENT
+    lines = []
+    for a, b in _confounded(graph):
+        path = _path((a, b), boxes, bends, kind="latent", gap=0, drop=LATENT_DROP)
+        look = f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}" marker-start="url(#dot)" marker-end="url(#dot)"'
+        lines.append(f'<path class="latent" d="{path}" {look}><title>{_text(f"{a} and {b}: unseen common cause")}</title></path>')
+    return lines
+
+
+def _dot() -> str:
+    circle = f'<circle cx="4" cy="4" r="3.2" fill="{LATENT[0]}"/>'
+    return f'<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse">{circle}</marker>'
+
+
+def _head(provenance: str, style: Style) -> str:
+    return (
+        f'<marker id="head-{provenance}" viewBox="0 0 10 10" refX="6" refY="5" markerWidth="11" markerHeight="11" markerUnits="userSpaceOnUse" '
+        f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{style.colour}"/></marker>'
+    )
+
+
+def _legend(used: Mapping[str, Style], graph: Graph, top: float, hidden: int, *, named: bool) -> list[str]:
+    rows = [(s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning) for p, s in used.items()]
+    if graph.latent:
+        rows.append((*LATENT, "latent: unseen common cause"))
+    wide = sum(len(names) > MOST_SHARING for names in graph.latent)
+    if wide:
+        rows.append(("none", "", 0.0, f"unseen causes of more than {MOST_SHARING} columns each, not drawn: {wide}"))
+    if hidden:
+        rows.append(("none", "", 0.0, f"{hidden} more pairs without enough evidence are not drawn"))
+    lines = []
+    for i, (colour, dashes, width, words) in enumerate(rows):
+        y = top + 10 + 20 * i
+        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
+        line = f'<line x1="{MARGIN}" y1="{y:.1f}" x2="{MARGIN + 46}" y2="{y:.1f}" stroke="{colour}" stroke-width="{width}"{dash}/>'
+        lines.append(f'{line}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="#111111">{_text(words)}</text>')
+    return lines
+
+
+def _description(graph: Graph) -> str:
+    """The graph in words, for those who do not see the picture."""
+    links = [f"{e.cause} {'causes' if e.directed else 'is linked to'} {e.effect} ({e.provenance})" for e in graph.edges]
+    latent = [f"{', '.join(names)} share an unseen cause" for names in graph.latent]
+    return f"{len(graph.nodes)} columns. " + ("; ".join(links + latent) or "No links") + "."

@@ -1,0 +1,129 @@
+"""Files that someone else may have made or damaged: plain files alone, of bounded size, and JSON that reads in one way.
+
+Without the bounds a pipe would be waited for, a device read without end, and a few megabytes of brackets would
+fill the memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from synthdp.errors import VerifyError
+
+SUMS = "SHA256SUMS"  # of a bundle
+MAX_TEXT = 16 << 20  # bytes; Python's objects take up to fifty times as many
+MAX_DIGITS = 400  # of a number
+
+
+def read_text(path: Path) -> str:
+    """Content of a UTF-8 text file.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+        ValueError: it is a link, a pipe or a device, too large, or not UTF-8.
+    """
+    check_plain(path)
+    with path.open("rb") as file:
+        content = file.read(MAX_TEXT + 1)
+    if len(content) > MAX_TEXT:
+        raise ValueError(f"larger than {MAX_TEXT >> 20} MiB")
+    return content.decode("utf-8")
+
+
+def check_plain(path: Path) -> None:
+    """Raise `ValueError` for anything but a plain file, so that opening it neither waits nor acts."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError("is a link or a device, not a plain file")
+
+
+def check_sums(bundle: Path, names: Sequence[str]) -> None:
+    """Whether these files of a bundle are the plain files that its sums list. Finds damage; a forger writes sums that fit.
+
+    Raises:
+        VerifyError: naming the file that is not.
+    """
+    hint = f"see `synthdp verify {bundle}`"
+    try:
+        lines = (line.partition("  ") for line in read_text(bundle / SUMS).splitlines())
+        listed = {name: digest for digest, _, name in lines}
+    except (OSError, ValueError) as error:
+        raise VerifyError(f"cannot read {SUMS} in {bundle}: {type(error).__name__}", hint=hint) from None
+    for name in names:
+        try:
+            check_plain(bundle / name)
+            with (bundle / name).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except (OSError, ValueError) as error:
+            raise VerifyError(f"cannot read {name} in {bundle}: {type(error).__name__}", hint=hint) from None
+        if listed.get(name) != found:
+            raise VerifyError(f"{name} in {bundle} was changed: its hash is not the one in {SUMS}", hint=hint)
+
+
+def parse_json(text: str) -> Any:
+    """Content of strict JSON.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, repeats a key, or holds a number that is none.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a key is given twice")
+    return content
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
+
+
+@contextmanager
+def owner_only() -> Iterator[None]:
+    """What is made inside, by a library too, has mode 0700 or 0600. The umask is the whole process's: keep the block short."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def private_folder(path: Path) -> Path:
+    """The folder `path` for its owner alone, made where it is missing. One that was there is closed to others too."""
+    with owner_only():
+        path.mkdir(exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write `text` into a file for its owner alone. One that was there is closed to others before it gets the text."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        os.fchmod(handle, 0o600)
+        file.write(text)

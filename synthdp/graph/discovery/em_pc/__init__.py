@@ -1,0 +1,1 @@
+"""EM-PC: PC by the exponential mechanism."""

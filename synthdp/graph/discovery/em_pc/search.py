@@ -1,0 +1,95 @@
+"""EM-PC: per order, choose privately how many links to delete, and then which [Xu, Yuan and Wu, "Differential privacy
+preserving causal graph discovery" (2017)], in sound form.
+
+The paper's choice of separating sets is a maximum without noise; here a link and its separating set are chosen together, so
+that orientation reads released choices alone. One choice of how many is made per order rather than per column and order,
+and the number of choices is fixed in the plan: one per order and one per link that can be deleted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
+
+from synthdp.data.domain import Domain
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.ranked import Links, Questions, check_ordered, graph_of
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.privacy.mechanisms.noisy_max import HowMany, SelectionBudget, Strategy, Which
+from synthdp.privacy.plan import Start
+from synthdp.privacy.private import Released
+from synthdp.spec import model as spec
+
+PURPOSE = "selection"
+MAX_ORDER = 2
+"""Largest conditioning set: every set of every linked pair is scored, which is what makes EM-PC slow."""
+
+
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+    check_ordered(domain)
+    pairs = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
+    if not pairs:
+        return {}
+    draws = pairs + MAX_ORDER + 1
+    # Many choices of small range r weigh like Gaussians of mu = r / 2 (`concentrated.bounded_range_pld`).
+    return {PURPOSE: lambda mu: SelectionBudget(domain, "kendall", draws, rows, noise=math.sqrt(draws) / mu)}
+
+
+def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    if not knowledge.undecided_pairs():
+        return CausalGraph.from_knowledge(knowledge, provenance="required")
+    planned = releaser.plan.find(f"graph: {PURPOSE}")
+    if planned is None or not isinstance(planned.mechanism, SelectionBudget):
+        raise SynthdpError("the plan has no selection for a graph search")
+    own = strategy(knowledge, settings.level, planned.mechanism)
+    chosen = releaser.release(planned.mechanism.search(own), purpose=planned.purpose)
+    return chosen.map(lambda choices: graph_of(_skeleton(own, choices), (), max_parents=settings.max_parents))
+
+
+def strategy(knowledge: Knowledge, level: float, budget: SelectionBudget) -> Strategy:
+    """Order by order: how many links to delete, then which, each with what separates it."""
+    questions = Questions.at_level(budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.deviation)
+    return partial(deletions, knowledge, questions)
+
+
+def deletions(knowledge: Knowledge, questions: Questions) -> Generator[HowMany | Which, int | None, Links]:
+    """The search. Its requests never outnumber the planned draws, so that it is never cut short."""
+    links = Links(knowledge)
+    for order in range(MAX_ORDER + 1):
+        groups = {
+            pair: tuple(questions.ask((*pair, given)) for given in links.sets(pair, order) if questions.fills(given)) for pair in links.open
+        }  # fmt: skip
+        groups = {pair: queries for pair, queries in groups.items() if queries}
+        if not groups:
+            continue
+        many = yield HowMany(tuple(groups.values()))
+        for _ in range(many or 0):
+            queries = tuple(query for group in groups.values() for query in group)
+            which = yield Which(queries)
+            if which is None:
+                return links
+            pair: Pair = (queries[which].x, queries[which].y)
+            links.separate(pair, queries[which].given)
+            del groups[pair]
+    return links
+
+
+def _skeleton(own: Strategy, choices: Iterable[int]) -> Links:
+    """The links that released choices leave."""
+    search = own()
+    try:
+        next(search)
+        for choice in choices:
+            search.send(choice)
+        while True:
+            search.send(None)
+    except StopIteration as stop:
+        links: Links = stop.value
+        return links
+
+
+EM_PC = Algorithm(_spends, _search)

@@ -1,0 +1,1 @@
+"""Priv-PC: PC by sieve and examine."""

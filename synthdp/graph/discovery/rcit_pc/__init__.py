@@ -1,0 +1,1 @@
+"""PC with the randomized conditional independence test."""

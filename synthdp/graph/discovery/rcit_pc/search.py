@@ -1,0 +1,170 @@
+"""PC for numeric columns from one noisy moment matrix (the sound form of RCIT and of PCD, Zhang et al. 2023).
+
+Two planned releases: noisy one-way tables of the ranged columns, which turn every column into ranks on [-1, 1]
+whatever its units and tails, and the moment matrix of a polynomial basis of those ranks. Its degree is a public
+constant, chosen by the noise that the plan can afford: noise below a fixed share of a column's variance. All tests
+of PC-stable, of any order, and all orientation are post-processing of the matrix.
+
+A pair once found dependent is separated only by a test that explains half of the effect away, or that could have
+seen it again. Discrete columns of few categories take part through contrasts of their indicators.
+
+With `graph.orient_share`, links between numbers that PC leaves undirected are turned by private additive noise models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from synthdp.data.basis import Basis
+from synthdp.data.domain import Domain
+from synthdp.data.scales import Scale, rank_scale
+from synthdp.errors import SynthdpError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.rcit import MomentTests
+from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.anm_direction import PURPOSE, orient, turn
+from synthdp.graph.discovery.measured_pc import collider_odds
+from synthdp.graph.discovery.reading import limit_parents, reading
+from synthdp.graph.discovery.skeleton import Skeleton, Test, pc_skeleton
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known, unshielded
+from synthdp.privacy.mechanisms.anm import OrientationBudget
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
+from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
+from synthdp.privacy.plan import Start
+from synthdp.privacy.private import Released
+from synthdp.spec import model as spec
+
+MARGINS_PART = 0.2
+"""Of the search's budget, in squared mu, goes to the one-way tables."""
+AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
+"""Most noise of an entry, as a share of a uniform column's variance, at which a basis of this degree is worth its noise."""
+MOST_TERMS = 400
+DEVIATIONS = 2.0
+"""The declared norm lies this far above the mean of uniform columns; rows beyond it are scaled down."""
+MAX_ORDER = 3
+COLLIDER_ORDER = 2
+MARGIN = 0.1
+ODDS = 20.0
+"""A v-structure needs sets without the middle column to explain independence this much better than sets with it."""
+
+
+def rcit_pc(moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int) -> CausalGraph:
+    """The graph of a released moment matrix. Links are `learned`, or `undecided` and then outside the structure."""
+    tests = MomentTests(moments)
+
+    def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
+        return tests.answer(queries, level=level, margin=MARGIN)
+
+    skeleton = pc_skeleton(test, knowledge, max_order=MAX_ORDER, separates=explains)
+    rank = {n: i for i, n in enumerate(knowledge.columns)}
+    links = sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]]))
+    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested)
+    orient_known(graph, knowledge)
+    orient_colliders(graph, _colliders(graph, skeleton, tests, level), knowledge)
+    meek(graph, knowledge)
+    return reading(graph, skeleton, knowledge, limit_parents(graph, skeleton.evidence, max_parents))
+
+
+def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
+    """Whether an answer separates its pair: not dependent, and either half of the marginal effect is gone or it was sharp enough to see it."""
+    if answer.verdict == "dependent":
+        return False
+    marginal = evidence[0][1]
+    return answer is marginal or answer.effect <= marginal.effect / 2 or answer.detectable <= marginal.effect
+
+
+def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
+    """V-structures with enough evidence, surest first; asking the matrix more costs nothing."""
+    rank = {n: i for i, n in enumerate(graph.nodes)}
+    triples = [(t, _sorted_pair(t, rank)) for t in unshielded(graph)]
+    triples = [(t, pair) for t, pair in triples if skeleton.evidence.get(pair)]
+    queries = sorted({query for _, pair in triples for query in _around(graph, pair)})
+    tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
+    for (a, c, given), answer in zip(queries, tests.answer(queries, level=level, margin=MARGIN), strict=True):
+        tried.setdefault((a, c), {})[given] = answer
+    odds = {t: collider_odds(tried[pair], t[1]) for t, pair in triples}
+    return sorted((t for t, value in odds.items() if value > np.log(ODDS)), key=lambda t: -odds[t])
+
+
+def _sorted_pair(triple: Collider, rank: Mapping[str, int]) -> Pair:
+    a, _, c = triple
+    return (a, c) if rank[a] < rank[c] else (c, a)
+
+
+def _around(graph: Pdag, pair: Pair) -> list[Query]:
+    """Small sets of the neighbours of either end."""
+    neighbours = [graph.around(end) - set(pair) for end in pair]
+    names = graph.ordered(neighbours[0] | neighbours[1])
+    sets = (given for order in range(COLLIDER_ORDER + 1) for given in combinations(names, order))
+    return [(*pair, given) for given in sets if any(set(given) <= around for around in neighbours)]
+
+
+def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
+    """The moment matrix that costs `mu`, of the highest degree whose noise is affordable at `rows` declared rows."""
+    matrix = _moments(domain, 1, mu)
+    for degree, most in AFFORDABLE.items():
+        # Products of all columns up to this degree, plus the constant.
+        if math.comb(len(domain) + degree, degree) > MOST_TERMS:
+            break
+        richer = _moments(domain, degree, mu)
+        if richer.sigma / (rows / 3) <= most:
+            matrix = richer
+    return matrix
+
+
+def _moments(domain: Domain, degree: int, mu: float) -> MomentMatrix:
+    basis = Basis(domain, domain.names, degree=degree, interaction=degree)
+    return MomentMatrix(basis, basis.norm(deviations=DEVIATIONS), 1 / mu)
+
+
+def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
+    """One-way tables of the columns that are numbers or instants."""
+    return tuple((c.name,) for c in domain.columns if c.ranged)
+
+
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+    tables = ranged_tables(domain)
+    parts = {"margins": MARGINS_PART if tables else 0.0, "orient": settings.orient_share if len(tables) > 1 else 0.0}
+    rest = (1 - parts["margins"]) * (1 - parts["orient"])
+    spends: dict[str, Start] = {"moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))}
+    if parts["margins"]:
+        part = parts["margins"] * (1 - parts["orient"])
+        spends = {"margins": lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)} | spends
+    if parts["orient"]:
+        spends["orient"] = lambda mu: OrientationBudget(domain, 1 / (mu * math.sqrt(parts["orient"])))
+    return spends
+
+
+def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    if not knowledge.undecided_pairs():
+        return CausalGraph.from_knowledge(knowledge, provenance="required")
+    found = _measured(releaser, domain).map(lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents))
+    pairs = [(a, b) for a, b in found.value.undirected if domain[a].ranged and domain[b].ranged]
+    if not pairs or releaser.plan.find(PURPOSE) is None:
+        return found
+    readings = orient(releaser, pairs)
+    return found.zip(readings).map(lambda both: turn(both[0], [reading for one in both[1] for reading in one], knowledge))
+
+
+def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
+    """The moment matrix, of ranks where there are tables to rank by."""
+    planned = releaser.plan.find("graph: moments")
+    if planned is None or not isinstance(planned.mechanism, MomentMatrix):
+        raise SynthdpError("the plan has no moment matrix for algorithm rcit_pc")
+    margins = releaser.plan.find("graph: margins")
+    if margins is None or not isinstance(margins.mechanism, NoisyMarginals):
+        return releaser.release(planned.mechanism, purpose="graph: moments")
+    tables = releaser.release(margins.mechanism, purpose="graph: margins")
+    scales: tuple[tuple[str, Scale], ...] = tuple((t.columns[0], rank_scale(domain[t.columns[0]], t.counts)) for t in tables.value)
+    moments = releaser.release(planned.mechanism.with_scales(scales), purpose="graph: moments")
+    return tables.zip(moments).map(lambda both: both[1])
+
+
+RCIT_PC = Algorithm(_spends, _search)

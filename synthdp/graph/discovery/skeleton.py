@@ -1,0 +1,86 @@
+"""PC-stable skeleton (Colombo and Maathuis 2014): which pairs stay linked whatever is conditioned on.
+
+Within one order all adjacencies are frozen, so the tests of an order form one batch; the caller's test sees
+the whole batch and may measure all tables it needs at once. Every test of a pair is kept, not only the first
+that removed it: orientation and the three-valued reading need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.knowledge import Knowledge, Pair
+
+CiTest = Callable[[int, Sequence[Query]], Sequence[Answer]]
+"""Answers a batch of queries of one order (size of the conditioning set)."""
+Test = tuple[tuple[str, ...], Answer]
+"""A conditioning set and the answer it got."""
+Evidence = Mapping[Pair, Sequence[Test]]
+"""Per pair in column order: every conditioning set tried, with its answer."""
+Separators = Callable[[Mapping[str, set[str]], Pair, int, Evidence], Iterable[tuple[str, ...]]]
+"""Conditioning sets of one order to try for a linked pair."""
+Separates = Callable[[Answer, Sequence[Test]], bool]
+"""Whether an answer separates its pair, given all evidence on the pair so far."""
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """Pairs that stayed linked (fixed ones included) and the evidence on every pair that was tested."""
+
+    linked: frozenset[Pair]
+    evidence: Evidence
+
+    def separators(self, pair: Pair) -> list[Test]:
+        """Tests of a pair that did not find dependence, in the order they were run."""
+        return [(given, answer) for given, answer in self.evidence.get(pair, ()) if answer.verdict != "dependent"]
+
+    def absent(self, pair: Pair) -> bool:
+        """Whether some test gave evidence for independence, rather than merely none against it."""
+        return any(answer.verdict == "independent" for _, answer in self.evidence.get(pair, ()))
+
+
+def neighbours_of_either(adjacency: Mapping[str, set[str]], pair: Pair, order: int, _: Evidence) -> Iterator[tuple[str, ...]]:
+    """The textbook's sets: subsets of the neighbours of one end."""
+    seen: set[tuple[str, ...]] = set()
+    for end, other in (pair, pair[::-1]):
+        for given in combinations(sorted(adjacency[end] - {other}), order):
+            if given not in seen:
+                seen.add(given)
+                yield given
+
+
+def not_dependent(answer: Answer, _: Sequence[Test]) -> bool:
+    """The textbook's rule: whatever is not found dependent is taken as separated."""
+    return answer.verdict != "dependent"
+
+
+def pc_skeleton(
+    test: CiTest, knowledge: Knowledge, *, max_order: int, separators: Separators = neighbours_of_either, separates: Separates = not_dependent
+) -> Skeleton:
+    """Remove every undecided pair that some test of order 0 to `max_order` does not find dependent."""
+    open_pairs = list(knowledge.undecided_pairs())
+    rank = {n: i for i, n in enumerate(knowledge.columns)}
+    fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}
+    evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}
+    for order in range(max_order + 1):
+        # Paths run through unseen common causes too, so that their columns are neighbours to condition on.
+        adjacency = _adjacency(knowledge.columns, [*fixed, *open_pairs, *knowledge.confounded])
+        queries: list[Query] = [(*pair, given) for pair in open_pairs for given in separators(adjacency, pair, order, evidence)]
+        if not queries:
+            # Larger sets may still exist for a hand-made `separators`, never for a frozen adjacency that has none of this size.
+            break
+        for (a, b, given), answer in zip(queries, test(order, queries), strict=True):
+            evidence[a, b].append((given, answer))
+        open_pairs = [pair for pair in open_pairs if not any(separates(answer, evidence[pair]) for _, answer in evidence[pair])]
+    return Skeleton(frozenset([*fixed, *open_pairs]), evidence)
+
+
+def _adjacency(columns: Sequence[str], pairs: Iterable[Pair]) -> dict[str, set[str]]:
+    adjacency: dict[str, set[str]] = {n: set() for n in columns}
+    for a, b in pairs:
+        adjacency[a].add(b)
+        adjacency[b].add(a)
+    return adjacency

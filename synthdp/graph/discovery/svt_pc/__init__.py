@@ -1,0 +1,1 @@
+"""SVT-PC: PC by the sparse vector technique."""

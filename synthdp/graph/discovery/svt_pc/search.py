@@ -1,0 +1,51 @@
+"""SVT-PC: PC under the sparse vector alone, the sieve's word being final. A baseline of Priv-PC, in sound form.
+
+The published code draws the threshold anew with Gaussian noise at a Laplace scale and charges nothing for the last pass;
+here every pass is a sparse vector of its own, planned and charged (`privacy.mechanisms.sparse_vector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from synthdp.data.domain import Domain
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.ranked import Questions, check_ordered
+from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
+from synthdp.graph.knowledge import Knowledge
+from synthdp.privacy.mechanisms.sparse_vector import SieveBudget, SieveReply, Strategy
+from synthdp.privacy.plan import Start
+from synthdp.privacy.private import Released
+from synthdp.spec import model as spec
+
+
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+    check_ordered(domain)
+    # Each pass takes a pair out, so that the passes always suffice.
+    passes = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
+    if not passes:
+        return {}
+    budget = partial(SieveBudget, domain, "kendall", passes, 1.0, rows)
+    return {PURPOSE: sieve_start(budget, passes=passes, rate=1.0, examined=0.0)}
+
+
+def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    if not knowledge.undecided_pairs():
+        return CausalGraph.from_knowledge(knowledge, provenance="required")
+    return run_search(releaser, knowledge, partial(strategy, knowledge, settings.level), max_parents=settings.max_parents)
+
+
+def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strategy:
+    """PC whose pairs are separated where the sieve finds no dependence."""
+    questions = Questions.at_level(budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.sieve_deviation)
+    return partial(pc_search, knowledge, questions, _above)
+
+
+def _above(reply: SieveReply) -> bool:
+    return reply.above
+
+
+SVT_PC = Algorithm(_spends, _search)

@@ -1,0 +1,163 @@
+"""The ledger that a spec names, and what it would allow, before anything is reserved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError
+from synthdp.ledger.balance import Balance, check_first
+from synthdp.ledger.entries import Entry
+from synthdp.spec import model as spec
+from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
+
+LONGEST_NAME = 200  # characters of the steward's
+
+if TYPE_CHECKING:  # its database's library takes long to import, and a plan where there is no ledger yet needs none
+    from synthdp.ledger.ledger import Ledger
+
+
+def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
+    """The ledger that the spec names, whatever folder the command runs in; made where it does not exist, unless a run is `resumed`.
+
+    Raises:
+        BudgetError: it cannot be opened, or what was spent probably stands in another file.
+    """
+    from synthdp.ledger.ledger import Ledger
+
+    address, missing = _address(release, spec_path)
+    if missing is not None:
+        if resumed:
+            hint = "bring it back: in a new ledger, what this run and others have spent would be forgotten"
+            raise BudgetError(f"the ledger {missing}, which held this run's reservation, is gone", hint=hint)
+        _check_not_left_behind(release, missing)
+    return Ledger(address)
+
+
+def entries_of(release: spec.ReleaseSpec, spec_path: Path) -> list[Entry]:
+    """All that the ledger holds; where there is none yet, nothing, and none is made.
+
+    Raises:
+        BudgetError, VerifyError: it cannot be opened or read.
+    """
+    if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
+        return []
+    return [] if _address(release, spec_path)[1] is not None else open_ledger(release, spec_path).entries()
+
+
+def columns_sha256(release: spec.ReleaseSpec) -> str:
+    """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may be one table."""
+    return hashlib.sha256(json.dumps(sorted(release.columns)).encode()).hexdigest()
+
+
+def other_ids(release: spec.ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
+    """A warning for each other dataset id of the ledger whose table has the same columns."""
+    own, mine = release.dataset.id, columns_sha256(release)
+    others = {e.dataset for e in entries if e.kind == "reserve" and e.body.get("columns_sha256") == mine} - {own}
+    return [f"dataset {other!r} of this ledger has the same columns; if it is the same table, say dataset.id: {other}, so that what both "
+            f"spend adds up" for other in sorted(others)]  # fmt: skip
+
+
+def balance_of(release: spec.ReleaseSpec, spec_path: Path) -> Balance:
+    """What the spec's dataset has spent; where there is no ledger yet, nothing, and none is made.
+
+    Raises:
+        BudgetError: as `open_ledger`.
+    """
+    nothing = Balance(release.dataset.id, 0.0, 0.0, None, None)
+    if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
+        return nothing
+    _, missing = _address(release, spec_path)
+    if missing is None:
+        return open_ledger(release, spec_path).balance(release.dataset.id)
+    _check_not_left_behind(release, missing)
+    return nothing
+
+
+def _address(release: spec.ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
+    """The ledger's address, and its file where that is to be but is not yet."""
+    address = ledger_address(release.privacy.ledger, home(spec_path))
+    file = sqlite_file(address)
+    return address, file if file is not None and not file.exists() else None
+
+
+def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
+    """Relative addresses once led to the working folder: a ledger that was begun there must not be forgotten."""
+    passed = sqlite_file(from_folder(release.privacy.ledger or "", Path.cwd()))
+    if passed is not None and passed.exists():
+        raise BudgetError(
+            f"privacy.ledger leads to {file}, from the spec's folder, where there is no ledger; there is one in the working folder, {passed}",
+            hint="if that one has this dataset's spends, move it to the spec's folder; if not, give the command in another folder",
+        )
+
+
+def check_affordable(release: spec.ReleaseSpec, balance: Balance) -> None:
+    """Refuse early what the ledger would refuse later; the reservation itself decides.
+
+    Raises:
+        BudgetError: the cap does not allow the spec's budget.
+    """
+    check_first(balance, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+
+
+def steward() -> str:
+    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries, so that the name is cut."""
+    return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
+
+
+def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
+    """The spec's cap."""
+    cap = release.privacy.cap
+    return None if cap is None else (cap.epsilon, cap.delta)
+
+
+@dataclass
+class Account:
+    """Whose budget an error has to tell of: nobody's, until the run's ledger is open and its folder is made."""
+
+    ledger: Ledger | None = None
+    run: str = ""
+    folder: Path | None = None
+    again: str = ""  # the command that goes on with the run
+    unspent: str = "nothing was spent"
+
+    def told(self, error: BaseException) -> str | None:
+        """What the run has spent and what can still be done; nothing of an error that says itself what to do before anything is spent."""
+        unspent = None if isinstance(error, Exception) else f"{BUDGET}{self.unspent}"
+        if self.ledger is None:
+            return unspent
+        try:
+            entries = self.ledger.run_entries(self.run)
+        except (BudgetError, VerifyError):
+            return f"{BUDGET}the ledger cannot say what run {self.run} has spent; `synthdp budget` can when it is back"
+        reserved = next((e.body for e in entries if e.kind == "reserve"), None)
+        if reserved is None:
+            return unspent
+        charged = [e.body["purpose"] for e in entries if e.kind == "charge"]
+        looks = f"{', '.join(charged[:5])}{' and more' if len(charged) > 5 else ''}" if charged else "nothing"
+        spent = (
+            f"{BUDGET}epsilon {reserved['epsilon']:g} at delta {reserved['delta']:g} stays spent, reserved by run {self.run}; charged so far: {looks}"
+        )
+        kept = self.folder is not None and self.folder.exists()
+        if isinstance(error, WrongTableError):
+            return f"{spent}; what was measured is kept in {self.folder}"
+        return f"{spent}; {self.again} goes on, and pays nothing again" if kept else f"{spent}; the run is over, and another one pays again"
+
+
+@contextmanager
+def budget_told() -> Iterator[Account]:
+    """Any error that ends a run after its reservation, a Ctrl-C too, gets a note of what was spent (`errors.budget_note`)."""
+    account = Account()
+    try:
+        yield account
+    except BaseException as error:
+        note = account.told(error)
+        if note is not None:
+            error.add_note(note)
+        raise

@@ -1,0 +1,249 @@
+"""The causally consistent VAE: p(x) = integral p(z) prod_i p(x_i | parents(i), z).
+
+Each column is a categorical over its levels, with logits from a hidden layer fed by the column's parents and
+by z; the encoder q(z | x) sees all columns, missing ones as their own state (Ma et al., "EDDI", 2019,
+arXiv:1809.11142v4, where missing inputs carry no evidence; here missing is itself modelled). Without any edge
+this is the plain VAE, the non-causal twin, by the same code.
+
+The structure is exact: a column's logits are a function of its parents and z alone, because no weight connects
+it to any other column (`ParentLookup` holds rows for parents only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from synthdp.privacy.dpsgd.layer_features import Features
+from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
+from synthdp.privacy.dpsgd.training import PerExampleLoss
+
+LOG_VARIANCE_RANGE = (-8.0, 4.0)
+DECODE_LEVELS = "decode_levels"
+WORTHWHILE = 0.8  # of the padded levels are left, at most, where columns are decoded in two groups
+LEAST_SAVED = 64  # padded levels, fewer of which are not worth a second group
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Everything that fixes the network's shape; public.
+
+    `parents[i]` are the positions of column i's parents; `sizes[i]` its levels; `latent_of[k]` the columns
+    that dimension k of z reaches.
+    """
+
+    sizes: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...]
+    latent_of: tuple[tuple[int, ...], ...]
+    hidden: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Architecture:
+        """The architecture that `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError: it is not one.
+        """
+        return cls(_wholes(data["sizes"]), tuple(map(_wholes, data["parents"])), tuple(map(_wholes, data["latent_of"])), *_wholes([data["hidden"]]))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each weight of the network, by name, without building it."""
+        columns, levels, latent = len(self.sizes), max(self.sizes), len(self.latent_of)
+        rows = sum(self.sizes[p] for own in self.parents for p in own)
+        parents = {"decode_parents.weight": (rows, self.hidden), "decode_parents.bias": (columns, self.hidden)}
+        return {
+            "encode_columns.weight": (sum(self.sizes), self.hidden),
+            "encode_columns.bias": (1, self.hidden),
+            "encode_latent.weight": (2 * latent, self.hidden),
+            "encode_latent.bias": (2 * latent,),
+            **(parents if any(self.parents) else {}),
+            "decode_latent.weight": (columns * self.hidden, latent),
+            "decode_latent.bias": (columns * self.hidden,),
+            "decode_levels.weight": (columns, self.hidden, levels),
+            "decode_levels.bias": (columns, levels),
+        }
+
+
+def _wholes(values: Sequence[Any]) -> tuple[int, ...]:
+    if not isinstance(values, list | tuple) or not all(type(v) is int for v in values):
+        raise TypeError("expected a list of whole numbers")
+    return tuple(values)
+
+
+class CausalVae(PerExampleLoss):
+    """Encoder, decoder and negative ELBO."""
+
+    decode_levels: NodeLinear
+    decoded: Tensor
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        *,
+        generator: torch.Generator,
+        features: Features | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """`generator` draws the starting weights, which depend on nothing else.
+
+        With `features`, one matrix `[levels, features]` per column, weights are those of features: what order says of levels is used in
+        training. `groups` of columns have a decoding layer each, padded to the widest of its own; columns in none are in no loss.
+        `plain` gives the weights of the same network without features and groups.
+        """
+        super().__init__()
+        self.architecture, self.features = architecture, features
+        columns, width, latent = len(architecture.sizes), architecture.hidden, len(architecture.latent_of)
+        self.latent = latent
+        self.groups = tuple(map(tuple, groups or [range(columns)]))
+        self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width, features)
+        self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
+        self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width, features) if any(architecture.parents) else None
+        self.decode_latent = MaskedLinear(_latent_mask(architecture))
+        for k, group in enumerate(self.groups):
+            layer = NodeLinear(width, [architecture.sizes[i] for i in group], [features[i] for i in group] if features else None)
+            layer.bias.requires_grad_(False)  # released margins say more of it than gradients would
+            self.add_module(_decoder(k), layer)
+        self.register_buffer("decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False)
+        self._reset(generator)
+
+    def _reset(self, generator: torch.Generator) -> None:
+        self.encode_columns.reset(generator)
+        self.encode_latent.reset(generator)
+        self.decode_latent.reset(generator)
+        if self.decode_parents is not None:
+            self.decode_parents.reset(generator)
+
+    def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
+        """Each group of columns and its layer."""
+        return list(zip(self.groups, (layer for layer in self.children() if isinstance(layer, NodeLinear)), strict=True))
+
+    def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
+        """Set each column's bias to the log of its (released) probabilities. Training leaves it there."""
+        with torch.no_grad():
+            for group, layer in self.decoders():
+                for place, i in enumerate(group):
+                    layer.bias[place, : len(marginals[i])] = torch.from_numpy(np.log(marginals[i])).float()
+
+    @torch.no_grad()
+    def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All weights of the network without features and groups that computes the same, from the `trained` ones of this.
+
+        Columns in no group get zeros.
+        """
+        self.cpu().load_state_dict(dict(trained), strict=False)
+        weights = {name: p.detach().clone() for name, p in self.named_parameters() if not name.startswith(DECODE_LEVELS)}
+        for name, layer in self.named_children():
+            if isinstance(layer, ParentLookup):
+                weights[f"{name}.weight"] = layer.table().detach().clone()
+        shapes = self.architecture.shapes()
+        for part in ("weight", "bias"):
+            whole = torch.zeros(shapes[f"{DECODE_LEVELS}.{part}"])
+            for group, layer in self.decoders():
+                own = layer.table() if part == "weight" else layer.bias
+                whole[list(group), ..., : own.shape[-1]] = own
+            weights[f"{DECODE_LEVELS}.{part}"] = whole
+        return weights
+
+    def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
+        """Negative ELBO of each row of levels `[..., batch, columns]`, in nats, shape `[..., batch]`; z by `noise` `[..., batch, latent]`."""
+        mean, log_variance = self.encode(codes)
+        lengths = [len(group) for group in self.groups]
+        inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
+        hidden: Tensor = _Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
+        parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
+        surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1) / 2
+        for k, own in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
+            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(-3, -2)  # column by column, as they lie in memory
+            lost = F.cross_entropy(logits.flatten(0, -2), own.mT.flatten(), reduction="none")
+            surprise = surprise + lost.view(own.mT.shape).sum(-2)
+        return surprise
+
+    def encode(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance of q(z | x), each `[..., batch, latent]`."""
+        hidden = torch.relu(self.encode_columns(codes).squeeze(-2))
+        mean, log_variance = self.encode_latent(hidden).chunk(2, dim=-1)
+        return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
+
+    def _inputs(self, codes: Tensor, z: Tensor) -> Tensor:
+        """What the hidden units of each column are fed, `[..., batch, columns, hidden]`."""
+        hidden = torch.unflatten(self.decode_latent(z), -1, (-1, self.architecture.hidden))
+        if self.decode_parents is not None:
+            hidden = hidden + self.decode_parents(codes)
+        return hidden
+
+    def logits(self, codes: Tensor, z: Tensor) -> Tensor:
+        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`; absent levels -inf."""
+        hidden, sizes = self._inputs(codes, z).tanh(), self.architecture.sizes
+        levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
+        for group, layer in self.decoders():
+            own = layer(hidden[:, group])
+            levels[:, group, : own.shape[2]] = own
+        return levels
+
+    def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
+        """Logits of one column, `[batch, levels of the column]`: what `logits` gives for it, without the others."""
+        rows = slice(column * self.architecture.hidden, (column + 1) * self.architecture.hidden)
+        latent = self.decode_latent
+        hidden = F.linear(z, (latent.weight * latent.mask)[rows], latent.bias[rows])
+        if self.decode_parents is not None:
+            hidden = hidden + self.decode_parents.of_node(column, codes)
+        size = self.architecture.sizes[column]
+        place, layer = next((group.index(column), layer) for group, layer in self.decoders() if column in group)
+        return torch.tanh(hidden) @ layer.table()[place, :, :size] + layer.bias[place, :size]
+
+
+class _Activation(torch.autograd.Function):
+    """tanh of the hidden units `[..., batch, columns, hidden]` of the columns in `order`, in that order; what is of one column lies together.
+
+    As 2 sigmoid(2 x) - 1, which takes a fraction of the time; what it loses of the digits near zero does not matter in training.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, order: Tensor) -> Tensor:
+        hidden = inputs.transpose(-3, -2).index_select(-3, order).mul_(2).sigmoid_().mul_(2).sub_(1).transpose(-3, -2)
+        ctx.save_for_backward(hidden, order)
+        ctx.columns = inputs.shape[-2]
+        return hidden
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        hidden, order = ctx.saved_tensors
+        own = torch.ops.aten.tanh_backward(gradient, hidden)
+        if len(order) == ctx.columns:
+            return own.index_select(-2, order.argsort()), None
+        whole = own.new_zeros(*own.shape[:-2], ctx.columns, own.shape[-1])
+        return whole.index_copy_(-2, order, own), None
+
+
+def _decoder(group: int) -> str:
+    """Name of the layer that decodes a group of columns."""
+    return DECODE_LEVELS + (f"_{group}" if group else "")
+
+
+def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """`columns` in two groups of alike `sizes`, so that padding each to its widest column adds the fewest levels; in one if that saves little."""
+    order = sorted(columns, key=lambda i: sizes[i])
+    levels = [sizes[i] for i in order]
+    cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
+    cut = 1 + int(np.argmin(cells))
+    if cells[cut - 1] > min(WORTHWHILE * cells[-1], cells[-1] - LEAST_SAVED):
+        return (tuple(sorted(order)),)
+    return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
+
+
+def _latent_mask(architecture: Architecture) -> Tensor:
+    mask = torch.zeros(len(architecture.sizes), architecture.hidden, len(architecture.latent_of))
+    for k, reached in enumerate(architecture.latent_of):
+        mask[list(reached), :, k] = 1
+    return mask.flatten(0, 1)

@@ -1,0 +1,1 @@
+"""DP-SGD: clipped sums of fixed shape, noise, and the training loop."""

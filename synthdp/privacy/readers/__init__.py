@@ -1,0 +1,1 @@
+"""Reading a table: files and queries, whole or in batches."""

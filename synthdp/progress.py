@@ -1,0 +1,91 @@
+"""Progress for people: stages that start, advance and end. Says names and public counts, never figures from rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Advance(Protocol):
+    """Hears how far a stage is; `what` names the step that has begun, where steps have names."""
+
+    def __call__(self, done: int, total: int, what: str = "", /) -> None: ...
+
+
+def unheard(done: int, total: int, what: str = "", /) -> None:
+    """Nobody listens."""
+
+
+class Steps:
+    """Counts the steps of a stage as they begin; `total` is how many there are at most."""
+
+    def __init__(self, total: int, progress: Advance = unheard) -> None:
+        self._total, self._progress, self._begun = total, progress, 0
+
+    def begin(self, what: str) -> None:
+        """The step before has ended, and `what` begins."""
+        self._progress(self._begun, max(self._total, self._begun + 1), what)
+        self._begun += 1
+
+    def run(self, what: str, work: Callable[[], _T]) -> _T:
+        """The result of `work`, a step by this name."""
+        self.begin(what)
+        return work()
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def start(self, title: str) -> Advance:
+        """A stage begins; the answer is called as it advances."""
+        ...
+
+    def finish(self, title: str, seconds: float) -> None:
+        """The stage has ended."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something that the steward should know now."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, title: str) -> Advance:
+        """Nothing."""
+        return unheard
+
+    def finish(self, title: str, seconds: float) -> None:
+        """Nothing."""
+
+    def warn(self, text: str) -> None:
+        """Nothing."""
+
+
+class Reporter:
+    """Times stages and passes their progress on to a display."""
+
+    def __init__(self, display: Display | None = None) -> None:
+        self._display: Display = display or Silent()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[Advance]:
+        """One stage of a run; its wall time is kept in `seconds`."""
+        started = time.perf_counter()
+        advance = self._display.start(title)
+        try:
+            yield advance
+        finally:
+            self.seconds[title] = time.perf_counter() - started
+            self._display.finish(title, self.seconds[title])
+
+    def warn(self, texts: Sequence[str]) -> None:
+        """Show what the steward should know before the run goes on."""
+        for text in texts:
+            self._display.warn(text)

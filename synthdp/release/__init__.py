@@ -1,0 +1,1 @@
+"""`synthdp release`: the run from a spec to a bundle, its folder, its gates, and the internal report."""

@@ -1,0 +1,244 @@
+"""The graph stage alone: `synthdp graph learn` and `synthdp graph validate`, with a reservation and charges of their own.
+
+A run reserves and spends the graph's share of the spec's budget, epsilon and delta times `privacy.shares.graph`, and
+nothing else; no model is trained, no row held out. A release of the same spec pays for its graph again: what was learned here is
+free to use in it, as arrows of a spec in mode given. An interrupted run goes on when its command is given again.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from synthdp.data.domain import Domain
+from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, SynthdpError, VerifyError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.discovery.anm_direction import Orientation, orient, orientation_spends
+from synthdp.graph.formats import WRITERS
+from synthdp.graph.knowledge import Pair
+from synthdp.graph.stage import GraphResult, find_graph, rounds
+from synthdp.graph.validation import GraphRefuted, ValidationReport
+from synthdp.ledger.connect import budget_told, cap_of, open_ledger
+from synthdp.privacy.mechanisms.anm import Score
+from synthdp.privacy.plan import Plan, Start, expected_fit_rows, make_search_plan
+from synthdp.progress import Reporter
+from synthdp.release import run_folder
+from synthdp.release.run import Job, open_session
+from synthdp.release.run_folder import FOLDER, STATE, RunFolder
+from synthdp.spec import model as spec
+from synthdp.spec.load.loader import parse_spec
+from synthdp.verify.at_hand import check_nearby
+
+Mode = Literal["learn", "validate"]
+
+
+@dataclass(frozen=True)
+class GraphOutcome:
+    """What a run found. `refused`: the spec says that a refuted graph fails, and it is refuted."""
+
+    job: Job
+    graph: CausalGraph
+    validation: ValidationReport | None
+    refused: GraphRefuted | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph, what was found of it, and what it cost; all of it public once the run is paid for.
+
+        `epsilon_planned` is the guarantee, of the whole plan; `epsilon_spent` describes this outcome and bounds nothing.
+        """
+        release, ledger = self.job.release, self.job.ledger
+        charges = [e for e in ledger.run_entries(self.job.folder.run) if e.kind == "charge"]
+        cost = {
+            "run": self.job.folder.run,
+            "dataset": release.dataset.id,
+            "mode": release.graph.mode,
+            "epsilon_allowed": release.privacy.epsilon,
+            "epsilon_planned": self.job.plan.epsilon_spent,
+            "epsilon_spent": self.job.spent.epsilon_spent if charges else 0.0,
+            "delta": release.privacy.delta,
+            "adjacency": release.privacy.adjacency,
+            "unit": release.dataset.privacy_unit.meaning,
+            "ledger_entries": [e.hash for e in charges],
+        }
+        found = {"validation": self.validation.to_json()} if self.validation else {}
+        return self.graph.to_json() | found | {"privacy": cost}
+
+
+def share_of(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+    """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out for judging."""
+    privacy, part = release.privacy, release.privacy.shares.graph
+    return release.model_copy(
+        update={
+            "privacy": privacy.model_copy(update={"epsilon": privacy.epsilon * part, "delta": privacy.delta * part}),
+            "evaluation": release.evaluation.model_copy(update={"enabled": False}),
+        }
+    )
+
+
+def graph_plan(release: spec.ReleaseSpec, domain: Domain) -> Plan:
+    """The plan of a graph run; `release` as `share_of` made it."""
+    return _search_plan(release, rounds(release.graph, domain, rows=expected_fit_rows(release)))
+
+
+def _search_plan(release: spec.ReleaseSpec, spends: Mapping[str, Start]) -> Plan:
+    privacy, unit = release.privacy, release.dataset.privacy_unit
+    return make_search_plan(
+        spends,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        adjacency=privacy.adjacency,
+        rows_per_unit=unit.max_rows if isinstance(unit, spec.IdUnit) else 1,
+    )
+
+
+def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> GraphOutcome:
+    """Learn or validate the spec's graph into `out` (default: `releases/<dataset id>/graph`), or go on with the run that lies there.
+
+    Raises:
+        SpecError: the spec has mistakes, or another graph mode.
+        OutputError: `out` holds another run, or cannot be written.
+        BudgetError, DataError: as in a release.
+    """
+    reporter = reporter or Reporter()
+    with reporter.stage("plan"):
+        text = spec_path.read_text(encoding="utf-8-sig") if spec_path.is_file() else ""
+        loaded = _checked(text, spec_path, mode)
+        out = out or Path("releases") / loaded.dataset.id / "graph"
+        release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
+        job = _job(spec_path, text, release, domain, graph_plan(release, domain), out, command=f"graph {mode}", force=force)
+    with _dropped_if_unpaid(job):
+        return _run(job, reporter)
+
+
+def run_orientation(
+    spec_path: Path, pair: Pair, *, score: Score = "table", out: Path | None = None, force: bool = False, reporter: Reporter | None = None
+) -> tuple[Job, Orientation]:
+    """Say which of two numeric columns is the cause, for the graph's share of the spec's budget (in any graph mode that has one).
+
+    Raises:
+        SpecError: the spec has mistakes, or no share for the graph.
+        SynthdpError: a column is not numeric.
+    """
+    reporter = reporter or Reporter()
+    with reporter.stage("plan"):
+        text = spec_path.read_text(encoding="utf-8-sig") if spec_path.is_file() else ""
+        loaded = _checked(text, spec_path, None)
+        out = out or Path("releases") / loaded.dataset.id / "orient"
+        release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
+        unknown = [name for name in pair if name not in domain.names]
+        if unknown:
+            raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
+        plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
+        job = _job(spec_path, text, release, domain, plan, out, command=shlex.join(["graph", "orient", *pair, "--score", score]), force=force)
+    with _dropped_if_unpaid(job):
+        session = open_session(job, reporter)
+        with reporter.stage("orient"):
+            found = orient(session, [pair]).value[0][0]
+        session.settle()
+        job.folder.remove()
+        return job, found
+
+
+def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, plan: Plan, out: Path, *, command: str, force: bool) -> Job:
+    """A new run in `out`, or the interrupted one of the same spec and command."""
+    held = _interrupted(out, text, command, force=force)
+    try:
+        ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
+        check_nearby(ledger.entries(), release.dataset.id, out)
+    except SynthdpError:
+        if held is not None:
+            held.close()
+        raise
+    if held is None:
+        ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+    return Job(release, domain, plan, ledger, held or run_folder.start(out, spec_path, text, command=command, force=force), out)
+
+
+@contextmanager
+def _dropped_if_unpaid(job: Job) -> Iterator[None]:
+    """Without a reservation nothing was paid, so there is nothing to go on with; an error says what was spent."""
+    with budget_told() as account:
+        account.ledger, account.run, account.folder, account.again = job.ledger, job.folder.run, job.folder.journal, "the same command"
+        try:
+            yield
+        finally:
+            with suppress(BudgetError, VerifyError):
+                if not job.ledger.run_entries(job.folder.run):
+                    job.folder.remove()
+            job.folder.close()
+
+
+def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:
+    from synthdp.spec.load.loader import load_spec
+
+    loaded = parse_spec(text, path=str(path)) if text else load_spec(path)
+    if mode is None and loaded.privacy.shares.graph == 0:
+        hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
+        raise SpecError([SpecProblem(str(path), 1, 1, "privacy.shares.graph", "got 0; `synthdp graph orient` spends the graph's share", hint)])
+    if mode is not None and loaded.graph.mode != mode:
+        hint = f"say graph.mode: {mode}, and give privacy.shares.graph a part of the budget"
+        raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}", hint)])
+    return loaded
+
+
+def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolder | None:
+    """The graph run in `out` that was paid for and not finished."""
+    if force or not (out / FOLDER / STATE).exists():
+        return None
+    held = run_folder.reopen(out)
+    try:
+        _check_same(held, out, text, command)
+    except OutputError:
+        held.close()
+        raise
+    return held
+
+
+def _check_same(held: RunFolder, out: Path, text: str, command: str) -> None:
+    if held.command != command:
+        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+        raise OutputError(f"{out} holds an interrupted `synthdp {held.command}`", hint=hint)
+    if held.spec_text != text:
+        raise OutputError(
+            f"{out} holds an interrupted graph run of another spec",
+            hint="bring that spec back to go on, or give --force to drop the run and pay again",
+        )
+
+
+def _run(job: Job, reporter: Reporter) -> GraphOutcome:
+    session = open_session(job, reporter)
+    refused: GraphRefuted | None = None
+    with reporter.stage("measure the graph"):
+        try:
+            result = find_graph(session, job.release.graph, job.domain)
+        except GraphRefuted as refusal:
+            refused, result = refusal, GraphResult(refusal.report.apply("flag"))
+    found = refused.report if refused else result.validation
+    session.settle()
+    outcome = GraphOutcome(job, result.graph, found, refused)
+    _write(job.out, outcome)
+    job.folder.remove()
+    return outcome
+
+
+def _write(out: Path, outcome: GraphOutcome) -> None:
+    """`graph.json`, its picture, and the arrows as a spec's `graph` section."""
+    from synthdp.bundle.write import as_json
+
+    title = outcome.job.release.dataset.title or outcome.job.release.dataset.id
+    files: Mapping[str, str] = {
+        "graph.json": as_json(outcome.to_json()),
+        "graph.svg": outcome.graph.to_svg(title=f"Causal graph of {title}"),
+        "graph.yaml": WRITERS["yaml"](outcome.graph),
+    }
+    try:
+        for name, text in files.items():
+            (out / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {out}: {error.strerror}", hint="make room or allow writing, and give the command again: it is paid for"
+        ) from None

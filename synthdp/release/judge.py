@@ -1,0 +1,95 @@
+"""Judging a synthetic table: what is public about it, and what only the steward may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from attacks import MembershipReport
+from synthdp.audit.membership import attack_release, declared_facts
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import Codes
+from synthdp.evaluate.dp_scores import ChargedScores, headline
+from synthdp.evaluate.run import EvaluationReport, evaluate, noisy_tv1
+from synthdp.graph.causal import CausalGraph
+from synthdp.model.pipeline import Fitted
+from synthdp.privacy.noise import fresh_generator
+from synthdp.privacy.private import Confidential, Released
+from synthdp.privacy.session import Session
+from synthdp.privacy.table import Table
+from synthdp.progress import Advance, Reporter
+from synthdp.release.gates import Figure, attack_figures
+from synthdp.spec import model as spec
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`tv1_noisy` compares two released things and is public, and so are `scores`, which were paid for; the rest was computed on real rows."""
+
+    tv1_noisy: Released[float]
+    evaluation: Confidential[EvaluationReport] | None
+    attack: Confidential[MembershipReport] | None
+    misfits: Confidential[dict[str, dict[str, int]]]
+    scores: Released[ChargedScores] | None = None
+
+    def figures_for_steward(self) -> dict[str, Figure]:
+        """Every figure that a gate may name; confidential ones included."""
+        found = {"tv1_noisy": Figure(self.tv1_noisy.value)}
+        if self.scores is not None:
+            found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
+        if self.evaluation is not None:
+            found |= {name: Figure(value) for name, value in self.evaluation.for_steward().metrics().items()}
+        if self.attack is not None:
+            found |= attack_figures(declared_facts(self.attack.for_steward()), prefix="attack")
+        return found
+
+    def metrics_for_steward(self) -> dict[str, float]:
+        """The same without their sources."""
+        return {name: figure.value for name, figure in self.figures_for_steward().items()}
+
+
+def judge(
+    session: Session,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    fitted: Fitted,
+    codes: Released[Codes],
+    synthetic: Released[pd.DataFrame],
+    *,
+    folder: Path,
+    reporter: Reporter,
+    scores: Released[ChargedScores] | None = None,
+) -> Judgement:
+    """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack runs."""
+    tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
+    evaluation, attack = None, None
+    if release.evaluation.enabled:
+        with reporter.stage("judge on real rows") as progress:
+            evaluation = session.inspect(
+                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value, fitted.graph.graph, progress),
+                reason="evaluation on real rows",
+            )
+    if release.attacks.membership.enabled:
+        with reporter.stage("attack") as progress:
+            attack = attack_release(session, release, domain, fitted.graph.graph, folder=folder, progress=progress)
+    return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"), scores)
+
+
+def _evaluate(
+    table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame, graph: CausalGraph, progress: Advance
+) -> EvaluationReport:
+    held = table.held_out
+    return evaluate(
+        table.frame[~held].reset_index(drop=True),
+        table.frame[held].reset_index(drop=True),
+        synthetic,
+        domain=domain,
+        settings=release.evaluation,
+        rng=fresh_generator(),
+        codes=(table.codes[~held], table.codes[held], codes),
+        graph=graph,
+        columns=release.columns,
+        progress=progress,
+    )

@@ -1,0 +1,261 @@
+"""The private folder of a run in progress: what a killed run needs to go on without paying again.
+
+Holds the run's name, its command, the spec as it was, the key of the holdout coins and the journal of released values.
+It disappears when the run ends, all at once: a run that still had its name and no longer its journal would look
+at the rows again for values that are already public.
+
+Whoever works in it holds its lock. Where locks are not shared between machines, the ledger's lease takes their place
+(`ledger.lease`); a run writes below a folder that has its own name, so that it finds nothing to write to once another run
+has taken OUT.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from synthdp.errors import BudgetError, OutputError
+from synthdp.files import owner_only, parse_json, read_text
+
+FOLDER = ".run"
+STATE, LOCK = "state.json", "lock"
+RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
+GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
+RELEASE = "release"
+_HELD: dict[int, tuple[int, int] | None] = {}  # handles of the locks of this process, and the files that they keep
+_MUTEX = threading.Lock()
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`out/.run` of one run; readable by its owner alone."""
+
+    path: Path
+    run: str
+    command: str  # as it is given again to go on; `RELEASE` goes on with `synthdp resume`
+    spec_path: Path
+    spec_text: str
+    created: str
+    holdout_key: str = field(repr=False)
+    lock: int = field(repr=False, compare=False)
+
+    def holdout_coins(self) -> np.random.Generator:
+        """The run's coins for rows that are held out, or left out of a unit's: the same ones after a resume.
+
+        Fresh coins would let rows that the model has seen come back as test rows. Noise never has a stored key.
+        """
+        return np.random.Generator(np.random.Philox(key=int(self.holdout_key, 16)))
+
+    @property
+    def journal(self) -> Path:
+        """Released values, and noisy weights during training."""
+        return self.path / self.run
+
+    @property
+    def shadows(self) -> Path:
+        """Coins and shadow models of the attack while it runs (see `attack_folder`)."""
+        return self.journal / "shadows"
+
+    def close(self) -> None:
+        """Let others have the folder; a process that ends does so by itself."""
+        _release(self.lock)
+
+    def remove(self) -> None:
+        """The run is over. Where its folder cannot be moved it stays as it was, and resuming publishes the same values."""
+        with suppress(OSError, OutputError):
+            if _state(self.path).get("run") == self.run:  # else another run has taken OUT
+                _discard(self.path)
+
+
+def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bool) -> RunFolder:
+    """A new run of `command` in `out`.
+
+    Raises:
+        OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
+        BudgetError: another process is at work there.
+    """
+    path, spec_path = out / FOLDER, spec_path.resolve()  # data, ledger and store are those of a run that is resumed elsewhere too
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
+    lock = -1
+    try:
+        if path.exists():
+            lock = _hold(path)
+            # The state is written last, and before anything is reserved: without it nothing was paid.
+            if (path / STATE).exists() and not force:
+                raise OutputError(
+                    f"{out} holds an interrupted run; what it reserved stays spent",
+                    hint=f"continue it with {how_to_continue(out)}, or give --force to drop it and pay for a new one",
+                )
+            _discard(path)
+            _release(lock)
+        _sweep(out)
+        out.mkdir(parents=True, exist_ok=True)
+        with owner_only():
+            path.mkdir()
+            lock = _hold(path)
+            (path / run).mkdir()
+        holdout = secrets.token_hex(16)
+        state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
+        _write_state(path, state)
+    except OSError as error:
+        _release(lock)
+        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
+    except OutputError:
+        _release(lock)
+        raise
+    return RunFolder(path, run, command, spec_path, spec_text, created, holdout, lock)
+
+
+def reopen(out: Path) -> RunFolder:
+    """The interrupted run in `out`, whatever its command.
+
+    Raises:
+        OutputError: there is none, or its state was damaged.
+        BudgetError: another process is at work on it.
+    """
+    path, lock = out / FOLDER, -1
+    _sweep(out)
+    state = _state(path)
+    try:
+        lock = _hold(path)
+        state = _state(path)  # as it is now that nobody else can change it
+        run, spec_path, spec_text, created, holdout = (str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key"))
+        if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
+            raise ValueError("not written by `start`")
+        with owner_only():
+            (path / run).mkdir(exist_ok=True)
+    except OSError as error:
+        _release(lock)
+        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="change its permissions, or those of its disk") from None
+    except (ValueError, KeyError, TypeError):
+        _release(lock)
+        raise _damaged(path) from None
+    command = str(state.get("command", RELEASE))  # an earlier version wrote none: its ledger entries tell
+    return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
+
+
+def how_to_continue(out: Path) -> str:
+    """The command that continues the interrupted run in `out`."""
+    with suppress(OutputError):
+        command = str(_state(out / FOLDER).get("command", RELEASE))
+        if command != RELEASE:
+            return f"`synthdp {command}`, given as before with --out {out}"
+    return f"`synthdp resume {out}`"
+
+
+def _state(path: Path) -> dict[str, object]:
+    try:
+        state = parse_json(read_text(path / STATE))
+        if not isinstance(state, dict):
+            raise ValueError("not written by `start`")
+    except (FileNotFoundError, NotADirectoryError):
+        raise OutputError(f"{path.parent} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
+    return state
+
+
+def _damaged(path: Path) -> OutputError:
+    hint = "bring the folder back as it was last written, or start a new release with --force; the budget of this run stays spent"
+    return OutputError(f"{path / STATE} is damaged, so that the run cannot go on", hint=hint)
+
+
+def _hold(path: Path) -> int:
+    """Keep a run's folder for this run, before anything in it is moved or written; the handle that keeps it.
+
+    The lock goes with its process, however that ends. It is tested that what was locked still has its name, since the
+    one who held it before may have moved it away. Within a process, whose locks are all its own, `_HELD` says what is kept. Where the
+    disk has no locks, the ledger's lease takes their place.
+
+    Raises:
+        BudgetError: another run is at work in it.
+    """
+    with _MUTEX:
+        if _place(path / LOCK) in _HELD.values():
+            raise _taken(path, "this process")
+        handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                holder = os.read(handle, 20).decode(errors="replace")
+                os.close(handle)
+                raise _taken(path, f"process {holder}" if holder.isdigit() else "a process") from None
+        if _place(path / LOCK) != _place(handle):
+            os.close(handle)
+            raise _taken(path, "a process")
+        _HELD[handle] = _place(handle)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+    return handle
+
+
+def _release(handle: int) -> None:
+    """Let a folder go that `_hold` keeps; nothing of one that is kept no longer."""
+    with _MUTEX:
+        if _HELD.pop(handle, None) is not None:
+            os.close(handle)
+
+
+def _place(file: Path | int) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _taken(path: Path, holder: str) -> BudgetError:
+    return BudgetError(f"another release is running in {path.parent} ({holder})", hint="wait for it, or end it")
+
+
+def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
+    """The same run, from now on by another spec, however often it is interrupted.
+
+    Raises:
+        OutputError: its folder cannot be written.
+    """
+    try:
+        _write_state(folder.path, _state(folder.path) | {"spec_text": spec_text})
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder.path}: {error.strerror}", hint="make room or allow writing; nothing is paid again") from None
+    return replace(folder, spec_text=spec_text)
+
+
+def _write_state(path: Path, state: Mapping[str, object]) -> None:
+    """The run's state, whole or not at all."""
+    partial = path / "state.partial"
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(state))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path / STATE)
+
+
+def _discard(path: Path) -> None:
+    """Remove a run's folder: in one step for whoever looks for it, then bit by bit."""
+    gone = path.with_name(f"{GONE}{secrets.token_hex(4)}")
+    try:
+        path.rename(gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _sweep(out: Path) -> None:
+    for rubbish in out.glob(f"{GONE}*"):
+        shutil.rmtree(rubbish, ignore_errors=True)

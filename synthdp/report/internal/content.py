@@ -1,0 +1,129 @@
+"""What the steward's report is made of: plain values that the caller has already opened. Confidential."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from synthdp.data.domain import Domain
+from synthdp.evaluate.run import EvaluationReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetStep:
+    """One planned spend. `epsilon`: how much it adds to the composed epsilon of the steps before it, if known; `used`: whether the run needed it."""
+
+    purpose: str
+    label: str
+    mechanism: str
+    epsilon: float | None = None
+    used: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The spec's budget, the whole plan's epsilon (the guarantee), this outcome's part of it, and what the dataset has left under its cap."""
+
+    epsilon: float
+    epsilon_planned: float
+    epsilon_spent: float
+    delta: float
+    adjacency: str
+    unit: str
+    steps: tuple[BudgetStep, ...] = ()
+    group_epsilons: Mapping[int, float] = field(default_factory=dict)
+    cap_epsilon: float | None = None
+    cap_left: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """One gate: `bound` as text ("at most 0.05"). A figure that is not available fails its gate."""
+
+    metric: str
+    bound: str
+    value: float | None
+    passed: bool
+    outside_guarantee: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphView:
+    """The causal graph: its picture as an SVG document, (cause, effect, where the arrow comes from), and what released
+    tables say of each of its claims, as plain JSON values (`graph.validation`)."""
+
+    mode: str
+    svg: str | None = None
+    edges: tuple[tuple[str, str, str], ...] = ()
+    validation: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportContent:
+    """Everything the report shows. What is None or empty is said to be absent, never left out silently.
+
+    `attack` is a membership report as plain JSON values, and so is each record of `audits`. `misfits`: for each column the number of values of
+    each kind that the declared domain does not hold. `timings`: seconds by stage.
+    """
+
+    title: str
+    run: str
+    created: str
+    domain: Domain
+    budget: Budget
+    gates: tuple[GateResult, ...] = ()
+    tv1_noisy: float | None = None
+    evaluation: EvaluationReport | None = None
+    graph: GraphView | None = None
+    attack: Mapping[str, Any] | None = None
+    audits: tuple[Mapping[str, Any], ...] = ()
+    misfits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def withheld(self) -> bool:
+        """Whether a gate failed."""
+        return not all(gate.passed for gate in self.gates)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report's numbers as plain JSON values; figures that are not finite become None."""
+        graph = None
+        if self.graph:
+            graph = {"mode": self.graph.mode, "edges": [list(edge) for edge in self.graph.edges], "validation": self.graph.validation}
+        plain = {
+            "confidential": "computed on real rows: not covered by the privacy guarantee, not to be shared",
+            "title": self.title,
+            "run": self.run,
+            "created": self.created,
+            "withheld": self.withheld,
+            "budget": asdict(self.budget),
+            "gates": [asdict(gate) for gate in self.gates],
+            "tv1_noisy": self.tv1_noisy,
+            "evaluation": self.evaluation.to_json() if self.evaluation else None,
+            "graph": graph,
+            "attack": self.attack,
+            "audits": self.audits,
+            "misfits": self.misfits,
+            "timings": self.timings,
+            "notes": self.notes,
+        }
+        cleaned: dict[str, Any] = _plain(plain)
+        return cleaned
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list) and set(map(type, value)) == {float} and np.isfinite(value).all():
+        return value  # a row of a matrix, of which wide tables have many
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,1 @@
+"""The bundle's report, made of published files alone."""

@@ -1,0 +1,1 @@
+"""`synthdp sample`: rows from a bundle, with columns given or set."""

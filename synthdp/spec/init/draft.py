@@ -1,0 +1,142 @@
+"""A commented draft spec from the header of a CSV file, for `synthdp init`.
+
+What the header does not say - types, bounds, categories, the privacy unit - is asked for, or left as
+`<fill in: ...>` for the loader to refuse place by place. Nothing is ever taken from rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from synthdp.spec.checks.budget import suggested_delta
+from synthdp.spec.init.header import read_header
+from synthdp.spec.init.questions import CODEBOOK, TYPES, Ask, ask_budget, ask_column, ask_missing, ask_rows, ask_unit
+from synthdp.spec.load.yaml_tree import plain
+from synthdp.spec.model import MembershipAttack
+
+__all__ = ["Ask", "draft_spec"]
+
+_OPENING = """\
+# Draft of a synthdp spec. Everything in it is public: it describes the table without looking at it.
+# Bounds, bins and categories come from a codebook, a questionnaire or common knowledge - never from the rows,
+# since a bound that is read off the data gives away the row that it was read from.
+# Check it with `synthdp validate`, see the spend with `synthdp plan`, then run `synthdp release`.
+synthdp: 1
+"""
+_COLUMNS = f"""\
+# One entry per column of the table. One that must not be released is taken out of the file: a column that is not listed is refused.
+#   categorical, ordinal:      categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest
+#   boolean:                   false: no, true: yes   the texts in the table
+#   integer, number, datetime: lower: 0, upper: 120   {CODEBOOK}
+#                              bins: 32   or edges: [0, 18, 65], the left ends of the bins
+#                              spikes: [0]   values that are very common by themselves
+#   all:                       missing: true   where values may be missing; unit, description
+columns:"""
+_UNIT = """\
+  # row protects one row: right only when no person has several rows.
+  # id protects everything of one id (column: ..., max_rows: ...); the id column is then not listed under columns.
+  privacy_unit:"""
+_GRAPH = """\
+
+# What is known of causes and effects. With mode given:
+#   edges:
+#     - age, sex -> education
+#     - education -> income
+# mode validate tests such arrows against the data, mode learn searches for them; both cost a share of the budget.
+graph:
+  mode: none"""
+
+_EVALUATION = """\
+
+# What the table will be used for: the report then says how well it is predicted from the synthetic rows.
+# evaluation:
+#   targets: [income]"""
+
+
+def _fill(what: str) -> str:
+    return f"<fill in: {what}>"
+
+
+_UNIT_TO_FILL = {"kind": _fill("row or id"), "meaning": _fill("what one row, or one id, is, e.g. one person")}
+_ROWS_TO_FILL = {"kind": _fill("public or approximate"), "value": _fill("the number of rows, as a constant that may be published")}
+_COLUMN_TO_FILL = {"type": _fill(f"{', '.join(TYPES[:-1])} or {TYPES[-1]}")}
+_BUDGET_TO_FILL = {"epsilon": _fill("total for everything in the run, e.g. 1"), "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows")}
+
+
+def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None, path: Path | None = None) -> str:
+    """A draft spec for the table in `csv`, as YAML text. Only the header line of the file is read.
+
+    With `ask`, everything needed is asked for and the draft loads; without, it holds `<fill in: ...>` places.
+    `rows`: their number, as a constant that may be published, where it is known already; what follows from it is then written.
+    `path`: of the file, as the spec shall name it.
+
+    Raises:
+        DataError: the file has no usable header, or a question never got an answer that fits.
+    """
+    delimiter, names = read_header(csv)
+    unit = ask_unit(ask, names) if ask else _UNIT_TO_FILL
+    released = [name for name in names if name != unit.get("column")]
+    stated = ask_rows(ask, known=rows) if ask else _rows(rows)
+    count = stated["value"] if isinstance(stated["value"], int) else None
+    columns = {name: ask_column(ask, name) if ask else _COLUMN_TO_FILL for name in released}
+    absent = ask_missing(ask) if ask and any(entry["missing"] for entry in columns.values()) else [""]
+    budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
+    lines = [_OPENING, *_dataset(path or csv, delimiter, absent, unit, stated), "", _COLUMNS]
+    for name, entry in columns.items():
+        lines += [f"  {_yaml(name)}:", *_map(entry, 4)]
+    lines += ["", "privacy:", *_map(budget, 2), _GRAPH, *_small(count), _EVALUATION]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(count: int | None) -> dict[str, Any]:
+    return _ROWS_TO_FILL if count is None else {"kind": "approximate", "value": count}
+
+
+def _budget(rows: int | None) -> dict[str, Any]:
+    return _BUDGET_TO_FILL if rows is None else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
+
+
+def _dataset(csv: Path, delimiter: str, absent: list[Any], unit: dict[str, Any], rows: dict[str, Any]) -> list[str]:
+    plain_letters = "".join(c for c in unicodedata.normalize("NFKD", csv.stem) if not unicodedata.combining(c))
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"
+    return [
+        "dataset:",
+        f"  id: {_yaml(slug)}  # key of the ledger: all releases of this table share it",
+        f"  title: {_yaml(csv.stem)}",
+        "  source:",
+        *_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
+        f"    missing_values: {_yaml(absent)}  # all texts that stand for a missing value, such as NA or ?, but in quotes",
+        _UNIT,
+        *_map(unit, 4),
+        "  rows:  # a declared constant, never counted; approximate if the exact number is not public",
+        *_map(rows, 4),
+    ]
+
+
+def _small(rows: int | None) -> list[str]:
+    """An attack whose default is too large for a small table."""
+    if rows is None or rows >= MembershipAttack.model_fields["rows"].default:
+        return []
+    setting = f"{{rows: {rows}}}" if rows >= 20 else "{enabled: false}"
+    return ["", "attacks:", f"  membership: {setting}  # a small table"]
+
+
+def _map(entries: dict[str, Any], indent: int) -> list[str]:
+    return [f"{' ' * indent}{key}: {_yaml(value)}" for key, value in entries.items()]
+
+
+def _yaml(value: object) -> str:
+    """A value on one line; text goes in quotes unless it is plainly text."""
+    if isinstance(value, list):
+        return f"[{', '.join(_yaml(v) for v in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return str(value)
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_. -]*(?<! )", value) and plain(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=not value.isprintable())

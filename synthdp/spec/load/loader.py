@@ -1,0 +1,161 @@
+"""YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
+
+Three sources of mistakes are told together: the YAML itself (`yamltree`), the fields (`models`, put into
+words by `wording`), and what does not fit between sections (`checks`). Where fields are wrong, the last still
+run on the sections that are left (`partial`). What the model needs and the file leaves out, `rules` fill in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.checks.columns import cross_problems, part_problems
+from synthdp.spec.load.names import name_problems
+from synthdp.spec.load.partial import partial_spec
+from synthdp.spec.load.yaml_tree import Node, read
+from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model.rules import filled
+from synthdp.spec.syntax import Loc
+from synthdp.spec.wording import Finding, findings
+
+MAX_BYTES = 1_000_000
+MAX_LISTED = 100
+
+
+def load_spec(path: Path) -> ReleaseSpec:
+    """Read and check a spec file.
+
+    Raises:
+        SpecError: the file cannot be read, or has mistakes; every one of them is listed.
+    """
+    return parse_spec(spec_text(path), path=str(path))
+
+
+def parse_spec(text: str, *, path: str) -> ReleaseSpec:
+    """Check a spec given as text; `path` is what mistakes call the file.
+
+    Raises:
+        SpecError: with every mistake in the text.
+    """
+    tree, mistakes = read(text.removeprefix("\ufeff"))
+    problems = [_problem(path, tree, m.loc, (m.line, m.column), m.message, m.hint) for m in mistakes]
+    if tree is None or tree.kind != "map":
+        raise SpecError(_listed(problems or [_no_map(path, tree)]))
+    spec: ReleaseSpec | None = None
+    try:
+        spec = filled(ReleaseSpec.model_validate(tree.value()))
+    except ValidationError as error:
+        problems += _field_problems(path, tree, findings(error, ReleaseSpec))
+    problems += _cross_problems(path, tree, spec)
+    if problems or spec is None:
+        raise SpecError(_listed(problems))
+    return spec
+
+
+def spec_text(path: Path) -> str:
+    """The text of a spec file, as `parse_spec` takes it.
+
+    Raises:
+        SpecError: the file cannot be read.
+    """
+
+    def refuse(message: str, hint: str) -> SpecError:
+        return SpecError([SpecProblem(str(path), 1, 1, "spec", message, hint)])
+
+    try:
+        if path.is_dir():
+            raise refuse("this is a folder", "name the spec file in it")
+        if not path.is_file():
+            raise refuse("there is no such file", "check the path, or write a draft with `synthdp init DATA.csv`")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not a valid one"
+        raise refuse(f"the file cannot be read: {reason}", "check the path and its permissions") from None
+    if len(data) > MAX_BYTES:
+        raise refuse(f"the file is larger than {MAX_BYTES:,} bytes", "a spec is small; is this the data?")
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        raise SpecError([SpecProblem(str(path), line, column, "spec", "the file is not UTF-8 text", "save it as UTF-8 in the editor")]) from None
+
+
+def _no_map(path: str, tree: Node | None) -> SpecProblem:
+    empty = tree is None or (tree.kind == "scalar" and tree.scalar is None)
+    found = "the spec is empty" if empty else "the spec must be a map of `key: value` lines"
+    line, column = (1, 1) if tree is None or empty else (tree.line, tree.column)
+    return SpecProblem(path, line, column, "spec", found, f"it has the keys {', '.join(ReleaseSpec.model_fields)}")
+
+
+def _field_problems(path: str, tree: Node, found: list[Finding]) -> Iterator[SpecProblem]:
+    for finding in found:
+        if finding.kind == "unknown":
+            place = _key_place(tree, finding.loc)
+        elif _reported(tree, finding.loc):
+            continue
+        else:
+            place = tree.place(finding.loc)
+        yield _problem(path, tree, finding.loc, place, finding.message, finding.hint)
+
+
+def _cross_problems(path: str, tree: Node, spec: ReleaseSpec | None) -> Iterator[SpecProblem]:
+    if spec is not None:
+        found = [(tree, p) for p in cross_problems(spec)]
+    else:
+        cut, spec, lost = partial_spec(tree)
+        names = name_problems(tree.value(), spec.columns) if "columns" not in lost else ()
+        found = [*((tree, p) for p in names), *((cut, p) for p in part_problems(spec, lost=lost))]
+    for source, p in found:
+        yield _problem(path, source, p.loc, source.place(p.loc), p.message, p.hint)
+
+
+def _problem(path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None) -> SpecProblem:
+    return SpecProblem(path, *place, _shown(tree, loc), message, hint)
+
+
+def _shown(tree: Node | None, loc: Loc) -> str:
+    """A path such as `graph.edges #2`, counted from 1 as people do; it ends at the text that stands in the file."""
+    node, shown = tree, ""
+    for segment in loc:
+        if node is not None and node.kind == "scalar":
+            break
+        node = node.child(segment) if node else None
+        if isinstance(segment, int):
+            shown += f" #{(node.index if node else segment) + 1}"
+        else:
+            name = segment if segment.isprintable() and len(segment) <= 60 else repr(segment[:60])
+            shown += f".{name}" if shown else name
+    return shown or "spec"
+
+
+def _key_place(tree: Node, loc: Loc) -> tuple[int, int]:
+    node: Node | None = tree
+    for segment in loc[:-1]:
+        node = node.child(segment) if node else None
+    return node.keys.get(str(loc[-1]), (node.line, node.column)) if node else tree.place(loc)
+
+
+def _reported(tree: Node, loc: Loc) -> bool:
+    """Whether the value at `loc`, or what holds it, has been reported already."""
+    node: Node | None = tree
+    for segment in loc:
+        node = node.child(segment) if node else None
+        if node is not None and node.spoiled:
+            return True
+    return False
+
+
+def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
+    """The first hundred, and one more line that says how many follow."""
+    problems = sorted(dict.fromkeys(problems), key=lambda p: (p.line, p.column, p.field))
+    if len(problems) <= MAX_LISTED:
+        return problems
+    first = problems[MAX_LISTED]
+    rest = f"and {len(problems) - MAX_LISTED} more mistakes from here on"
+    return [*problems[:MAX_LISTED], SpecProblem(first.path, first.line, first.column, first.field, rest, "correct those above first")]

@@ -1,0 +1,41 @@
+"""`tracking` and `compute`: where a release is logged, and on what it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Unit
+from pydantic import Field, model_validator
+
+from synthdp.spec.model.fields import Flag, Model, Whole, wrong
+
+
+class Tracking(Model):
+    """The log of a release in MLflow: for the steward only."""
+
+    enabled: Flag = Field(default=True, description="whether to log to MLflow", examples=[False])
+    uri: str | None = Field(
+        default=None,
+        description="MLflow tracking URI; a relative SQLite file is in the spec's folder; default: mlflow.db beside the spec",
+        examples=["http://mlflow.example:5000"],
+    )
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        default="synthdp", description="name of the MLflow experiment", examples=["census"]
+    )
+
+
+class Compute(Model):
+    """Where the work is done. Nothing here changes what is released."""
+
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the model is trained", examples=["cuda"])
+    threads: Annotated[Whole, Field(ge=1, le=1024), Unit("threads")] | None = Field(
+        default=None, description="most threads of this machine; default: all cores", examples=[4]
+    )
+    backend: Literal["loky", "dask"] = Field(default="loky", description="where fleets of shadow models run", examples=["dask"])
+    address: str | None = Field(default=None, description="address of the Dask scheduler", examples=["tcp://cluster.example:8786"])
+
+    @model_validator(mode="after")
+    def _address(self) -> Compute:
+        if (self.backend == "dask") != (self.address is not None):
+            raise wrong(("", "backend dask needs an address, and only that backend takes one"))
+        return self
