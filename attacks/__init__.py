@@ -1,20 +1,31 @@
-"""Attacks on synthetic data releases, measured honestly. Stands alone: sees what an adversary would see.
+"""Attacks on synthetic data releases, measured honestly. Stands alone: sees what an adversary would
+see.
 
 With a trainer, many shadow models are trained and lower bounds on epsilon follow:
 
-report = attack_membership(table, trainer, public=Public(sizes), targets=isolated_targets(table, 1, rng),
+report = attack_membership(table, trainer, public=Public(sizes), targets=isolated_targets(table, 1,
+rng),
                            pairs=100, rng=rng, fleet=Fleet(folder=Path("attack"), runner=Loky(2)))
 
-With one release of any origin and rows that its trainer had and had not, nothing is trained and no bound follows:
+With one release of any origin and rows that its trainer had and had not, nothing is trained and no
+bound follows:
 
 report = attack_release(synthetic, members, non_members, reference, public=Public(sizes), rng=rng)
-report = attack_anonymity(synthetic, members, non_members, public=Public(sizes), secrets=[3], rng=rng)
+report = attack_anonymity(synthetic, members, non_members, public=Public(sizes), secrets=[3],
+rng=rng)
 """
 
 from attacks.anonymity import AnonymityReport, attack_anonymity
 from attacks.codes import Bins, decode, encode, public_of
 from attacks.dask_runner import Dask
-from attacks.epsilon import Claim, ceiling_accuracy, ceiling_advantage, ceiling_from_profile, epsilon_lower_bound, provable_epsilon
+from attacks.epsilon import (
+    Claim,
+    ceiling_accuracy,
+    ceiling_advantage,
+    ceiling_from_profile,
+    epsilon_lower_bound,
+    provable_epsilon,
+)
 from attacks.errors import AttackError, FleetError
 from attacks.fleet import RUNNERS, Fleet
 from attacks.game import Game, Outcome, play

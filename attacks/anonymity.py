@@ -1,6 +1,8 @@
-"""The three questions of data protection law asked of one release: singling out, linkability, inference.
+"""The three questions of data protection law asked of one release: singling out, linkability,
+inference.
 
-The same limit as for all attacks on one release (`attacks.one_release`): rows of one training run give no bound on epsilon.
+The same limit as for all attacks on one release (`attacks.one_release`): rows of one training run
+give no bound on epsilon.
 """
 
 from __future__ import annotations
@@ -24,14 +26,20 @@ from attacks.threat import Codes, Public
 
 @dataclass(frozen=True)
 class AnonymityReport:
-    """All risks that were asked for. Each interval holds with 95%: of 40 harmless risks one is shown by chance."""
+    """All risks that were asked for. Each interval holds with 95%: of 40 harmless risks one is
+    shown by chance.
+    """
 
     risks: tuple[Risk, ...]
 
     @property
     def shown(self) -> tuple[Risk, ...]:
         """Risks whose interval lies above 0, the greatest lower limit first."""
-        return tuple(sorted((r for r in self.risks if r.shown), key=lambda r: -(r.risk.lower if r.risk else 0)))
+        return tuple(
+            sorted(
+                (r for r in self.risks if r.shown), key=lambda r: -(r.risk.lower if r.risk else 0)
+            )
+        )
 
     @property
     def conclusion(self) -> str:
@@ -68,27 +76,44 @@ def attack_anonymity(
 ) -> AnonymityReport:
     """Ask the three questions of one release. Tables are codes `[rows, columns]` inside `public`.
 
-    `members`: rows the trainer had; `control`: rows of the same population that it had not. `secrets`: columns to infer, each from
-    all others. `parties`: the columns of the two who want to link (None: an even split by chance). At most `guesses` each.
+    `members`: rows the trainer had; `control`: rows of the same population that it had not.
+    `secrets`: columns to infer, each from
+    all others. `parties`: the columns of the two who want to link (None: an even split by chance).
+    At most `guesses` each.
 
     Raises:
         AttackError: a table outside the domain or too small, or columns that cannot be asked for.
     """
-    tables = (public.checked(synthetic, "synthetic"), public.checked(members, "members"), public.checked(control, "control"))
+    tables = (
+        public.checked(synthetic, "synthetic"),
+        public.checked(members, "members"),
+        public.checked(control, "control"),
+    )
     for name, table in zip(("synthetic", "members", "control"), tables, strict=True):
         if len(table) < MINIMUM_ROWS:
-            raise AttackError(f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some hundreds to say much")
+            raise AttackError(
+                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some hundreds to say much"
+            )
     columns = len(public.sizes)
     if columns < 2:
         raise AttackError("a table of one column has nothing to link or infer from")
-    guesses, secrets = whole("guesses", guesses, least=1), columns_asked("secrets", secrets, columns) if len(secrets) else ()
+    guesses, secrets = (
+        whole("guesses", guesses, least=1),
+        columns_asked("secrets", secrets, columns) if len(secrets) else (),
+    )
     if parties is not None:
         parties = parties_asked(parties, columns)
     shuffled = [int(c) for c in rng.permutation(columns)]
     risks = [
         singling_out(*tables, public=public, rng=rng, width=1, guesses=guesses),
         singling_out(*tables, public=public, rng=rng, guesses=guesses),
-        linkability(*tables, parties=parties or (shuffled[::2], shuffled[1::2]), rng=rng, guesses=guesses),
+        linkability(
+            *tables, parties=parties or (shuffled[::2], shuffled[1::2]), rng=rng, guesses=guesses
+        ),
     ]
-    risks += [inference(*tables, public=public, secret=c, rng=rng, guesser=how, guesses=guesses) for c in secrets for how in GUESSERS]
+    risks += [
+        inference(*tables, public=public, secret=c, rng=rng, guesser=how, guesses=guesses)
+        for c in secrets
+        for how in GUESSERS
+    ]
     return AnonymityReport(tuple(risks))

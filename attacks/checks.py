@@ -1,4 +1,6 @@
-"""What an attack was asked for, looked at before anything is trained or counted. Messages hold arguments, never values of rows."""
+"""What an attack was asked for, looked at before anything is trained or counted. Messages hold
+arguments, never values of rows.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,23 @@ def columns_asked(name: str, columns: Sequence[SupportsIndex], count: int) -> tu
     """
     asked = np.asarray(columns)
     if asked.ndim != 1 or not len(asked) or not np.issubdtype(asked.dtype, np.integer):
-        raise AttackError(f"{name}={columns!r}; needs a list of column positions, at least one, each a whole number from 0 to {count - 1}")
+        raise AttackError(
+            f"{name}={columns!r}; needs a list of column positions, at least one, each a whole number from 0 to {count - 1}"
+        )
     if wrong := [int(c) for c in asked if not 0 <= c < count]:
-        raise AttackError(f"{name} names column {wrong[0]}; the table has columns 0 to {count - 1}, counted from 0 and never from the end")
+        raise AttackError(
+            f"{name} names column {wrong[0]}; the table has columns 0 to {count - 1}, counted from 0 and never from the end"
+        )
     if len(set(asked.tolist())) < len(asked):
-        raise AttackError(f"{name}={[int(c) for c in asked]}; a column stands there twice: name each once")
+        raise AttackError(
+            f"{name}={[int(c) for c in asked]}; a column stands there twice: name each once"
+        )
     return tuple(int(c) for c in asked)
 
 
-def parties_asked(parties: tuple[Sequence[int], Sequence[int]], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def parties_asked(
+    parties: tuple[Sequence[int], Sequence[int]], count: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The columns of two parties, who share none.
 
     Raises:
@@ -45,7 +55,11 @@ def parties_asked(parties: tuple[Sequence[int], Sequence[int]], count: int) -> t
     """
     if len(parties) != 2:
         raise AttackError(f"parties={parties!r}; needs two lists of column positions")
-    first, second = (columns_asked(f"parties[{i}]", party, count) for i, party in enumerate(parties))
+    first, second = (
+        columns_asked(f"parties[{i}]", party, count) for i, party in enumerate(parties)
+    )
     if common := sorted(set(first) & set(second)):
-        raise AttackError(f"both parties hold column {common[0]}: give each column to one of them, since what both hold needs no linking")
+        raise AttackError(
+            f"both parties hold column {common[0]}: give each column to one of them, since what both hold needs no linking"
+        )
     return first, second

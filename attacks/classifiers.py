@@ -1,4 +1,5 @@
-"""The classifiers of the base paper (section 5.4) as scikit-learn pipelines, with one scale of scores: above 0 is "member".
+"""The classifiers of the base paper (section 5.4) as scikit-learn pipelines, with one scale of
+scores: above 0 is "member".
 
 The likelihood ratios of white-box scores go by the same road, being classifiers of one feature.
 """
@@ -22,17 +23,31 @@ from attacks.threat import BoolArray, Codes, FloatArray
 
 # Regularised: there are often more features than models, and few models.
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
-    "kernel_svc": lambda seed: make_pipeline(StandardScaler(), SVC(kernel="rbf", C=1.0, gamma="scale")),
-    "linear_svc": lambda seed: make_pipeline(StandardScaler(), LinearSVC(C=1e-3, max_iter=50_000, random_state=seed)),
-    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(C=1e-2, max_iter=5_000)),
-    "random_forest": lambda seed: RandomForestClassifier(n_estimators=200, min_samples_leaf=2, random_state=seed, n_jobs=1),
+    "kernel_svc": lambda seed: make_pipeline(
+        StandardScaler(), SVC(kernel="rbf", C=1.0, gamma="scale")
+    ),
+    "linear_svc": lambda seed: make_pipeline(
+        StandardScaler(), LinearSVC(C=1e-3, max_iter=50_000, random_state=seed)
+    ),
+    "logistic": lambda seed: make_pipeline(
+        StandardScaler(), LogisticRegression(C=1e-2, max_iter=5_000)
+    ),
+    "random_forest": lambda seed: RandomForestClassifier(
+        n_estimators=200, min_samples_leaf=2, random_state=seed, n_jobs=1
+    ),
     "knn": lambda seed: make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors=5)),
 }
 
 
-def scores_after_fit(name: str, features: FloatArray, members: BoolArray, asked: FloatArray, *, seed: int) -> FloatArray:
-    """Fit on `features` `[models, features]` and score `asked`; shape `[asked models]`, above 0 is "member"."""
-    if len(members) < 2 * 5 and name == "knn":  # fewer models than neighbours: the nearest one decides
+def scores_after_fit(
+    name: str, features: FloatArray, members: BoolArray, asked: FloatArray, *, seed: int
+) -> FloatArray:
+    """Fit on `features` `[models, features]` and score `asked`; shape `[asked models]`, above 0 is
+    "member".
+    """
+    if (
+        len(members) < 2 * 5 and name == "knn"
+    ):  # fewer models than neighbours: the nearest one decides
         model = make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors=1))
     elif name in LIKELIHOODS:
         model = LIKELIHOODS[name]()
@@ -44,9 +59,17 @@ def scores_after_fit(name: str, features: FloatArray, members: BoolArray, asked:
     return np.asarray(model.predict_proba(asked)[:, 1] - 0.5, dtype=np.float64)
 
 
-def held_out_scores(name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int, folds: int = 5) -> FloatArray:
-    """Scores of each training model by a classifier that saw neither it nor its twin: for choosing thresholds."""
+def held_out_scores(
+    name: str, features: FloatArray, members: BoolArray, pairs: Codes, *, seed: int, folds: int = 5
+) -> FloatArray:
+    """Scores of each training model by a classifier that saw neither it nor its twin: for choosing
+    thresholds.
+    """
     scores = np.empty(len(members))
-    for kept, held in GroupKFold(n_splits=min(folds, len(np.unique(pairs)))).split(features, members, groups=pairs):
-        scores[held] = scores_after_fit(name, features[kept], members[kept], features[held], seed=seed)
+    for kept, held in GroupKFold(n_splits=min(folds, len(np.unique(pairs)))).split(
+        features, members, groups=pairs
+    ):
+        scores[held] = scores_after_fit(
+            name, features[kept], members[kept], features[held], seed=seed
+        )
     return scores

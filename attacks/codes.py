@@ -1,7 +1,8 @@
-"""From columns of a CSV file to whole-number codes and back, by levels that were declared, never learned from rows.
+"""From columns of a CSV file to whole-number codes and back, by levels that were declared, never
+learned from rows.
 
-Levels that are read off the private table give away what is in it, and leave no code for what another table holds. Declare them from the
-questionnaire, the code book or the law.
+Levels that are read off the private table give away what is in it, and leave no code for what
+another table holds. Declare them from the questionnaire, the code book or the law.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from attacks.threat import Codes, Public
 
 @dataclass(frozen=True)
 class Bins:
-    """Numbers in bins: `edges` grow, each bin holds its lower edge, the last both. With `missing` one more code, the last, is for no value."""
+    """Numbers in bins: `edges` grow, each bin holds its lower edge, the last both. With `missing`
+    one more code, the last, is for no value.
+    """
 
     edges: Sequence[float]
     missing: bool = False
@@ -30,8 +33,14 @@ class Bins:
     def __post_init__(self) -> None:
         """Refuse edges that are none."""
         edges = list(self.edges)
-        if len(edges) < 2 or not all(isinstance(e, (int, float)) and math.isfinite(e) for e in edges) or any(a >= b for a, b in pairwise(edges)):
-            raise AttackError(f"edges={edges}; needs at least two finite numbers, each above the one before, such as (0, 18, 65, 120)")
+        if (
+            len(edges) < 2
+            or not all(isinstance(e, (int, float)) and math.isfinite(e) for e in edges)
+            or any(a >= b for a, b in pairwise(edges))
+        ):
+            raise AttackError(
+                f"edges={edges}; needs at least two finite numbers, each above the one before, such as (0, 18, 65, 120)"
+            )
 
     @property
     def size(self) -> int:
@@ -50,28 +59,38 @@ def public_of(columns: Mapping[str, Column]) -> Public:
         AttackError: no columns, or a declaration that is none.
     """
     if not columns:
-        raise AttackError("no columns are declared: give {name: categories or Bins(edges)} for each column that the attack shall see")
+        raise AttackError(
+            "no columns are declared: give {name: categories or Bins(edges)} for each column that the attack shall see"
+        )
     return Public(tuple(_size(name, column) for name, column in columns.items()))
 
 
 def encode(frame: pd.DataFrame, columns: Mapping[str, Column]) -> Codes:
-    """Codes `[rows, columns]` of a frame, in the order of `columns`; other columns of the frame are left out.
+    """Codes `[rows, columns]` of a frame, in the order of `columns`; other columns of the frame are
+    left out.
 
-    Categories are compared as text: read files with `dtype=str`. Errors name the column and the place of the first row that does not fit
-    (counted from 0, the header aside), never its value, which may be private.
+    Categories are compared as text: read files with `dtype=str`. Errors name the column and the
+    place of the first row that does not fit (counted from 0, the header aside), never its value,
+    which may be private.
 
     Raises:
         AttackError: a column that is not there, or a value that is not declared.
     """
     public_of(columns)
     if absent := [name for name in columns if name not in frame]:
-        raise AttackError(f"column {absent[0]!r} is not in the table, which has {', '.join(map(repr, frame.columns))}: correct the name")
-    codes = [_binned(name, frame[name], c) if isinstance(c, Bins) else _listed(name, frame[name], c) for name, c in columns.items()]
+        raise AttackError(
+            f"column {absent[0]!r} is not in the table, which has {', '.join(map(repr, frame.columns))}: correct the name"
+        )
+    codes = [
+        _binned(name, frame[name], c) if isinstance(c, Bins) else _listed(name, frame[name], c)
+        for name, c in columns.items()
+    ]
     return np.stack(codes, axis=1)
 
 
 def decode(codes: Codes, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """A frame of the declared categories, and of the middle of each bin, of codes `[rows, columns]`: what a synthesizer of tables is trained on.
+    """A frame of the declared categories, and of the middle of each bin, of codes `[rows,
+    columns]`: what a synthesizer of tables is trained on.
 
     Raises:
         AttackError: codes outside the declared levels.
@@ -94,10 +113,14 @@ def _size(name: str, column: Column) -> int:
 def _texts(name: str, column: Sequence[str | None]) -> list[str | None]:
     """Categories as text; None stays."""
     if isinstance(column, str) or not isinstance(column, (list, tuple)) or not column:
-        raise AttackError(f"column {name!r} is declared by {column!r}; needs a list of its categories, or Bins(edges) for a number")
+        raise AttackError(
+            f"column {name!r} is declared by {column!r}; needs a list of its categories, or Bins(edges) for a number"
+        )
     texts = [None if level is None else str(level) for level in column]
     if twice := [level for i, level in enumerate(texts) if level in texts[:i]]:
-        raise AttackError(f"column {name!r} declares category {twice[0]!r} twice: declare each once")
+        raise AttackError(
+            f"column {name!r} declares category {twice[0]!r} twice: declare each once"
+        )
     return texts
 
 
@@ -108,7 +131,9 @@ def _listed(name: str, values: Any, column: Sequence[str | None]) -> npt.NDArray
     absent = pd.isna(values).to_numpy()
     given = [None if gone else str(value) for value, gone in zip(values, absent, strict=True)]
     codes = np.array([place.get(level, -1) for level in given], dtype=np.int64)
-    _all_declared(name, codes, absent, f"one of the declared categories {texts}", "declare None as a category")
+    _all_declared(
+        name, codes, absent, f"one of the declared categories {texts}", "declare None as a category"
+    )
     return codes
 
 
@@ -118,19 +143,33 @@ def _binned(name: str, values: Any, column: Bins) -> npt.NDArray[np.int64]:
     absent = pd.isna(values).to_numpy()
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     within = (numbers >= edges[0]) & (numbers <= edges[-1])
-    codes = np.where(within, np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(edges) - 2), -1)
+    codes = np.where(
+        within, np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(edges) - 2), -1
+    )
     if column.missing:
         codes[absent] = len(edges) - 1
-    _all_declared(name, codes, absent, f"a number from {edges[0]:g} to {edges[-1]:g}", "say missing=True")
+    _all_declared(
+        name, codes, absent, f"a number from {edges[0]:g} to {edges[-1]:g}", "say missing=True"
+    )
     return codes.astype(np.int64)
 
 
-def _all_declared(name: str, codes: npt.NDArray[Any], absent: npt.NDArray[np.bool_], allowed: str, for_missing: str) -> None:
+def _all_declared(
+    name: str,
+    codes: npt.NDArray[Any],
+    absent: npt.NDArray[np.bool_],
+    allowed: str,
+    for_missing: str,
+) -> None:
     """Refuse a column with a value that has no code (-1)."""
     wrong = np.flatnonzero(codes < 0)
     if not len(wrong):
         return
     where = f"column {name!r}: row {wrong[0]} (look at frame[{name!r}].iloc[{wrong[0]}])"
     if absent[wrong[0]]:
-        raise AttackError(f"{where} has no value; allowed is {allowed}: {for_missing}, or leave such rows out")
-    raise AttackError(f"{where} holds none of what is declared; allowed is {allowed}: declare its value if it is public, or mend the row")
+        raise AttackError(
+            f"{where} has no value; allowed is {allowed}: {for_missing}, or leave such rows out"
+        )
+    raise AttackError(
+        f"{where} holds none of what is declared; allowed is {allowed}: declare its value if it is public, or mend the row"
+    )

@@ -1,11 +1,14 @@
 """Tasks on the workers of a Dask cluster.
 
-Dask by itself runs a task again on the next worker when one dies, up to a number that only the scheduler's
-owner can set, and waits for ever once none is left. Here every task is pinned to one worker, one for each of
-its threads; a task whose worker has left the cluster is lost, and its death is the fleet's to judge.
+Dask by itself runs a task again on the next worker when one dies, up to a number that only the
+scheduler's owner can set, and waits for ever once none is left. Here every task is pinned to one
+worker, one for each of its threads; a task whose worker has left the cluster is lost, and its death
+is the fleet's to judge.
 
-Rows travel to the workers inside the task. Nothing that holds them has a `repr`, and the job's exceptions,
-which may quote them, come home sealed: scheduler and worker log the names of tasks and nothing else.
+Rows travel to the workers inside the task. Nothing that holds them has a `repr`, and the job's
+exceptions,
+which may quote them, come home sealed: scheduler and worker log the names of tasks and nothing
+else.
 """
 
 from __future__ import annotations
@@ -33,9 +36,10 @@ Job = Callable[[int], int]
 class Dask:
     """As many tasks at a time as the cluster at `address` has threads, such as `tcp://host:8786`.
 
-    `timeout_s`: how long the scheduler may take to answer, and how long the cluster may be without any worker.
-    The result folder must be one that all machines share at one path. Start workers with `--nthreads 1`: what
-    dies takes along every task of its process. Encryption is Dask's own (`tls://` and its configuration).
+    `timeout_s`: how long the scheduler may take to answer, and how long the cluster may be without
+    any worker. The result folder must be one that all machines share at one path. Start workers
+    with `--nthreads 1`: what dies takes along every task of its process. Encryption is Dask's own
+    (`tls://` and its configuration).
 
     Raises:
         FleetError: no address, no dask, no answer, or no workers.
@@ -47,7 +51,9 @@ class Dask:
     def __post_init__(self) -> None:
         """Refuse what cannot be an address."""
         if not self.address:
-            raise FleetError("the dask runner needs the address of a scheduler, such as tcp://host:8786")
+            raise FleetError(
+                "the dask runner needs the address of a scheduler, such as tcp://host:8786"
+            )
 
     @property
     def shown(self) -> str:
@@ -56,12 +62,17 @@ class Dask:
         return scheme + mark + rest.rpartition("@")[2]
 
     def __call__(self, job: Job, indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`; those that lost their worker are reported when the others are done."""
+        """Run the job on `indices`; those that lost their worker are reported when the others are
+        done.
+        """
         client = self._connect()
         crew = _Crew(client, job, list(reversed(indices)))
         try:
             yield from crew.work(self._no_workers, self.timeout_s)
-        except (OSError, TimeoutError) as error:  # the scheduler went away; job errors are unsealed below
+        except (
+            OSError,
+            TimeoutError,
+        ) as error:  # the scheduler went away; job errors are unsealed below
             raise WorkerDied(type(error).__name__) from None
         finally:
             crew.call_off()
@@ -92,10 +103,12 @@ class Dask:
         try:
             from distributed import Client
         except ImportError:
-            raise FleetError("the dask runner needs dask.distributed: pip install 'synthdp[dist]'") from None
+            raise FleetError(
+                "the dask runner needs dask.distributed: pip install 'synthdp[dist]'"
+            ) from None
         try:
-            # A client that gets no answer complains once more when the program ends: knock first. In a thread,
-            # because a notebook's own has an event loop already.
+            # A client that gets no answer complains once more when the program ends: knock first.
+            # In a thread, because a notebook's own has an event loop already.
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(asyncio.run, _knock(str(self.address), self.timeout_s)).result()
         except (ValueError, TypeError) as error:
@@ -144,13 +157,17 @@ class _Crew:
             seen = time.monotonic() if threads else seen
             if time.monotonic() - seen > patience_s:
                 raise no_workers()
-            self._give_up([future for future, (_, worker) in self.flying.items() if worker not in threads])
+            self._give_up(
+                [future for future, (_, worker) in self.flying.items() if worker not in threads]
+            )
             for worker, count in threads.items():
                 self._fill(worker, count)
             yield from self._finished()
 
     def call_off(self) -> None:
-        """Cancel what is outstanding. Dask cannot stop a running training: it ends by itself and is kept."""
+        """Cancel what is outstanding. Dask cannot stop a running training: it ends by itself and is
+        kept.
+        """
         with suppress(OSError, TimeoutError):
             if self.flying:
                 self.client.cancel(list(self.flying))
@@ -162,8 +179,16 @@ class _Crew:
         for _ in range(min(threads - busy, len(self.waiting))):
             index = self.waiting.pop()
             with catch_warnings():
-                filterwarnings("ignore", message="Sending large graph")  # it is the table, once for each training
-                future = self.client.submit(_run, _Sealed(self.job), index, key=f"model-{index:06d}-{uuid4().hex}", workers=[worker])
+                filterwarnings(
+                    "ignore", message="Sending large graph"
+                )  # it is the table, once for each training
+                future = self.client.submit(
+                    _run,
+                    _Sealed(self.job),
+                    index,
+                    key=f"model-{index:06d}-{uuid4().hex}",
+                    workers=[worker],
+                )
             self.flying[future] = (index, worker)
             future.add_done_callback(self.landed.put)
 
@@ -177,7 +202,9 @@ class _Crew:
                 future = self.landed.get_nowait()
 
     def _outcome(self, future: Any) -> Iterator[int]:
-        if future.status == "finished":  # the value stays where it is: a worker that dies now takes nothing along
+        if (
+            future.status == "finished"
+        ):  # the value stays where it is: a worker that dies now takes nothing along
             yield self.flying.pop(future)[0]
         elif future.status == "error":
             self._judge(future)

@@ -1,19 +1,24 @@
-"""Between an attack's numbers and differential privacy: ceilings that a claim puts on attacks, and lower bounds on epsilon.
+"""Between an attack's numbers and differential privacy: ceilings that a claim puts on attacks, and
+lower bounds on epsilon.
 
-Ceiling. Let t = P[guess member | in], f = P[guess member | out] for any attack on an (eps, delta)-private
-release, in either direction of the neighbour relation. Then for the event "guess member" and for its complement
+Ceiling. Let t = P[guess member | in], f = P[guess member | out] for any attack on an (eps,
+delta)-private release, in either direction of the neighbour relation. Then for the event "guess
+member" and for its complement
 
     t     <= e^eps f       + delta
     1 - f <= e^eps (1 - t) + delta.
 
 Adding both, with a = t - f:  1 + a <= e^eps (1 - a) + 2 delta, so
 
-    a <= (e^eps - 1 + 2 delta) / (e^eps + 1),        accuracy = (1 + a) / 2 <= (e^eps + delta) / (e^eps + 1).
+    a <= (e^eps - 1 + 2 delta) / (e^eps + 1),        accuracy = (1 + a) / 2 <= (e^eps + delta) /
+    (e^eps + 1).
 
-A mechanism satisfies every pair (eps, delta(eps)) of its profile at once, so the least of these bounds holds.
-At eps = 0 it reads a <= delta(0), and delta(0) = sup_S P(S) - Q(S) is the total variation distance itself,
-which the best attack attains: with the whole tight profile the least bound is delta(0), and it is exact. For
-one Gaussian with epsilon 1 at delta 1e-5 that is .107, where the pair (1, 1e-5) alone would allow .462.
+A mechanism satisfies every pair (eps, delta(eps)) of its profile at once, so the least of these
+bounds holds. At eps = 0 it reads a <= delta(0), and delta(0) = sup_S P(S) - Q(S) is the total
+variation distance itself,
+which the best attack attains: with the whole tight profile the least bound is delta(0), and it is
+exact. For one Gaussian with epsilon 1 at delta 1e-5 that is .107, where the pair (1, 1e-5) alone
+would allow .462.
 """
 
 from __future__ import annotations
@@ -28,13 +33,17 @@ from attacks.errors import AttackError
 from attacks.statistics import CONFIDENCE, Counts, Interval, clopper_pearson
 from attacks.threat import BoolArray, FloatArray
 
-LARGEST_EPSILON = 700.0  # beyond it e^epsilon is no number of the machine; so much allows every attack already
+LARGEST_EPSILON = (
+    700.0  # beyond it e^epsilon is no number of the machine; so much allows every attack already
+)
 Profile = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A release's claim: (epsilon, delta), and if known more pairs (epsilon, delta) of its profile, both directions covered."""
+    """A release's claim: (epsilon, delta), and if known more pairs (epsilon, delta) of its profile,
+    both directions covered.
+    """
 
     epsilon: float
     delta: float
@@ -42,8 +51,12 @@ class Claim:
 
     def __post_init__(self) -> None:
         """Refuse what is no claim before anything is trained against it."""
-        if not isinstance(self.profile, (list, tuple)) or any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in self.profile):
-            raise AttackError(f"profile={self.profile!r}; needs pairs ((epsilon, delta), ...), or leave it out")
+        if not isinstance(self.profile, (list, tuple)) or any(
+            not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in self.profile
+        ):
+            raise AttackError(
+                f"profile={self.profile!r}; needs pairs ((epsilon, delta), ...), or leave it out"
+            )
         for epsilon, delta in self.pairs():
             _check_pair(epsilon, delta)
 
@@ -57,13 +70,20 @@ class Claim:
 
 
 def _check_pair(epsilon: object, delta: object) -> None:
-    numbers = all(isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool) for v in (epsilon, delta))
+    numbers = all(
+        isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
+        for v in (epsilon, delta)
+    )
     if not numbers or not epsilon >= 0 or not 0 <= delta <= 1:  # type: ignore[operator]
-        raise AttackError(f"epsilon={epsilon!r}, delta={delta!r}; needs numbers with epsilon >= 0 and 0 <= delta <= 1: correct the claim")
+        raise AttackError(
+            f"epsilon={epsilon!r}, delta={delta!r}; needs numbers with epsilon >= 0 and 0 <= delta <= 1: correct the claim"
+        )
 
 
 def ceiling_accuracy(epsilon: float, delta: float) -> float:
-    """Greatest accuracy of any attack on an (epsilon, delta)-private release, worlds equally likely: (e^eps + delta) / (1 + e^eps)."""
+    """Greatest accuracy of any attack on an (epsilon, delta)-private release, worlds equally
+    likely: (e^eps + delta) / (1 + e^eps).
+    """
     return (1 + ceiling_advantage(epsilon, delta)) / 2
 
 
@@ -75,43 +95,58 @@ def ceiling_advantage(epsilon: float, delta: float) -> float:
 
 
 def ceiling_from_profile(profile: Profile) -> float:
-    """Greatest advantage that all pairs (epsilon, delta) of a profile allow together; include epsilon 0 for the exact one."""
+    """Greatest advantage that all pairs (epsilon, delta) of a profile allow together; include
+    epsilon 0 for the exact one.
+    """
     if not profile:
-        raise AttackError("an empty privacy profile allows nothing to be said: give at least one (epsilon, delta)")
+        raise AttackError(
+            "an empty privacy profile allows nothing to be said: give at least one (epsilon, delta)"
+        )
     return min(ceiling_advantage(epsilon, delta) for epsilon, delta in profile)
 
 
 def proven_rates(counts: Counts, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Lower limit of the TPR and upper limit of the FPR that hold together with `confidence` (union bound)."""
+    """Lower limit of the TPR and upper limit of the FPR that hold together with `confidence` (union
+    bound).
+    """
     hits = clopper_pearson(counts.true_positives, counts.positives, confidence=confidence).lower
     alarms = clopper_pearson(counts.false_positives, counts.negatives, confidence=confidence).upper
     return hits, alarms
 
 
-def epsilon_lower_bound(counts: Counts, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (as Jagielski, Ullman and Oprea,
-    "Auditing Differentially Private Machine Learning", 2020).
+def epsilon_lower_bound(
+    counts: Counts, *, delta: float = 0.0, confidence: float = CONFIDENCE
+) -> float:
+    """Epsilon that holds at least, with `confidence`, by Clopper-Pearson limits on both rates (as
+    Jagielski, Ullman and Oprea, "Auditing Differentially Private Machine Learning", 2020).
 
-    [Derived here: the module's two lines solved for eps, log((t - delta) / f) and log((1 - f - delta) / (1 - t)); both
-    grow with t and fall with f, so a lower limit of t and an upper limit of f give a lower limit.]
+    [Derived here: the module's two lines solved for eps, log((t - delta) / f) and log((1 - f -
+    delta) / (1 - t)); both grow with t and fall with f, so a lower limit of t and an upper limit of
+    f give a lower limit.]
 
-    The guess must have been fixed before these models were looked at. Both directions of the definition use
-    the same two limits, each wrong with at most half of 1 - confidence, so looking at both costs nothing more.
+    The guess must have been fixed before these models were looked at. Both directions of the
+    definition use the same two limits, each wrong with at most half of 1 - confidence, so looking
+    at both costs nothing more.
     """
     hits, alarms = proven_rates(counts, confidence=confidence)
     return max(0.0, _ratio(hits - delta, alarms), _ratio(1 - alarms - delta, 1 - hits))
 
 
 def provable_epsilon(models: int, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """The greatest bound that `models` test models in each world can give, by an attack that is always right."""
-    return epsilon_lower_bound(Counts(models, models, 0, models), delta=delta, confidence=confidence)
+    """The greatest bound that `models` test models in each world can give, by an attack that is
+    always right.
+    """
+    return epsilon_lower_bound(
+        Counts(models, models, 0, models), delta=delta, confidence=confidence
+    )
 
 
 def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONFIDENCE) -> float:
-    """How far the proven rates lie outside the region that a whole profile allows; above 0 refutes it with `confidence`.
+    """How far the proven rates lie outside the region that a whole profile allows; above 0 refutes
+    it with `confidence`.
 
-    The greatest of TPR_lower - e^eps FPR_upper - delta and the same for the complement (Dong et al., 2022:
-    the trade-off function of a profile is the envelope of these lines).
+    The greatest of TPR_lower - e^eps FPR_upper - delta and the same for the complement (Dong et
+    al., 2022: the trade-off function of a profile is the envelope of these lines).
     """
     hits, alarms = proven_rates(counts, confidence=confidence)
     odds = [(exp(min(eps, LARGEST_EPSILON)), delta) for eps, delta in profile]
@@ -119,29 +154,49 @@ def profile_excess(counts: Counts, profile: Profile, *, confidence: float = CONF
 
 
 def allowed_true_positives(profile: Profile, false_positives: float) -> float:
-    """The curve of a whole profile: the greatest TPR that it allows at an FPR, by the module's two lines at each pair; both in 0 .. 1."""
+    """The curve of a whole profile: the greatest TPR that it allows at an FPR, by the module's two
+    lines at each pair; both in 0 .. 1.
+    """
     kept = ((min(eps, LARGEST_EPSILON), delta) for eps, delta in profile)
-    lines = ((exp(eps) * false_positives + delta, 1 - exp(-eps) * (1 - false_positives - delta)) for eps, delta in kept)
+    lines = (
+        (exp(eps) * false_positives + delta, 1 - exp(-eps) * (1 - false_positives - delta))
+        for eps, delta in kept
+    )
     return min(1.0, *(bound for pair in lines for bound in pair))
 
 
-def choose_threshold(scores: FloatArray, members: BoolArray, *, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
-    """The threshold with the greatest lower bound on epsilon on *these* scores; use it on other models only."""
+def choose_threshold(
+    scores: FloatArray, members: BoolArray, *, delta: float = 0.0, confidence: float = CONFIDENCE
+) -> float:
+    """The threshold with the greatest lower bound on epsilon on *these* scores; use it on other
+    models only.
+    """
     levels = np.unique(scores)
     middles = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2])
-    bounds = [epsilon_lower_bound(Counts.at(scores, members, threshold=t), delta=delta, confidence=confidence) for t in middles]
+    bounds = [
+        epsilon_lower_bound(
+            Counts.at(scores, members, threshold=t), delta=delta, confidence=confidence
+        )
+        for t in middles
+    ]
     best = np.flatnonzero(np.isclose(bounds, max(bounds)))
     return float(middles[best[len(best) // 2]])
 
 
-def power_warnings(models: int, claim: Claim | None, gap: Interval, *, confidence: float = CONFIDENCE) -> tuple[str, ...]:
-    """What this many test models per world cannot show, in words; empty when there is nothing to warn of.
+def power_warnings(
+    models: int, claim: Claim | None, gap: Interval, *, confidence: float = CONFIDENCE
+) -> tuple[str, ...]:
+    """What this many test models per world cannot show, in words; empty when there is nothing to
+    warn of.
 
-    `confidence`: what one attack may claim by itself, of `gap` too: less error where several attacks share it.
+    `confidence`: what one attack may claim by itself, of `gap` too: less error where several
+    attacks share it.
     """
     warnings = []
     if models < 50:
-        warnings.append(f"{models} test models in each world are few: about 100 pairs (50 test models) are needed for a stable result")
+        warnings.append(
+            f"{models} test models in each world are few: about 100 pairs (50 test models) are needed for a stable result"
+        )
     if claim is not None:
         provable = provable_epsilon(models, delta=claim.delta, confidence=confidence)
         if provable < claim.epsilon:

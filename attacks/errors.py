@@ -1,4 +1,6 @@
-"""The mistakes a user of `attacks` can make or meet, as one family. Messages never hold values of rows."""
+"""The mistakes a user of `attacks` can make or meet, as one family. Messages never hold values of
+rows.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +10,6 @@ class AttackError(ValueError):
 
 
 class FleetError(AttackError):
-    """A fleet of trainings cannot go on: a foreign result folder, or workers that die before any task starts."""
+    """A fleet of trainings cannot go on: a foreign result folder, or workers that die before any
+    task starts.
+    """

@@ -1,8 +1,9 @@
 """What the adversary reads off a synthetic set: a vector of numbers for the classifier.
 
-Naive, Histogram, Correlation and Ensemble follow Stadler et al. (2022) and the causally constrained synthesis
-paper, section 5.3; they describe the table as a whole and are nearly blind to one record. Targeted counting
-queries (Houssiau et al., 2022, "TAPAS") ask how many synthetic rows agree with the target on sets of columns.
+Naive, Histogram, Correlation and Ensemble follow Stadler et al. (2022) and the causally constrained
+synthesis paper, section 5.3; they describe the table as a whole and are nearly blind to one record.
+Targeted counting queries (Houssiau et al., 2022, "TAPAS") ask how many synthetic rows agree with
+the target on sets of columns.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ _CHUNK = 4096
 
 
 def naive(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
-    """Mean, median, variance, number of levels present, most and least frequent level of each column: 6 x columns."""
+    """Mean, median, variance, number of levels present, most and least frequent level of each
+    column: 6 x columns.
+    """
 
     def extract(synthetic: Codes) -> FloatArray:
         counts = _counts(synthetic, public)
         modes = [(np.count_nonzero(c), np.argmax(c), np.argmin(c)) for c in counts]
-        moments = np.stack([synthetic.mean(axis=0), np.median(synthetic, axis=0), synthetic.var(axis=0)])
+        moments = np.stack(
+            [synthetic.mean(axis=0), np.median(synthetic, axis=0), synthetic.var(axis=0)]
+        )
         return np.concatenate([moments.ravel(), np.asarray(modes, dtype=np.float64).ravel()])
 
     return extract
@@ -44,7 +49,9 @@ def histogram(public: Public, target: Codes, rng: np.random.Generator) -> Extrac
 
 
 def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
-    """For each pair of columns, Pearson's correlation of the codes, and Cramer's V, which needs no order."""
+    """For each pair of columns, Pearson's correlation of the codes, and Cramer's V, which needs no
+    order.
+    """
     first, second = np.triu_indices(len(public.sizes), 1)
 
     def extract(synthetic: Codes) -> FloatArray:
@@ -52,7 +59,9 @@ def correlation(public: Public, target: Codes, rng: np.random.Generator) -> Extr
         centred = codes - codes.mean(axis=0)
         scale = np.sqrt((centred**2).sum(axis=0))
         scaled = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 0)
-        return np.concatenate([(scaled.T @ scaled)[first, second], _cramer_v(synthetic, public.sizes)[first, second]])
+        return np.concatenate(
+            [(scaled.T @ scaled)[first, second], _cramer_v(synthetic, public.sizes)[first, second]]
+        )
 
     return extract
 
@@ -68,7 +77,9 @@ def ensemble(public: Public, target: Codes, rng: np.random.Generator) -> Extract
 
 
 def targeted(public: Public, target: Codes, rng: np.random.Generator) -> Extractor:
-    """How many rows agree with the target on each of up to `QUERIES` sets of columns, the empty set first."""
+    """How many rows agree with the target on each of up to `QUERIES` sets of columns, the empty set
+    first.
+    """
     masks = column_subsets(len(public.sizes), QUERIES, rng)
     needed = masks.sum(axis=1)
 
@@ -92,9 +103,11 @@ EXTRACTORS: dict[str, Factory] = {
 
 
 def column_subsets(columns: int, count: int, rng: np.random.Generator) -> BoolArray:
-    """Different sets of columns as masks `[sets, columns]`: the empty set, singles, all columns, and random ones.
+    """Different sets of columns as masks `[sets, columns]`: the empty set, singles, all columns,
+    and random ones.
 
-    Random sets spread evenly over the sizes. All sets are taken when there are no more than `count`.
+    Random sets spread evenly over the sizes. All sets are taken when there are no more than
+    `count`.
     """
     sizes = range(columns + 1)
     if 2**columns <= count:
@@ -121,23 +134,34 @@ def feature_matrix(extract: Extractor, sets: Sequence[Codes]) -> FloatArray:
 
 
 def _counts(synthetic: Codes, public: Public) -> list[FloatArray]:
-    return [np.bincount(column, minlength=size).astype(np.float64) for column, size in zip(synthetic.T, public.sizes, strict=True)]
+    return [
+        np.bincount(column, minlength=size).astype(np.float64)
+        for column, size in zip(synthetic.T, public.sizes, strict=True)
+    ]
 
 
 def _cramer_v(synthetic: Codes, sizes: Sequence[int]) -> FloatArray:
-    """Cramer's V of every two columns, 0-1, shape `[columns, columns]`; 0 where one of them is constant.
+    """Cramer's V of every two columns, 0-1, shape `[columns, columns]`; 0 where one of them is
+    constant.
 
-    All tables of pairs are blocks of one product of indicators, and chi-square is summed over blocks.
+    All tables of pairs are blocks of one product of indicators, and chi-square is summed over
+    blocks.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    shown = np.zeros((len(synthetic), int(np.sum(sizes))), dtype=np.float32)  # whole counts up to 2^24 are exact
+    shown = np.zeros(
+        (len(synthetic), int(np.sum(sizes))), dtype=np.float32
+    )  # whole counts up to 2^24 are exact
     shown[np.arange(len(synthetic))[:, None], synthetic + starts] = 1
     joint = (shown.T @ shown).astype(np.float64)
     margins = joint.diagonal()
     expected = np.outer(margins, margins) / len(synthetic)
-    share = np.divide((joint - expected) ** 2, expected, out=np.zeros_like(joint), where=expected > 0)
+    share = np.divide(
+        (joint - expected) ** 2, expected, out=np.zeros_like(joint), where=expected > 0
+    )
     square = np.add.reduceat(np.add.reduceat(share, starts, axis=0), starts, axis=1)
     present = np.add.reduceat((margins > 0).astype(np.int64), starts)
     degrees = np.minimum.outer(present, present) - 1
-    v: FloatArray = np.sqrt(np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0))
+    v: FloatArray = np.sqrt(
+        np.divide(square, len(synthetic) * degrees, out=np.zeros_like(square), where=degrees > 0)
+    )
     return v

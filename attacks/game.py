@@ -1,9 +1,10 @@
-"""The membership game: models with and without the target, one synthetic set each; the game keeps the bits.
+"""The membership game: models with and without the target, one synthetic set each; the game keeps
+the bits.
 
-Stadler, Oprisanu, Troncoso (2022), "Synthetic data - anonymisation groundhog day", section 3, and Algorithm 1
-of the causally constrained synthesis paper, with one correction: *one* synthetic set per independently trained
-model, and models split by pair. Several sets per model, split at random, let a classifier recognise the model
-rather than the record.
+Stadler, Oprisanu, Troncoso (2022), "Synthetic data - anonymisation groundhog day", section 3, and
+Algorithm 1 of the causally constrained synthesis paper, with one correction: *one* synthetic set
+per independently trained model, and models split by pair. Several sets per model, split at random,
+let a classifier recognise the model rather than the record.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ import numpy as np
 from attacks.errors import AttackError
 from attacks.fleet import Fleet
 from attacks.identity import identity_of
-from attacks.threat import BoolArray, Codes, FloatArray, GroupTrainer, Public, ThreatModel, Trainer, WhiteBox
+from attacks.threat import (
+    BoolArray,
+    Codes,
+    FloatArray,
+    GroupTrainer,
+    Public,
+    ThreatModel,
+    Trainer,
+    WhiteBox,
+)
 
 MINIMUM_PAIRS = 4
 _SCORE = "score "  # before a white-box score's name in a result file
@@ -25,7 +35,9 @@ _SCORE = "score "  # before a white-box score's name in a result file
 
 @dataclass(frozen=True)
 class Outcome:
-    """Scores of an attack beside the truth, shape `[models]`; a score above 0 is a guess of "member"."""
+    """Scores of an attack beside the truth, shape `[models]`; a score above 0 is a guess of
+    "member".
+    """
 
     scores: FloatArray
     members: BoolArray
@@ -33,17 +45,21 @@ class Outcome:
     @classmethod
     def together(cls, outcomes: list[Outcome]) -> Outcome:
         """Outcomes of several games as one."""
-        return cls(np.concatenate([o.scores for o in outcomes]), np.concatenate([o.members for o in outcomes]))
+        return cls(
+            np.concatenate([o.scores for o in outcomes]),
+            np.concatenate([o.members for o in outcomes]),
+        )
 
 
 @dataclass(frozen=True)
 class Game:
     """A game that was played. Shadow models come with their bits, challenges without.
 
-    `shadows`, `challenges`: one synthetic set per model; models of one pair are always on the same side.
-    `shadow_members`: the bits of the shadows; `shadow_pairs`: which shadows belong together. `lost`: pairs
-    dropped because a training always killed its worker. `shadow_scores`, `challenge_scores`: white-box scores of
-    the target by name, one for each model, in the order of the sets; empty for a black box. Nothing that came from rows shows in its `repr`.
+    `shadows`, `challenges`: one synthetic set per model; models of one pair are always on the same
+    side. `shadow_members`: the bits of the shadows; `shadow_pairs`: which shadows belong together.
+    `lost`: pairs dropped because a training always killed its worker. `shadow_scores`,
+    `challenge_scores`: white-box scores of the target by name, one for each model, in the order of
+    the sets; empty for a black box. Nothing that came from rows shows in its `repr`.
     """
 
     target: Codes = field(repr=False)
@@ -63,7 +79,9 @@ class Game:
             AttackError: not exactly one finite score for each challenge.
         """
         if scores.shape != (len(self.challenges),) or not np.isfinite(scores).all():
-            raise AttackError(f"got scores of shape {scores.shape}; needs one finite score for each of {len(self.challenges)} challenges")
+            raise AttackError(
+                f"got scores of shape {scores.shape}; needs one finite score for each of {len(self.challenges)} challenges"
+            )
         return Outcome(np.asarray(scores, dtype=np.float64), self._members.copy())
 
     def row_counts_differ(self) -> bool:
@@ -79,10 +97,19 @@ class Game:
         outs = rng.permutation(np.flatnonzero(~self.shadow_members))
         pairs = len(outs) // 2
         if pairs < 2:
-            raise AttackError(f"{len(outs)} models without the target are too few for a control: play at least 8 pairs")
+            raise AttackError(
+                f"{len(outs)} models without the target are too few for a control: play at least 8 pairs"
+            )
         used = outs[: 2 * pairs]
         scores = {name: values[used] for name, values in self.shadow_scores.items()}
-        return _split(self.target, [self.shadows[i] for i in used], scores, rng.integers(2, size=pairs).astype(bool), lost=0, rng=rng)
+        return _split(
+            self.target,
+            [self.shadows[i] for i in used],
+            scores,
+            rng.integers(2, size=pairs).astype(bool),
+            lost=0,
+            rng=rng,
+        )
 
 
 @dataclass(frozen=True)
@@ -110,36 +137,48 @@ class _Work:
 
     def many(self, indices: Sequence[int]) -> Iterator[dict[str, Codes | FloatArray]]:
         assert isinstance(self.trainer, GroupTrainer)
-        rows, seeds = [self._rows(index) for index in indices], [self._seed(2, index) for index in indices]
+        rows, seeds = (
+            [self._rows(index) for index in indices],
+            [self._seed(2, index) for index in indices],
+        )
         for released in self.trainer.many(rows, seed_sequences=seeds):
             yield self._checked(released)
 
     def _checked(self, released: Codes | WhiteBox) -> dict[str, Codes | FloatArray]:
-        """What is seen of one model; what is wrong with it is told at the first model, not after the last."""
+        """What is seen of one model; what is wrong with it is told at the first model, not after
+        the last.
+        """
         seen = _seen(released, self.target)
         if self.public is not None:
             self.public.checked(seen["synthetic"].astype(np.int64), "a synthetic set")
         scores = sorted(name.removeprefix(_SCORE) for name in seen if name != "synthetic")
         if missing := sorted(set(self.score_names) - set(scores)):
             told = f"the trainer returned {', '.join(scores) or 'none: let it return a WhiteBox'}"
-            raise AttackError(f"unknown extractor or white-box score {missing[0]}; of white-box scores {told}")
+            raise AttackError(
+                f"unknown extractor or white-box score {missing[0]}; of white-box scores {told}"
+            )
         return seen
 
     def _rows(self, index: int) -> Codes:
         """What model `index` is trained on, in an order that says nothing."""
         pair, second = divmod(index, 2)
-        rows = self._training_rows(pair, bool(self.first_has_target[pair]) != bool(second) and not self.control)
+        rows = self._training_rows(
+            pair, bool(self.first_has_target[pair]) != bool(second) and not self.control
+        )
         shuffled: Codes = rows[np.random.default_rng(self._seed(1, index)).permutation(len(rows))]
         return shuffled
 
     def _seed(self, *key: int) -> np.random.SeedSequence:
-        # Made afresh in the task: a shared SeedSequence counts its children and so differs between backends.
+        # Made afresh in the task: a shared SeedSequence counts its children and so differs between
+        # backends.
         return np.random.SeedSequence(self.entropy, spawn_key=key)
 
     def _training_rows(self, pair: int, member: bool) -> Codes:
         """The rest, shared by the models of a pair, with the target or what stands in for it."""
         size = self.threat.size(len(self.rows))
-        drawn = np.random.default_rng(self._seed(0, 0 if self.threat.knowledge == "rest" else 1 + pair)).permutation(len(self.rows))
+        drawn = np.random.default_rng(
+            self._seed(0, 0 if self.threat.knowledge == "rest" else 1 + pair)
+        ).permutation(len(self.rows))
         rest = self.rows[drawn[:size]]
         if member:
             return np.concatenate([rest, self.target[None, :]])
@@ -149,7 +188,9 @@ class _Work:
         return np.concatenate([rest, self.rows[fresh][None, :]])
 
     def fingerprint(self) -> str:
-        """A name of the whole game, so that results of another are not continued. As confidential as they are."""
+        """A name of the whole game, so that results of another are not continued. As confidential
+        as they are.
+        """
         parts = (self.entropy, self.threat, self.rows.shape, self.control, self.identity)
         digest = hashlib.blake2b(repr(parts).encode(), digest_size=16)
         for array in (self.rows, self.target):
@@ -172,8 +213,9 @@ def play(
 ) -> Game:
     """Train `pairs` models with `target` `[columns]` and `pairs` without; one synthetic set each.
 
-    `rows` `[rows, columns]` are the *other* rows. A game of the same arguments and the same state of `rng`
-    continues what it finds in the fleet's folder. With `control`, neither world ever has the target. Every model is held to what the attacks
+    `rows` `[rows, columns]` are the *other* rows. A game of the same arguments and the same state
+    of `rng` continues what it finds in the fleet's folder. With `control`, neither world ever has
+    the target. Every model is held to what the attacks
     will need as soon as it is there: codes inside `public`, and white-box scores of `score_names`.
 
     Raises:
@@ -181,45 +223,89 @@ def play(
         FleetError: the folder belongs to another game, or workers cannot start.
     """
     if pairs < MINIMUM_PAIRS:
-        raise AttackError(f"pairs={pairs}; at least {MINIMUM_PAIRS} are needed to split by pair, and 100 to say much")
+        raise AttackError(
+            f"pairs={pairs}; at least {MINIMUM_PAIRS} are needed to split by pair, and 100 to say much"
+        )
     rows, target = np.asarray(rows), np.asarray(target)
     if rows.ndim != 2 or target.shape != rows.shape[1:]:
-        raise AttackError(f"target has shape {target.shape}, rows have {rows.shape[1:]} columns: both must be of one encoding")
+        raise AttackError(
+            f"target has shape {target.shape}, rows have {rows.shape[1:]} columns: both must be of one encoding"
+        )
     threat = threat or ThreatModel()
     threat.size(len(rows))
     entropy = tuple(int(word) for word in rng.integers(2**32, size=4))
     first_has_target = rng.integers(2, size=pairs).astype(bool)
     work = _Work(
-        rows, target, trainer, threat, entropy, first_has_target, control, fleet.identity or identity_of(trainer), public, tuple(score_names)
+        rows,
+        target,
+        trainer,
+        threat,
+        entropy,
+        first_has_target,
+        control,
+        fleet.identity or identity_of(trainer),
+        public,
+        tuple(score_names),
     )
     harvest = fleet.run(work, 2 * pairs, fingerprint=work.fingerprint())
     kept = [p for p in range(pairs) if not {2 * p, 2 * p + 1} & set(harvest.failed)]
     if len(kept) < MINIMUM_PAIRS:
-        raise AttackError(f"trainings that always kill their worker spoiled {pairs - len(kept)} of {pairs} pairs: mend the trainer")
+        raise AttackError(
+            f"trainings that always kill their worker spoiled {pairs - len(kept)} of {pairs} pairs: mend the trainer"
+        )
     seen = [harvest.results[2 * p + s] for p in kept for s in (0, 1)]
     names = sorted(seen[0].keys() - {"synthetic"})
     if any(s.keys() != seen[0].keys() for s in seen):
-        raise AttackError("models of one game have white-box scores of different names: let the trainer return the same for all rows")
+        raise AttackError(
+            "models of one game have white-box scores of different names: let the trainer return the same for all rows"
+        )
     scores = {name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen]) for name in names}
-    return _split(target, [s["synthetic"] for s in seen], scores, first_has_target[kept], lost=pairs - len(kept), rng=rng)
+    return _split(
+        target,
+        [s["synthetic"] for s in seen],
+        scores,
+        first_has_target[kept],
+        lost=pairs - len(kept),
+        rng=rng,
+    )
 
 
 def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatArray]:
-    """What the adversary sees of one model, as arrays for its result file: the synthetic set, and white-box scores of the target."""
+    """What the adversary sees of one model, as arrays for its result file: the synthetic set, and
+    white-box scores of the target.
+    """
     white = released if isinstance(released, WhiteBox) else WhiteBox(released, {})
     synthetic = np.asarray(white.synthetic)
-    if synthetic.ndim != 2 or synthetic.shape[1] != len(target) or not np.issubdtype(synthetic.dtype, np.integer):
-        raise AttackError(f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {len(target)}]")
+    if (
+        synthetic.ndim != 2
+        or synthetic.shape[1] != len(target)
+        or not np.issubdtype(synthetic.dtype, np.integer)
+    ):
+        raise AttackError(
+            f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {len(target)}]"
+        )
     if not len(synthetic):
-        raise AttackError("the trainer returned a synthetic set without rows: release at least one, better as many as it was trained on")
-    scores = {name: np.asarray(score(target), dtype=np.float64) for name, score in white.scores.items()}
+        raise AttackError(
+            "the trainer returned a synthetic set without rows: release at least one, better as many as it was trained on"
+        )
+    scores = {
+        name: np.asarray(score(target), dtype=np.float64) for name, score in white.scores.items()
+    }
     if bad := [name for name, value in scores.items() if value.ndim or not np.isfinite(value)]:
-        raise AttackError(f"white-box score {bad[0]} of the target is not one finite number: clip it in the trainer")
+        raise AttackError(
+            f"white-box score {bad[0]} of the target is not one finite number: clip it in the trainer"
+        )
     return {"synthetic": synthetic} | {_SCORE + name: value for name, value in scores.items()}
 
 
 def _split(
-    target: Codes, sets: list[Codes], scores: Mapping[str, FloatArray], first_has_target: BoolArray, *, lost: int, rng: np.random.Generator
+    target: Codes,
+    sets: list[Codes],
+    scores: Mapping[str, FloatArray],
+    first_has_target: BoolArray,
+    *,
+    lost: int,
+    rng: np.random.Generator,
 ) -> Game:
     """Deal whole pairs to the two halves: sets and scores `2p` and `2p+1` are pair p."""
     pairs = len(first_has_target)

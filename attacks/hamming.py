@@ -16,7 +16,9 @@ _CELLS = 1 << 22  # of a chunk: at two bytes each, 8 MiB
 
 
 def hamming(queries: Codes, rows: Codes) -> Iterator[tuple[slice, Distances]]:
-    """Number of columns in which each query differs from each row, `[chunk, rows]`, with the place of the chunk among the queries."""
+    """Number of columns in which each query differs from each row, `[chunk, rows]`, with the place
+    of the chunk among the queries.
+    """
     by_column = np.ascontiguousarray(rows.T)
     step = max(1, _CELLS // max(1, len(rows)))
     for start in range(0, len(queries), step):

@@ -1,8 +1,9 @@
-"""A name of a trainer, so that a game is only gone on with by the trainer that began it: the same in every process, another one where its settings
-or its own code differ.
+"""A name of a trainer, so that a game is only gone on with by the trainer that began it: the same
+in every process, another one where its settings or its own code differ.
 
-A digest of its class or function - name, source, what a function closes over - and of its fields. Not seen are the functions that it
-calls, other modules, files, services. For these, and where a name should outlive a change of the code, a trainer has an attribute `identity`, or
+A digest of its class or function - name, source, what a function closes over - and of its fields.
+Not seen are the functions that it calls, other modules, files, services. For these, and where a
+name should outlive a change of the code, a trainer has an attribute `identity`, or
 `Fleet(identity=...)` says it.
 """
 
@@ -46,24 +47,39 @@ def _told(trainer: object) -> tuple[object, ...]:
     if isinstance(given := getattr(trainer, "identity", None), str):
         return ("named", given)
     if isinstance(trainer, functools.partial):
-        return (_told(trainer.func), _setting(trainer.args), [(name, _setting(value)) for name, value in sorted(trainer.keywords.items())])
+        return (
+            _told(trainer.func),
+            _setting(trainer.args),
+            [(name, _setting(value)) for name, value in sorted(trainer.keywords.items())],
+        )
     if inspect.ismethod(trainer):
         return (_told(trainer.__func__), _told(trainer.__self__))
     if inspect.isfunction(trainer):
         held = inspect.getclosurevars(trainer).nonlocals
-        return (*_code(trainer), _setting((trainer.__defaults__, trainer.__kwdefaults__)), [(name, _setting(held[name])) for name in sorted(held)])
+        return (
+            *_code(trainer),
+            _setting((trainer.__defaults__, trainer.__kwdefaults__)),
+            [(name, _setting(held[name])) for name in sorted(held)],
+        )
     if inspect.isclass(trainer):
         return tuple(_code(cls) for cls in inspect.getmro(trainer) if cls is not object)
-    return (_told(type(trainer)), [(name, _setting(value)) for name, value in sorted(_fields(trainer).items())])
+    return (
+        _told(type(trainer)),
+        [(name, _setting(value)) for name, value in sorted(_fields(trainer).items())],
+    )
 
 
 def _setting(value: object) -> object:
     """What a trainer holds, as plain values or a digest."""
-    if isinstance(value, frozenset):  # which joblib takes in its order, and that is another one in each process
+    if isinstance(
+        value, frozenset
+    ):  # which joblib takes in its order, and that is another one in each process
         return sorted(str(_setting(part)) for part in value)
     if isinstance(value, tuple):
         return [_setting(part) for part in value]
-    code = inspect.isroutine(value) or inspect.isclass(value) or isinstance(value, functools.partial)
+    code = (
+        inspect.isroutine(value) or inspect.isclass(value) or isinstance(value, functools.partial)
+    )
     return _told(value) if code or dataclasses.is_dataclass(value) else _digest(value)
 
 
@@ -77,11 +93,17 @@ def _code(made: Any) -> tuple[str, str, str]:
 
 
 def _fields(trainer: object) -> dict[str, object]:
-    """Its settings by name: of a dataclass those that tell it from another, else all that it holds; no caches."""
+    """Its settings by name: of a dataclass those that tell it from another, else all that it holds;
+    no caches.
+    """
     if dataclasses.is_dataclass(trainer):
         return {f.name: getattr(trainer, f.name) for f in dataclasses.fields(trainer) if f.compare}
     held: dict[str, object] = getattr(trainer, "__dict__", {})
-    return {name: value for name, value in held.items() if not isinstance(getattr(type(trainer), name, None), functools.cached_property)}
+    return {
+        name: value
+        for name, value in held.items()
+        if not isinstance(getattr(type(trainer), name, None), functools.cached_property)
+    }
 
 
 def _digest(value: object) -> str:

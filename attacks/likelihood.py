@@ -1,11 +1,14 @@
 """Likelihood-ratio attacks on one number for each model, such as the ELBO of the target: LiRA.
 
-Carlini, Chien, Nasr, Song, Terzis, Tramer (2022), "Membership inference attacks from first principles",
-Algorithm 1: fit a Gaussian to the scores of shadow models with the target, another to those without, and ask which
-of the two a challenge's score comes from. Their score is the logit of a classifier's confidence; an ELBO and a noisy
-count need no such scaling, being log-likelihoods and sums of noise already.
+Carlini, Chien, Nasr, Song, Terzis, Tramer (2022), "Membership inference attacks from first
+principles",
+Algorithm 1: fit a Gaussian to the scores of shadow models with the target, another to those
+without, and ask which of the two a challenge's score comes from. Their score is the logit of a
+classifier's confidence; an ELBO and a noisy count need no such scaling, being log-likelihoods and
+sums of noise already.
 
-These have the two methods of a scikit-learn classifier that the attacks use, on features of shape `[models, 1]`.
+These have the two methods of a scikit-learn classifier that the attacks use, on features of shape
+`[models, 1]`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ _LEAST_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score do
 
 
 class OnlineLira:
-    """Log-ratio of the two Gaussians: above 0 where the score is likelier with the target than without it."""
+    """Log-ratio of the two Gaussians: above 0 where the score is likelier with the target than
+    without it.
+    """
 
     def fit(self, scores: FloatArray, members: BoolArray) -> OnlineLira:
         """Fit on shadow scores `[models, 1]` and their bits."""
@@ -31,15 +36,20 @@ class OnlineLira:
 
     def decision_function(self, scores: FloatArray) -> FloatArray:
         """Log-likelihood ratio of each score, in nats; shape `[models]`."""
-        return np.asarray(norm.logpdf(scores[:, 0], *self._inside) - norm.logpdf(scores[:, 0], *self._outside), dtype=np.float64)
+        return np.asarray(
+            norm.logpdf(scores[:, 0], *self._inside) - norm.logpdf(scores[:, 0], *self._outside),
+            dtype=np.float64,
+        )
 
 
 class OfflineLira:
-    """How unusually high a score is for models *without* the target; those with it are not looked at.
+    """How unusually high a score is for models *without* the target; those with it are not looked
+    at.
 
-    The adversary needs no shadow model with the target, so that one fleet serves all targets. Above 0 is what at most
-    `FALSE_ALARMS` of the models without the target reach, under the Gaussian that was fitted to them (Carlini et
-    al., section VI, equation 4). A single Gaussian does not tell where the others lie: this score must grow with membership.
+    The adversary needs no shadow model with the target, so that one fleet serves all targets. Above
+    0 is what at most `FALSE_ALARMS` of the models without the target reach, under the Gaussian that
+    was fitted to them (Carlini et al., section VI, equation 4). A single Gaussian does not tell
+    where the others lie: this score must grow with membership.
     """
 
     def fit(self, scores: FloatArray, members: BoolArray) -> OfflineLira:
@@ -50,12 +60,19 @@ class OfflineLira:
     def decision_function(self, scores: FloatArray) -> FloatArray:
         """Standard deviations above the level of `FALSE_ALARMS`; shape `[models]`."""
         centre, spread = self._outside
-        return np.asarray((scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS), dtype=np.float64)
+        return np.asarray(
+            (scores[:, 0] - centre) / spread - norm.isf(FALSE_ALARMS), dtype=np.float64
+        )
 
 
-LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {"lira_online": OnlineLira, "lira_offline": OfflineLira}
+LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {
+    "lira_online": OnlineLira,
+    "lira_offline": OfflineLira,
+}
 
 
 def _gaussian(scores: FloatArray) -> tuple[float, float]:
     """Mean and standard deviation of the Gaussian that is likeliest to give the scores."""
-    return float(scores.mean()), max(float(scores.std()), _LEAST_SPREAD * (1 + float(np.abs(scores).max())))
+    return float(scores.mean()), max(
+        float(scores.std()), _LEAST_SPREAD * (1 + float(np.abs(scores).max()))
+    )

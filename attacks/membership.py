@@ -1,8 +1,10 @@
-"""The whole membership attack: play games on some targets, fit on one half of the pairs, be judged on the other.
+"""The whole membership attack: play games on some targets, fit on one half of the pairs, be judged
+on the other.
 
-The verdict is that of one attack declared beforehand (`MAIN` if nothing else is said); all others are a table beside
-it, since the best of many on the test half would flatter the attacker. A black-box attack is an extractor with a
-classifier; a white-box attack is the name of a score that the trainer returns with a likelihood ratio.
+The verdict is that of one attack declared beforehand (`MAIN` if nothing else is said); all others
+are a table beside it, since the best of many on the test half would flatter the attacker. A
+black-box attack is an extractor with a classifier; a white-box attack is the name of a score that
+the trainer returns with a likelihood ratio.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
 
 MAIN = ("targeted", "random_forest")
 BASELINE = ("histogram", "random_forest")
-ENOUGH_TO_SPLIT = 4  # models without the target: two pairs; whether those of all targets can tell anything, the verdict says
+# models without the target: two pairs; whether those of all targets can tell anything, the verdict
+# says
+ENOUGH_TO_SPLIT = 4
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,34 @@ class _Attack:
     @classmethod
     def on(cls, game: Game, public: Public, extractor: str, seed: int) -> _Attack:
         if extractor in game.shadow_scores:
-            return cls(game, game.shadow_scores[extractor][:, None], game.challenge_scores[extractor][:, None], seed)
+            return cls(
+                game,
+                game.shadow_scores[extractor][:, None],
+                game.challenge_scores[extractor][:, None],
+                seed,
+            )
         extract = EXTRACTORS[extractor](public, game.target, np.random.default_rng(seed))
-        return cls(game, feature_matrix(extract, game.shadows), feature_matrix(extract, game.challenges), seed)
+        return cls(
+            game,
+            feature_matrix(extract, game.shadows),
+            feature_matrix(extract, game.challenges),
+            seed,
+        )
 
     def outcome(self, classifier: str) -> Outcome:
         """Fit on the shadows, score the challenges, let the game reveal."""
-        return self.game.reveal(scores_after_fit(classifier, self.shadows, self.game.shadow_members, self.challenges, seed=self.seed))
+        return self.game.reveal(
+            scores_after_fit(
+                classifier, self.shadows, self.game.shadow_members, self.challenges, seed=self.seed
+            )
+        )
 
     def threshold(self, classifier: str, delta: float) -> float:
         """The guess for the bound on epsilon, fixed on the shadows alone."""
         game = self.game
-        held_out = held_out_scores(classifier, self.shadows, game.shadow_members, game.shadow_pairs, seed=self.seed)
+        held_out = held_out_scores(
+            classifier, self.shadows, game.shadow_members, game.shadow_pairs, seed=self.seed
+        )
         return choose_threshold(held_out, game.shadow_members, delta=delta)
 
 
@@ -77,13 +97,15 @@ def attack_membership(
 ) -> MembershipReport:
     """Attack `trainer` on the rows of `table` at `targets`, `pairs` model pairs for each.
 
-    `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result. `main` is the attack
-    whose verdict counts: (extractor, classifier), or for a trainer that returns a `WhiteBox` also (score, likelihood
-    ratio) such as `("elbo", "lira_online")`; `also` are further ones, which share its 5% of error, as do those
-    that are made `elsewhere`, such as `attack_tables`. The table has every white-box score with every likelihood ratio. The control
-    re-uses the models without the target; with `control_pairs` it is a game of its own, which also tests the
-    machinery of the trainings and costs `2 x control_pairs` models for each target. The same arguments and
-    the same state of `rng` continue what lies in the fleet's folder.
+    `table`: codes `[rows, columns]` inside `public`. `claim` puts the ceiling beside the result.
+    `main` is the attack
+    whose verdict counts: (extractor, classifier), or for a trainer that returns a `WhiteBox` also
+    (score, likelihood ratio) such as `("elbo", "lira_online")`; `also` are further ones, which
+    share its 5% of error, as do those that are made `elsewhere`, such as `attack_tables`. The table
+    has every white-box score with every likelihood ratio. The control re-uses the models without
+    the target; with `control_pairs` it is a game of its own, which also tests the machinery of the
+    trainings and costs `2 x control_pairs` models for each target. The same arguments and the same
+    state of `rng` continue what lies in the fleet's folder.
 
     Raises:
         AttackError: something that was asked for is unknown, too few, or outside the domain.
@@ -92,12 +114,24 @@ def attack_membership(
     _known(extractors, EXTRACTORS, "extractor")
     _known(classifiers, CLASSIFIERS, "classifier")
     for extractor, judged_by in (main, *also):
-        _known([judged_by], CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS, f"judge of {extractor}")
+        _known(
+            [judged_by],
+            CLASSIFIERS if extractor in EXTRACTORS else LIKELIHOODS,
+            f"judge of {extractor}",
+        )
     if control_pairs and control_pairs < MINIMUM_PAIRS:
-        raise AttackError(f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or at least {MINIMUM_PAIRS}")
+        raise AttackError(
+            f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or at least {MINIMUM_PAIRS}"
+        )
     table, targets = public.checked(table, "the table"), declared_targets(table, targets)
     # What the attacks will need of every model is told to the game, which looks at once.
-    playing = partial(play, rng=rng, threat=threat, public=public, score_names=[name for name, _ in (main, *also) if name not in EXTRACTORS])
+    playing = partial(
+        play,
+        rng=rng,
+        threat=threat,
+        public=public,
+        score_names=[name for name, _ in (main, *also) if name not in EXTRACTORS],
+    )
     games, controls = [], []
     for number, position in enumerate(targets):
         rest, record = np.delete(table, position, axis=0), table[position]
@@ -136,15 +170,29 @@ def judge(
     also: Sequence[tuple[str, str]] = (),
     elsewhere: int = 0,
 ) -> MembershipReport:
-    """Attack games that were played; models of all games are judged together, each game by its own classifier.
+    """Attack games that were played; models of all games are judged together, each game by its own
+    classifier.
 
     A ceiling and a bound on epsilon hold for the mean over targets as they do for one.
     """
     seeds = [int(seed) for seed in rng.integers(2**31, size=len(games) + len(controls))]
     scores = _white_box(games, [main[0], *(extractor for extractor, _ in also)])
-    listed = [(extractor, classifiers) for extractor in extractors] + [(score, tuple(LIKELIHOODS)) for score in scores]
-    rows = [attack_row(e, c, Outcome.together(o)) for e, names in listed for c, o in _outcomes(games, seeds, public, e, *names).items()]
-    arena = _Arena(games, controls, seeds, public, claim, confidence=shared_confidence(1 + len(also) + elsewhere))
+    listed = [(extractor, classifiers) for extractor in extractors] + [
+        (score, tuple(LIKELIHOODS)) for score in scores
+    ]
+    rows = [
+        attack_row(e, c, Outcome.together(o))
+        for e, names in listed
+        for c, o in _outcomes(games, seeds, public, e, *names).items()
+    ]
+    arena = _Arena(
+        games,
+        controls,
+        seeds,
+        public,
+        claim,
+        confidence=shared_confidence(1 + len(also) + elsewhere),
+    )
     verdict, outcomes = arena.verdict(main)
     pooled = Outcome.together(outcomes)
     return MembershipReport(
@@ -152,8 +200,12 @@ def judge(
         per_target=tuple(_gap([outcome]) for outcome in outcomes),
         table=tuple(rows),
         baseline=_gap(_outcomes(games, seeds, public, *BASELINE)[BASELINE[1]]),
-        epsilon_provable=provable_epsilon(verdict.row.models, delta=claim.delta if claim else 0.0, confidence=arena.confidence),
-        roc=tuple((float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)),
+        epsilon_provable=provable_epsilon(
+            verdict.row.models, delta=claim.delta if claim else 0.0, confidence=arena.confidence
+        ),
+        roc=tuple(
+            (float(alarms), float(hits)) for alarms, hits in roc(pooled.scores, pooled.members)
+        ),
         remarks=_remarks(games),
         dropped=sum(game.lost for game in games),
         others=tuple(arena.verdict(attack)[0] for attack in also),
@@ -175,33 +227,62 @@ class _Arena:
         """One declared attack on all games, and its outcome on each."""
         extractor, classifier = attack
         delta = self.claim.delta if self.claim else 0.0
-        attacks = [_Attack.on(game, self.public, extractor, seed) for game, seed in zip(self.games, self.seeds, strict=False)]
+        attacks = [
+            _Attack.on(game, self.public, extractor, seed)
+            for game, seed in zip(self.games, self.seeds, strict=False)
+        ]
         outcomes = [own.outcome(classifier) for own in attacks]
         counts = _pooled([own.threshold(classifier, delta) for own in attacks], outcomes)
         others = self.seeds[len(self.games) :]
-        control = _counts(_outcomes(self.controls, others, self.public, extractor, classifier)[classifier]) if self.controls else None
+        control = (
+            _counts(
+                _outcomes(self.controls, others, self.public, extractor, classifier)[classifier]
+            )
+            if self.controls
+            else None
+        )
         pooled = Outcome.together(outcomes)
-        return judged(extractor, classifier, pooled, counts, control, claim=self.claim, confidence=self.confidence), outcomes
+        return judged(
+            extractor,
+            classifier,
+            pooled,
+            counts,
+            control,
+            claim=self.claim,
+            confidence=self.confidence,
+        ), outcomes
 
 
 def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
-    """Names of the white-box scores of the games, of which each of `wanted` must be one unless it is an extractor."""
+    """Names of the white-box scores of the games, of which each of `wanted` must be one unless it
+    is an extractor.
+    """
     scores = list(games[0].shadow_scores)
     if clash := sorted(set(scores) & set(EXTRACTORS)):
-        raise AttackError(f"a white-box score is named {clash[0]}, which is an extractor: rename it in the trainer")
+        raise AttackError(
+            f"a white-box score is named {clash[0]}, which is an extractor: rename it in the trainer"
+        )
     _known(wanted, dict.fromkeys([*EXTRACTORS, *scores]), "extractor or white-box score")
     return scores
 
 
-def _outcomes(games: Sequence[Game], seeds: Sequence[int], public: Public, extractor: str, *classifiers: str) -> dict[str, list[Outcome]]:
+def _outcomes(
+    games: Sequence[Game], seeds: Sequence[int], public: Public, extractor: str, *classifiers: str
+) -> dict[str, list[Outcome]]:
     """What each classifier scores on one extractor's features, game by game."""
-    attacks = [_Attack.on(game, public, extractor, seed) for game, seed in zip(games, seeds, strict=False)]
-    return {classifier: [attack.outcome(classifier) for attack in attacks] for classifier in classifiers}
+    attacks = [
+        _Attack.on(game, public, extractor, seed) for game, seed in zip(games, seeds, strict=False)
+    ]
+    return {
+        classifier: [attack.outcome(classifier) for attack in attacks] for classifier in classifiers
+    }
 
 
 def _pooled(thresholds: Sequence[float], outcomes: Sequence[Outcome]) -> Counts:
     """Counts of all games, each at its own threshold."""
-    return _counts([Outcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)])
+    return _counts(
+        [Outcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)]
+    )
 
 
 def _counts(outcomes: list[Outcome]) -> Counts:
@@ -217,7 +298,9 @@ def _remarks(games: Sequence[Game]) -> tuple[str, ...]:
     """What no attack's figures show."""
     found = []
     if any(game.row_counts_differ() for game in games):
-        found.append("the number of released rows differs between the worlds: release a fixed number")
+        found.append(
+            "the number of released rows differs between the worlds: release a fixed number"
+        )
     if lost := sum(game.lost for game in games):
         found.append(f"{lost} model pairs were dropped because a training always killed its worker")
     return tuple(found)

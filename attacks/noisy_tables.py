@@ -1,14 +1,17 @@
-"""Scores of a record from released noisy tables: the sharpest attack on a release that measures marginals.
+"""Scores of a record from released noisy tables: the sharpest attack on a release that measures
+marginals.
 
-A table t of counts is released with Gaussian noise of standard deviation s_t. The record adds 1 to one cell of each table,
-so all that it changes are the numbers y_t in its own cells. If the counts c_t of the *other* rows are known, then
-without the record y_t ~ N(c_t, s_t^2) and with it N(c_t + 1, s_t^2), independently, and the log-likelihood ratio is
+A table t of counts is released with Gaussian noise of standard deviation s_t. The record adds 1 to
+one cell of each table, so all that it changes are the numbers y_t in its own cells. If the counts
+c_t of the *other* rows are known, then without the record y_t ~ N(c_t, s_t^2) and with it N(c_t +
+1, s_t^2), independently, and the log-likelihood ratio is
 
     sum_t [(y_t - c_t)^2 - (y_t - c_t - 1)^2] / (2 s_t^2)  =  sum_t (y_t - c_t - 1/2) / s_t^2.
 
-By Neyman and Pearson no test beats a threshold on it. It is Gaussian itself with a distance of mu = sqrt(sum_t 1 / s_t^2)
-standard deviations between the worlds, so the best advantage is 2 Phi(mu / 2) - 1. Where the other rows are not known, the
-part that depends on the noisy counts is `sum_t y_t / s_t^2`, and shadow models show where it lies in each world.
+By Neyman and Pearson no test beats a threshold on it. It is Gaussian itself with a distance of mu =
+sqrt(sum_t 1 / s_t^2) standard deviations between the worlds, so the best advantage is 2 Phi(mu / 2)
+- 1. Where the other rows are not known, the part that depends on the noisy counts is `sum_t y_t /
+s_t^2`, and shadow models show where it lies in each world.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from attacks.threat import Codes, FloatArray, Score
 
 @dataclass(frozen=True)
 class NoisyTable:
-    """A released table: `counts` over the levels of `columns` (one axis for each), with Gaussian noise of `sigma` counts."""
+    """A released table: `counts` over the levels of `columns` (one axis for each), with Gaussian
+    noise of `sigma` counts.
+    """
 
     columns: tuple[int, ...]
     counts: FloatArray = field(repr=False)
@@ -34,9 +39,13 @@ class NoisyTable:
     def __post_init__(self) -> None:
         """Refuse what is no noisy table."""
         if self.counts.ndim != len(self.columns) or len(set(self.columns)) != len(self.columns):
-            raise AttackError(f"a table of {self.counts.ndim} axes over columns {self.columns}; needs one axis for each of different columns")
+            raise AttackError(
+                f"a table of {self.counts.ndim} axes over columns {self.columns}; needs one axis for each of different columns"
+            )
         if not 0 < self.sigma < np.inf:
-            raise AttackError(f"sigma={self.sigma}; needs the standard deviation of the table's noise in counts, above 0")
+            raise AttackError(
+                f"sigma={self.sigma}; needs the standard deviation of the table's noise in counts, above 0"
+            )
 
     def cell(self, record: Codes) -> float:
         """The noisy count of the record's own cell."""
@@ -44,7 +53,8 @@ class NoisyTable:
 
 
 def table_score(tables: Sequence[NoisyTable]) -> Score:
-    """Sum of the noisy counts of a record's cells, each over its variance, in units of the sum's own noise.
+    """Sum of the noisy counts of a record's cells, each over its variance, in units of the sum's
+    own noise.
 
     For `WhiteBox.scores`; membership moves it up by `separation(tables)`.
     """
@@ -53,21 +63,32 @@ def table_score(tables: Sequence[NoisyTable]) -> Score:
 
 
 def table_ratio(tables: Sequence[NoisyTable], rest: Codes) -> Score:
-    """Log-likelihood ratio of a record when all other rows `rest` `[rows, columns]` are known, in nats; above 0 is a guess of "member".
+    """Log-likelihood ratio of a record when all other rows `rest` `[rows, columns]` are known, in
+    nats; above 0 is a guess of "member".
 
-    Bayes-optimal for Gaussian noise where the world without the record has one row less (`add_remove`).
+    Bayes-optimal for Gaussian noise where the world without the record has one row less
+    (`add_remove`).
     """
     _some(tables)
 
     def ratio(record: Codes) -> float:
-        others = [(rest[:, list(t.columns)] == record[list(t.columns)]).all(axis=1).sum() for t in tables]
-        return float(sum((t.cell(record) - count - 0.5) / t.sigma**2 for t, count in zip(tables, others, strict=True)))
+        others = [
+            (rest[:, list(t.columns)] == record[list(t.columns)]).all(axis=1).sum() for t in tables
+        ]
+        return float(
+            sum(
+                (t.cell(record) - count - 0.5) / t.sigma**2
+                for t, count in zip(tables, others, strict=True)
+            )
+        )
 
     return ratio
 
 
 def separation(tables: Sequence[NoisyTable]) -> float:
-    """mu: how many standard deviations membership moves the best score; the tables are mu-GDP (Dong et al., 2022)."""
+    """mu: how many standard deviations membership moves the best score; the tables are mu-GDP (Dong
+    et al., 2022).
+    """
     return float(np.sqrt(sum(1 / t.sigma**2 for t in tables)))
 
 

@@ -1,12 +1,15 @@
-"""Membership attacks on one release: rows that the trainer had against control rows that it had not.
+"""Membership attacks on one release: rows that the trainer had against control rows that it had
+not.
 
-What this game cannot show. It has the rows of *one* training run. Which rows are members was not decided by coins
-that this game threw before the training, all rows were trained on together, and one release was drawn. So the rows are no
-independent trials of the mechanism, and no bound on epsilon follows, neither lower nor upper: for that train shadow models
-(`attacks.attack_membership`). (Bounds from one run exist, Steinke, Nasr, Jagielski, 2023, but need rows put in by such coins.)
-The intervals say what *other rows of the same population* would give against this same release, not what another training would.
-An average over rows also hides the few that are in danger: look at the true-positive rate at low false-positive rates,
-and attack isolated records with shadow models.
+What this game cannot show. It has the rows of *one* training run. Which rows are members was not
+decided by coins that this game threw before the training, all rows were trained on together, and
+one release was drawn. So the rows are no independent trials of the mechanism, and no bound on
+epsilon follows, neither lower nor upper: for that train shadow models
+(`attacks.attack_membership`). (Bounds from one run exist, Steinke, Nasr, Jagielski, 2023, but need
+rows put in by such coins.) The intervals say what *other rows of the same population* would give
+against this same release, not what another training would.
+An average over rows also hides the few that are in danger: look at the true-positive rate at low
+false-positive rates, and attack isolated records with shadow models.
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ ENOUGH_ROWS = 200
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One attack. `advantage` is at a threshold fixed on the calibration half, measured on the other; the rest uses all rows.
+    """One attack. `advantage` is at a threshold fixed on the calibration half, measured on the
+    other; the rest uses all rows.
 
-    `tpr_at` holds a false-positive rate and the true-positive rate there, or None where control rows are too few for it.
+    `tpr_at` holds a false-positive rate and the true-positive rate there, or None where control
+    rows are too few for it.
     """
 
     attack: str
@@ -45,7 +50,9 @@ class ScoreRow:
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that the rows are too few for says so."""
         rates = {
-            f"tpr_at_fpr_{rate:g}": asdict(tpr) if tpr else f"too few control rows: needs {models_needed(rate)}, has {self.non_members}"
+            f"tpr_at_fpr_{rate:g}": asdict(tpr)
+            if tpr
+            else f"too few control rows: needs {models_needed(rate)}, has {self.non_members}"
             for rate, tpr in self.tpr_at
         }
         return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
@@ -53,10 +60,12 @@ class ScoreRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowFreeReport:
-    """The verdict (`main`, declared beforehand), the other attacks, and what the numbers must be read beside.
+    """The verdict (`main`, declared beforehand), the other attacks, and what the numbers must be
+    read beside.
 
-    `control`: AUC of an attacker who looks at the reference only, never at the release. It must be at chance; if it is not, members
-    and control rows are not of one population, or the reference holds some of either.
+    `control`: AUC of an attacker who looks at the reference only, never at the release. It must be
+    at chance; if it is not, members and control rows are not of one population, or the reference
+    holds some of either.
     """
 
     main: ScoreRow
@@ -75,7 +84,9 @@ class ShadowFreeReport:
         elif row.auc.lower > 0.5:
             finding = "The release shows which rows it was made from"
         else:
-            finding = "The attack did not tell rows that the release was made from, from control rows"
+            finding = (
+                "The attack did not tell rows that the release was made from, from control rows"
+            )
         return f"{finding} ({numbers}). {CAVEAT} One training run gives no bound on epsilon."
 
     def to_json(self) -> dict[str, Any]:
@@ -100,34 +111,52 @@ def attack_release(
     rng: np.random.Generator,
     attacks: Sequence[str] = tuple(SCORES),
 ) -> ShadowFreeReport:
-    """Attack one release of any origin, without training anything. All tables are codes `[rows, columns]` inside `public`.
+    """Attack one release of any origin, without training anything. All tables are codes `[rows,
+    columns]` inside `public`.
 
-    `members`: rows that the trainer had. `non_members`: control rows of the same population that it had not, as
-    many if possible. `reference`: further rows of that population, which are neither. The verdict is that of `MAIN_SCORE`.
+    `members`: rows that the trainer had. `non_members`: control rows of the same population that it
+    had not, as
+    many if possible. `reference`: further rows of that population, which are neither. The verdict
+    is that of `MAIN_SCORE`.
 
     Raises:
         AttackError: an unknown attack, a table outside the domain, or too few rows.
     """
     if unknown := sorted(set(attacks) - set(SCORES)):
         raise AttackError(f"unknown attack {', '.join(unknown)}; known: {', '.join(SCORES)}")
-    given = {"synthetic": synthetic, "members": members, "non_members": non_members, "reference": reference}
+    given = {
+        "synthetic": synthetic,
+        "members": members,
+        "non_members": non_members,
+        "reference": reference,
+    }
     tables = {name: public.checked(table, name) for name, table in given.items()}
     for name, table in tables.items():
         if len(table) < MINIMUM_ROWS:
-            raise AttackError(f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and {ENOUGH_ROWS} to say much")
+            raise AttackError(
+                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and {ENOUGH_ROWS} to say much"
+            )
     view = View(public, tables["synthetic"], tables["reference"], seed=int(rng.integers(2**31)))
     asked = np.concatenate([tables["members"], tables["non_members"]])
     is_member = np.arange(len(asked)) < len(tables["members"])
     calibration = _half(is_member, rng)
-    rows = {name: _row(name, SCORES[name](view, asked), is_member, calibration) for name in dict.fromkeys([MAIN_SCORE, *attacks])}
+    rows = {
+        name: _row(name, SCORES[name](view, asked), is_member, calibration)
+        for name in dict.fromkeys([MAIN_SCORE, *attacks])
+    }
     control = auc(population(view, asked), is_member)
     return ShadowFreeReport(
-        main=rows[MAIN_SCORE], table=tuple(rows[name] for name in attacks), control=control, warnings=_warnings(view, rows[MAIN_SCORE], control)
+        main=rows[MAIN_SCORE],
+        table=tuple(rows[name] for name in attacks),
+        control=control,
+        warnings=_warnings(view, rows[MAIN_SCORE], control),
     )
 
 
 def best_threshold(scores: FloatArray, members: BoolArray) -> float:
-    """The threshold with the greatest advantage on *these* scores, half-way to the next score; use it on other rows only."""
+    """The threshold with the greatest advantage on *these* scores, half-way to the next score; use
+    it on other rows only.
+    """
     points, levels = roc(scores, members), np.unique(scores)[::-1]
     best = int(np.argmax(points[:, 1] - points[:, 0]))
     if best == 0:
@@ -143,9 +172,13 @@ def _row(name: str, scores: FloatArray, members: BoolArray, calibration: BoolArr
         attack=name,
         members=int(members.sum()),
         non_members=int((~members).sum()),
-        advantage=advantage(Counts.at(scores[~calibration], members[~calibration], threshold=threshold)),
+        advantage=advantage(
+            Counts.at(scores[~calibration], members[~calibration], threshold=threshold)
+        ),
         auc=auc(scores, members),
-        tpr_at=tuple((rate, tpr_at_fpr(scores, members, false_positive_rate=rate)) for rate in LOW_RATES),
+        tpr_at=tuple(
+            (rate, tpr_at_fpr(scores, members, false_positive_rate=rate)) for rate in LOW_RATES
+        ),
     )
 
 
@@ -162,10 +195,14 @@ def _warnings(view: View, main: ScoreRow, control: Interval) -> tuple[str, ...]:
     found = []
     fewest = min(main.members, main.non_members, len(view.reference), len(view.synthetic))
     if fewest < ENOUGH_ROWS:
-        found.append(f"one of the four tables has only {fewest} rows: about {ENOUGH_ROWS} are needed for a stable result")
+        found.append(
+            f"one of the four tables has only {fewest} rows: about {ENOUGH_ROWS} are needed for a stable result"
+        )
     for rate, tpr in main.tpr_at:
         if tpr is None:
-            found.append(f"no TPR at an FPR of {rate:g}: that needs {models_needed(rate)} control rows, there are {main.non_members}")
+            found.append(
+                f"no TPR at an FPR of {rate:g}: that needs {models_needed(rate)} control rows, there are {main.non_members}"
+            )
     if not control.contains(0.5):
         found.append(
             "members and control rows differ under the reference alone: draw all three from one population, with no row in two of them "

@@ -13,7 +13,9 @@ LOOK_EVERY_S = 1.0  # how often result files are counted while the runner is sil
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a fleet is. `remaining_s` is None until a task of this run, or a group of them, has finished."""
+    """How far a fleet is. `remaining_s` is None until a task of this run, or a group of them, has
+    finished.
+    """
 
     finished: int
     failed: int
@@ -24,9 +26,11 @@ class Progress:
 
 @dataclass
 class Teller:
-    """Tells `listener` how many of `total` tasks have left a file, by `count`; never two calls at a time, perhaps from a thread of its own.
+    """Tells `listener` how many of `total` tasks have left a file, by `count`; never two calls at a
+    time, perhaps from a thread of its own.
 
-    Time left is judged when the runner reports only: of a group that is trained side by side the first models come late and the others at once.
+    Time left is judged when the runner reports only: of a group that is trained side by side the
+    first models come late and the others at once.
     """
 
     listener: Callable[[Progress], None] | None
@@ -57,7 +61,9 @@ class Teller:
     def watching(self) -> Iterator[None]:
         """Tell of new files in between."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(ended,), name="fleet progress", daemon=True)
+        thread = threading.Thread(
+            target=self._watch, args=(ended,), name="fleet progress", daemon=True
+        )
         if self.listener is not None:
             thread.start()
         try:
@@ -85,4 +91,12 @@ class Teller:
         assert self.listener is not None
         self._told = finished
         left = self.total - finished - self.failed
-        self.listener(Progress(finished, self.failed, self.total, elapsed, left / self._rate if self._rate else None))
+        self.listener(
+            Progress(
+                finished,
+                self.failed,
+                self.total,
+                elapsed,
+                left / self._rate if self._rate else None,
+            )
+        )

@@ -1,4 +1,6 @@
-"""What a membership attack found: frozen values, JSON and one plain sentence. Confidential when the rows were."""
+"""What a membership attack found: frozen values, JSON and one plain sentence. Confidential when the
+rows were.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attacks.epsilon import Claim, allowed_true_positives, epsilon_lower_bound, power_warnings, profile_excess, proven_rates
+from attacks.epsilon import (
+    Claim,
+    allowed_true_positives,
+    epsilon_lower_bound,
+    power_warnings,
+    profile_excess,
+    proven_rates,
+)
 from attacks.game import Outcome
 from attacks.statistics import (
     Counts,
@@ -28,12 +37,14 @@ LOW_RATES = (0.01, 0.001)
 
 @dataclass(frozen=True)
 class AttackRow:
-    """One extractor with one classifier, or one white-box score with one likelihood ratio, judged on `models` test models in each world.
+    """One extractor with one classifier, or one white-box score with one likelihood ratio, judged
+    on `models` test models in each world.
 
-    `positive_accuracy` and `negative_accuracy` are the base paper's PA and NA: in its tables accuracy is their
-    mean, so they are the shares of models recognised in each world (recall and specificity). `advantage_best`
-    picks its threshold on the test models and is biased upwards. `tpr_at` holds a false-positive rate and the
-    true-positive rate there, or None when the models are too few for it.
+    `positive_accuracy` and `negative_accuracy` are the base paper's PA and NA: in its tables
+    accuracy is their mean, so they are the shares of models recognised in each world (recall and
+    specificity). `advantage_best` picks its threshold on the test models and is biased upwards.
+    `tpr_at` holds a false-positive rate and the true-positive rate there, or None when the models
+    are too few for it.
     """
 
     extractor: str
@@ -51,7 +62,9 @@ class AttackRow:
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that the models are too few for says so."""
         rates = {
-            f"tpr_at_fpr_{rate:g}": asdict(tpr) if tpr else f"too few models: needs {models_needed(rate)} without the target, has {self.models}"
+            f"tpr_at_fpr_{rate:g}": asdict(tpr)
+            if tpr
+            else f"too few models: needs {models_needed(rate)} without the target, has {self.models}"
             for rate, tpr in self.tpr_at
         }
         return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
@@ -72,7 +85,9 @@ def attack_row(extractor: str, classifier: str, outcome: Outcome) -> AttackRow:
         advantage=advantage(counts),
         advantage_best=best_advantage(scores, members),
         auc=auc(scores, members),
-        tpr_at=tuple((rate, tpr_at_fpr(scores, members, false_positive_rate=rate)) for rate in LOW_RATES),
+        tpr_at=tuple(
+            (rate, tpr_at_fpr(scores, members, false_positive_rate=rate)) for rate in LOW_RATES
+        ),
     )
 
 
@@ -80,11 +95,13 @@ def attack_row(extractor: str, classifier: str, outcome: Outcome) -> AttackRow:
 class Verdict:
     """An attack that was declared beforehand, so that its figures are no choice of the luckiest.
 
-    All but `row` share the 5% of error with the other declared attacks, so that many say what is not so no more often than one does:
-    `confidence` is what this one may claim by itself. `advantage`: that of `row` with such an interval. `control`: advantage where
-    neither world had the target, which must be at chance; None where too few models could not differ from chance.
-    `proven`: what the TPR is at least and the FPR at most, at a threshold fixed beforehand. From them follow `epsilon_lower`, a lower
-    bound on epsilon at the claim's delta, and `profile_excess`, which above 0 refutes the claim's whole curve.
+    All but `row` share the 5% of error with the other declared attacks, so that many say what is
+    not so no more often than one does: `confidence` is what this one may claim by itself.
+    `advantage`: that of `row` with such an interval. `control`: advantage where neither world had
+    the target, which must be at chance; None where too few models could not differ from chance.
+    `proven`: what the TPR is at least and the FPR at most, at a threshold fixed beforehand. From
+    them follow `epsilon_lower`, a lower bound on epsilon at the claim's delta, and
+    `profile_excess`, which above 0 refutes the claim's whole curve.
     """
 
     row: AttackRow
@@ -138,30 +155,48 @@ class Verdict:
 
 
 def judged(
-    extractor: str, classifier: str, outcome: Outcome, counts: Counts, control: Counts | None, *, claim: Claim | None, confidence: float
+    extractor: str,
+    classifier: str,
+    outcome: Outcome,
+    counts: Counts,
+    control: Counts | None,
+    *,
+    claim: Claim | None,
+    confidence: float,
 ) -> Verdict:
-    """The verdict on one declared attack: its guesses `score > 0`, those at a threshold fixed beforehand (`counts`), and those of the control."""
+    """The verdict on one declared attack: its guesses `score > 0`, those at a threshold fixed
+    beforehand (`counts`), and those of the control.
+    """
     delta = claim.delta if claim else 0.0
-    enough = control is not None and min(control.positives, control.negatives) >= models_to_tell(confidence)
+    enough = control is not None and min(control.positives, control.negatives) >= models_to_tell(
+        confidence
+    )
     return Verdict(
         row=attack_row(extractor, classifier, outcome),
         confidence=confidence,
         advantage=advantage(Counts.at(outcome.scores, outcome.members), confidence=confidence),
-        control=advantage(control, confidence=confidence) if control is not None and enough else None,
+        control=advantage(control, confidence=confidence)
+        if control is not None and enough
+        else None,
         proven=proven_rates(counts, confidence=confidence),
         epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=confidence),
-        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence) if claim else None,
+        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence)
+        if claim
+        else None,
         claim=claim,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipReport:
-    """The verdict, what it must be read beside, the `others` that were declared beforehand, and the table of all other attacks.
+    """The verdict, what it must be read beside, the `others` that were declared beforehand, and the
+    table of all other attacks.
 
-    `per_target`: advantage on each target. `baseline`: advantage of the same classifier on column histograms, which never ask about
-    the target. `epsilon_provable`: the most that so many models could have proven. `roc`: points (FPR, TPR) of the verdict's attack.
-    `remarks`: what else must be known before the numbers are believed. `dropped`: pairs of models whose training always killed its worker.
+    `per_target`: advantage on each target. `baseline`: advantage of the same classifier on column
+    histograms, which never ask about
+    the target. `epsilon_provable`: the most that so many models could have proven. `roc`: points
+    (FPR, TPR) of the verdict's attack. `remarks`: what else must be known before the numbers are
+    believed. `dropped`: pairs of models whose training always killed its worker.
     """
 
     verdict: Verdict
@@ -206,22 +241,36 @@ class MembershipReport:
 
     @property
     def refutes_claim(self) -> bool:
-        """Whether one of the declared attacks disproves the claim, with 95% confidence in all of them together."""
+        """Whether one of the declared attacks disproves the claim, with 95% confidence in all of
+        them together.
+        """
         return any(verdict.refutes_claim for verdict in self.declared)
 
     @property
     def conclusion(self) -> str:
-        """One plain sentence on the verdict, or on an attack that says more, and the caveat; all attacks together are wrong with at most 5%."""
-        telling = [v for v in self.declared if v.refutes_claim] or [v for v in self.declared if v.advantage.lower > 0]
+        """One plain sentence on the verdict, or on an attack that says more, and the caveat; all
+        attacks together are wrong with at most 5%.
+        """
+        telling = [v for v in self.declared if v.refutes_claim] or [
+            v for v in self.declared if v.advantage.lower > 0
+        ]
         verdict = telling[0] if telling else self.verdict
-        gap, models, sure = verdict.advantage, verdict.row.models, f"{100 * verdict.confidence:.3g}%"
+        gap, models, sure = (
+            verdict.advantage,
+            verdict.row.models,
+            f"{100 * verdict.confidence:.3g}%",
+        )
         numbers = f"advantage {gap.value:.3f}, {sure} interval {gap.lower:.3f} to {gap.upper:.3f}, on {models} test models in each world"
-        ceiling = f"; the claim allows at most {self.ceiling:.3f}" if self.ceiling is not None else ""
+        ceiling = (
+            f"; the claim allows at most {self.ceiling:.3f}" if self.ceiling is not None else ""
+        )
         who = f"The attack {verdict.name}" if self.others else "The attack"
         if verdict.refutes_claim:
             finding = f"{who} refutes the claim: {verdict.refutation}"
         elif gap.lower > 0:
-            finding = f"{who} tells releases made with the target record from releases made without it"
+            finding = (
+                f"{who} tells releases made with the target record from releases made without it"
+            )
         elif self.others:
             attacks = ", ".join(v.name for v in self.declared)
             finding = f"None of {len(self.declared)} attacks ({attacks}) told releases made with the target record from releases made without it"
@@ -233,7 +282,13 @@ class MembershipReport:
     def warnings(self) -> tuple[str, ...]:
         """Everything a reader must know before believing the numbers."""
         main = self.verdict
-        return (*power_warnings(main.row.models, self.claim, main.advantage, confidence=main.confidence), *self._controls(), *self.remarks)
+        return (
+            *power_warnings(
+                main.row.models, self.claim, main.advantage, confidence=main.confidence
+            ),
+            *self._controls(),
+            *self.remarks,
+        )
 
     def _controls(self) -> Iterator[str]:
         for verdict in self.declared:
@@ -260,7 +315,13 @@ class MembershipReport:
             "control_advantage": asdict(self.control) if self.control else "too few models",
             "epsilon_lower": self.epsilon_lower,
             "epsilon_provable": self.epsilon_provable,
-            "claim": {"epsilon": self.claim.epsilon, "delta": self.claim.delta, "ceiling_advantage": self.ceiling} if self.claim else None,
+            "claim": {
+                "epsilon": self.claim.epsilon,
+                "delta": self.claim.delta,
+                "ceiling_advantage": self.ceiling,
+            }
+            if self.claim
+            else None,
             "profile_excess": self.verdict.profile_excess,
             "refutes_claim": self.refutes_claim,
             "declared": [verdict.to_json() for verdict in self.declared],

@@ -1,8 +1,10 @@
-"""Membership scores from one release, without shadow models: how much likelier each record is to have been trained on.
+"""Membership scores from one release, without shadow models: how much likelier each record is to
+have been trained on.
 
-Each takes what the adversary holds - the synthetic rows, `reference` rows of the same population that were not trained
-on, and the records he asks about - and gives one number for each record, greater for a likelier member. None of
-them is told who is a member, so their AUC needs no split; only a threshold does (`attacks.one_release`).
+Each takes what the adversary holds - the synthetic rows, `reference` rows of the same population
+that were not trained on, and the records he asks about - and gives one number for each record,
+greater for a likelier member. None of them is told who is a member, so their AUC needs no split;
+only a threshold does (`attacks.one_release`).
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from attacks.density import CategoricalKernel, likeliest_bandwidth
 from attacks.hamming import hamming
 from attacks.threat import Codes, FloatArray, Public
 
-# Around synthetic rows the kernel is narrow, for what is looked for are copies; around the reference it is as wide
-# as makes that likeliest, for there the population is estimated.
+# Around synthetic rows the kernel is narrow, for what is looked for are copies; around the
+# reference it is as wide as makes that likeliest, for there the population is estimated.
 COPY_BANDWIDTH = 0.03
 
 
 @dataclass(frozen=True)
 class View:
-    """What the adversary holds; tables are codes `[rows, columns]`. `seed`: for what an attack draws."""
+    """What the adversary holds; tables are codes `[rows, columns]`. `seed`: for what an attack
+    draws.
+    """
 
     public: Public
     synthetic: Codes = field(repr=False)
@@ -35,41 +39,60 @@ class View:
 def domias(view: View, asked: Codes) -> FloatArray:
     """Log of the density of the synthetic rows over that of the reference, at each record.
 
-    Van Breugel, Sun, Qian, van der Schaar (2023), "Membership inference attacks against synthetic data through
-    overfitting detection": a record is suspect where the release is denser than the population, not where both are.
+    Van Breugel, Sun, Qian, van der Schaar (2023), "Membership inference attacks against synthetic
+    data through overfitting detection": a record is suspect where the release is denser than the
+    population, not where both are.
     """
-    return CategoricalKernel(view.public, view.synthetic, COPY_BANDWIDTH).log_density(asked) - population(view, asked)
+    return CategoricalKernel(view.public, view.synthetic, COPY_BANDWIDTH).log_density(
+        asked
+    ) - population(view, asked)
 
 
 def distance(view: View, asked: Codes) -> FloatArray:
-    """Minus the Hamming distance to the closest synthetic record (DCR), which also calls every typical record a member."""
+    """Minus the Hamming distance to the closest synthetic record (DCR), which also calls every
+    typical record a member.
+    """
     return -closest(asked, view.synthetic)
 
 
 def relative_distance(view: View, asked: Codes) -> FloatArray:
-    """How much closer the closest synthetic record is than the closest reference record, in columns."""
+    """How much closer the closest synthetic record is than the closest reference record, in
+    columns.
+    """
     return closest(asked, view.reference) - closest(asked, view.synthetic)
 
 
 def monte_carlo(view: View, asked: Codes) -> FloatArray:
     """Share of the synthetic rows within a distance of each record.
 
-    Hilprecht, Haerterich, Bernau (2019), "Monte Carlo and reconstruction membership inference attacks against
-    generative models", with their median heuristic: the distance is the median over the records of
-    that to the closest synthetic row.
+    Hilprecht, Haerterich, Bernau (2019), "Monte Carlo and reconstruction membership inference
+    attacks against generative models", with their median heuristic: the distance is the median over
+    the records of that to the closest synthetic row.
     """
     radius = np.median(closest(asked, view.synthetic))
-    return np.concatenate([(distances <= radius).mean(axis=1) for _, distances in hamming(asked, view.synthetic)])
+    return np.concatenate(
+        [(distances <= radius).mean(axis=1) for _, distances in hamming(asked, view.synthetic)]
+    )
 
 
 def logan(view: View, asked: Codes) -> FloatArray:
-    """How a classifier that tells synthetic rows from reference rows sees each record: 1 is synthetic, 0 reference.
+    """How a classifier that tells synthetic rows from reference rows sees each record: 1 is
+    synthetic, 0 reference.
 
-    After Hayes, Melis, Danezis, De Cristofaro (2019), "LOGAN", the black box: their discriminator is a
-    network that is trained beside a generator, ours a random forest.
+    After Hayes, Melis, Danezis, De Cristofaro (2019), "LOGAN", the black box: their discriminator
+    is a network that is trained beside a generator, ours a random forest.
     """
-    forest = RandomForestClassifier(n_estimators=200, min_samples_leaf=2, class_weight="balanced", random_state=view.seed, n_jobs=1)
-    forest.fit(np.concatenate([view.synthetic, view.reference]), np.arange(len(view.synthetic) + len(view.reference)) < len(view.synthetic))
+    forest = RandomForestClassifier(
+        n_estimators=200,
+        min_samples_leaf=2,
+        class_weight="balanced",
+        random_state=view.seed,
+        n_jobs=1,
+    )
+    forest.fit(
+        np.concatenate([view.synthetic, view.reference]),
+        np.arange(len(view.synthetic) + len(view.reference)) < len(view.synthetic),
+    )
     return np.asarray(forest.predict_proba(asked)[:, 1], dtype=np.float64)
 
 
@@ -83,11 +106,15 @@ SCORES: dict[str, Callable[[View, Codes], FloatArray]] = {
 
 
 def population(view: View, asked: Codes) -> FloatArray:
-    """Log-density of the reference at each record. It never looks at the release: as an attack it must be at chance."""
+    """Log-density of the reference at each record. It never looks at the release: as an attack it
+    must be at chance.
+    """
     width = likeliest_bandwidth(view.public, view.reference, np.random.default_rng(view.seed))
     return CategoricalKernel(view.public, view.reference, width).log_density(asked)
 
 
 def closest(asked: Codes, rows: Codes) -> FloatArray:
     """Hamming distance, in columns, of each record to the closest of `rows`; shape `[records]`."""
-    return np.concatenate([distances.min(axis=1) for _, distances in hamming(asked, rows)]).astype(np.float64)
+    return np.concatenate([distances.min(axis=1) for _, distances in hamming(asked, rows)]).astype(
+        np.float64
+    )

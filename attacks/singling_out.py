@@ -1,9 +1,12 @@
-"""Singling out: does a predicate that is true of one synthetic row point at exactly one of the rows behind the release?
+"""Singling out: does a predicate that is true of one synthetic row point at exactly one of the rows
+behind the release?
 
-Giomi et al. (2023), the singling-out attack, for codes: univariate predicates are levels that one synthetic row alone
-has, multivariate ones are levels that one synthetic row alone has together. A predicate that happens to be true of one row
-is likelier or less likely so in a table of another size, so that both tables are cut to the size of the smaller.
-Intervals take the guesses for independent of each other. Those of one table are not quite; measured, they raise no more false alarms than promised.
+Giomi et al. (2023), the singling-out attack, for codes: univariate predicates are levels that one
+synthetic row alone has, multivariate ones are levels that one synthetic row alone has together. A
+predicate that happens to be true of one row is likelier or less likely so in a table of another
+size, so that both tables are cut to the size of the smaller. Intervals take the guesses for
+independent of each other. Those of one table are not quite; measured, they raise no more false
+alarms than promised.
 """
 
 from __future__ import annotations
@@ -21,12 +24,20 @@ Predicate = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def singling_out(
-    synthetic: Codes, members: Codes, control: Codes, *, public: Public, rng: np.random.Generator, width: int | None = None, guesses: int = 500
+    synthetic: Codes,
+    members: Codes,
+    control: Codes,
+    *,
+    public: Public,
+    rng: np.random.Generator,
+    width: int | None = None,
+    guesses: int = 500,
 ) -> Risk:
-    """How many predicates that single out a synthetic row single out one of `members`, and of `control`.
+    """How many predicates that single out a synthetic row single out one of `members`, and of
+    `control`.
 
-    `width`: columns of a predicate (1: univariate); None draws it afresh for each, from 2 to all. The naive guess takes
-    the same columns with levels drawn evenly from the public ones.
+    `width`: columns of a predicate (1: univariate); None draws it afresh for each, from 2 to all.
+    The naive guess takes the same columns with levels drawn evenly from the public ones.
     """
     columns = len(public.sizes)
     if width is not None and not 1 <= width <= columns:
@@ -36,10 +47,21 @@ def singling_out(
     guesses = whole("guesses", guesses, least=1)
     size = min(len(members), len(control))
     own, other = (table[rng.permutation(len(table))[:size]] for table in (members, control))
-    found = _levels_of_one(synthetic, guesses, rng) if width == 1 else _combinations_of_one(synthetic, width, guesses, rng)
-    blind: list[Predicate] = [(where, tuple(int(rng.integers(public.sizes[c])) for c in where)) for where, _ in found]
+    found = (
+        _levels_of_one(synthetic, guesses, rng)
+        if width == 1
+        else _combinations_of_one(synthetic, width, guesses, rng)
+    )
+    blind: list[Predicate] = [
+        (where, tuple(int(rng.integers(public.sizes[c])) for c in where)) for where, _ in found
+    ]
     name = f"singling out by {'one column' if width == 1 else 'several columns' if width is None else f'{width} columns'}"
-    return risk_of(name, attack=_singled(found, own), control=_singled(found, other), naive=_singled(blind, own))
+    return risk_of(
+        name,
+        attack=_singled(found, own),
+        control=_singled(found, other),
+        naive=_singled(blind, own),
+    )
 
 
 def _levels_of_one(synthetic: Codes, guesses: int, rng: np.random.Generator) -> list[Predicate]:
@@ -51,8 +73,12 @@ def _levels_of_one(synthetic: Codes, guesses: int, rng: np.random.Generator) -> 
     return [found[i] for i in rng.permutation(len(found))[:guesses]]
 
 
-def _combinations_of_one(synthetic: Codes, width: int | None, guesses: int, rng: np.random.Generator) -> list[Predicate]:
-    """Levels that exactly one synthetic row has together; of each row at most one set, so that no two guesses aim at the same."""
+def _combinations_of_one(
+    synthetic: Codes, width: int | None, guesses: int, rng: np.random.Generator
+) -> list[Predicate]:
+    """Levels that exactly one synthetic row has together; of each row at most one set, so that no
+    two guesses aim at the same.
+    """
     found: list[Predicate] = []
     columns = synthetic.shape[1]
     for row in synthetic[rng.permutation(len(synthetic))]:
@@ -69,7 +95,15 @@ def _combinations_of_one(synthetic: Codes, width: int | None, guesses: int, rng:
 
 def _singled(predicates: list[Predicate], table: Codes) -> Trials:
     """How many predicates are true of exactly one row."""
-    return Trials.of(np.array([_selected(table, np.array(where), np.array(levels)).sum() == 1 for where, levels in predicates], dtype=bool))
+    return Trials.of(
+        np.array(
+            [
+                _selected(table, np.array(where), np.array(levels)).sum() == 1
+                for where, levels in predicates
+            ],
+            dtype=bool,
+        )
+    )
 
 
 def _selected(table: Codes, where: Codes, levels: Codes) -> BoolArray:

@@ -1,7 +1,7 @@
 """Whom to attack: at random, the most isolated rows, or rows that are named.
 
-The choice matters more than the classifier (Meeus, Guepin, Cretu, de Montjoye, 2023, "Achilles' heels"):
-an average row hides in its neighbours, an isolated one does not.
+The choice matters more than the classifier (Meeus, Guepin, Cretu, de Montjoye, 2023, "Achilles'
+heels"): an average row hides in its neighbours, an isolated one does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def random_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[i
 
 
 def isolated_targets(rows: Codes, count: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Positions of the `count` most isolated rows, most isolated first; ties go to rarer levels, then by `rng`."""
+    """Positions of the `count` most isolated rows, most isolated first; ties go to rarer levels,
+    then by `rng`.
+    """
     _check(rows, count)
     order = np.lexsort((rng.permutation(len(rows)), -rarity(rows), -isolation(rows)))
     return tuple(int(i) for i in order[:count])
@@ -39,9 +41,13 @@ def declared_targets(rows: Codes, positions: Sequence[int]) -> tuple[int, ...]:
     """
     asked = np.asarray(positions)
     if asked.ndim != 1 or not len(asked) or not np.issubdtype(asked.dtype, np.integer):
-        raise AttackError(f"targets={positions!r}; needs a list of row positions, at least one, each a whole number: see isolated_targets")
+        raise AttackError(
+            f"targets={positions!r}; needs a list of row positions, at least one, each a whole number: see isolated_targets"
+        )
     if len(set(asked.tolist())) < len(asked) or asked.min() < 0 or asked.max() >= len(rows):
-        raise AttackError(f"targets={asked.tolist()}; needs different positions within the table, counted from 0 and never from the end")
+        raise AttackError(
+            f"targets={asked.tolist()}; needs different positions within the table, counted from 0 and never from the end"
+        )
     return tuple(int(p) for p in asked)
 
 
@@ -52,15 +58,21 @@ SELECTORS: dict[str, Callable[[Codes, int, np.random.Generator], tuple[int, ...]
 
 
 def isolation(rows: Codes, *, neighbours: int = NEIGHBOURS) -> FloatArray:
-    """Mean Hamming distance (share of columns that differ, 0-1) of each row to its nearest others; shape `[rows]`."""
+    """Mean Hamming distance (share of columns that differ, 0-1) of each row to its nearest others;
+    shape `[rows]`.
+    """
     total, columns = rows.shape
     nearest = min(neighbours, total - 1)
     if nearest < 1:
         raise AttackError(f"{total} rows; isolation needs at least 2")
     result = np.empty(total)
     for part, distance in hamming(rows, rows):
-        distance[np.arange(len(distance)), np.arange(part.start, part.stop)] = columns + 1  # not its own neighbour
-        result[part] = np.partition(distance, nearest - 1, axis=1)[:, :nearest].mean(axis=1) / columns
+        distance[np.arange(len(distance)), np.arange(part.start, part.stop)] = (
+            columns + 1
+        )  # not its own neighbour
+        result[part] = (
+            np.partition(distance, nearest - 1, axis=1)[:, :nearest].mean(axis=1) / columns
+        )
     return result
 
 
@@ -75,4 +87,6 @@ def rarity(rows: Codes) -> FloatArray:
 
 def _check(rows: Codes, count: int) -> None:
     if whole("count", count, least=1) > len(rows):
-        raise AttackError(f"asked for {count} targets; the table allows between 1 and its number of rows")
+        raise AttackError(
+            f"asked for {count} targets; the table allows between 1 and its number of rows"
+        )

@@ -1,8 +1,9 @@
-"""The threat model, apart from any attack: what the adversary is given, and what one training looks like.
+"""The threat model, apart from any attack: what the adversary is given, and what one training looks
+like.
 
-The adversary always knows the public description of the table (`Public`), the record he asks about, and how
-the releaser trains (`Trainer`, which he runs himself as a shadow). A `ThreatModel` says what he knows of the
-*other* rows, and by what the two worlds differ.
+The adversary always knows the public description of the table (`Public`), the record he asks about,
+and how the releaser trains (`Trainer`, which he runs himself as a shadow). A `ThreatModel` says
+what he knows of the *other* rows, and by what the two worlds differ.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ Score = Callable[[Codes], float]
 
 @dataclass(frozen=True)
 class WhiteBox:
-    """What a trainer returns when the model, or its noisy tables, are released beside the synthetic set.
+    """What a trainer returns when the model, or its noisy tables, are released beside the synthetic
+    set.
 
-    `scores`: by name, what anyone who holds the released model can compute of one record `[columns]`, such as its
-    ELBO. A score must grow with how well the model knows the record. The game asks only for the target's, inside the task, so
-    that a model never travels; all models of a game must have the same names.
+    `scores`: by name, what anyone who holds the released model can compute of one record
+    `[columns]`, such as its ELBO. A score must grow with how well the model knows the record. The
+    game asks only for the target's, inside the task, so that a model never travels; all models of a
+    game must have the same names.
     """
 
     synthetic: Codes = field(repr=False)
@@ -41,10 +44,11 @@ class WhiteBox:
 class Trainer(Protocol):
     """One independently trained model and one synthetic set drawn from it.
 
-    `rows` holds whole-number codes, shape `[rows, columns]`, and may be read-only; the answer has shape
-    `[released rows, columns]`, or is a `WhiteBox` around it. All randomness comes from `seed_sequence`, so that a task gives the same answer
-    in whatever process it runs. For worker processes it must be a module-level function, a closure or a
-    dataclass; threads inside a training are its own business (`torch.set_num_threads(1)`).
+    `rows` holds whole-number codes, shape `[rows, columns]`, and may be read-only; the answer has
+    shape `[released rows, columns]`, or is a `WhiteBox` around it. All randomness comes from
+    `seed_sequence`, so that a task gives the same answer in whatever process it runs. For worker
+    processes it must be a module-level function, a closure or a dataclass; threads inside a
+    training are its own business (`torch.set_num_threads(1)`).
     """
 
     def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes | WhiteBox:
@@ -54,7 +58,8 @@ class Trainer(Protocol):
 
 @runtime_checkable
 class GroupTrainer(Trainer, Protocol):
-    """A trainer that can also train several models side by side, in less time than one after the other.
+    """A trainer that can also train several models side by side, in less time than one after the
+    other.
 
     Each model has its own rows and randomness, and what it releases has the law that it has alone.
     """
@@ -64,21 +69,30 @@ class GroupTrainer(Trainer, Protocol):
         """Most models that are worth training side by side, at least 1."""
         ...
 
-    def many(self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[Codes | WhiteBox]:
+    def many(
+        self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]
+    ) -> Iterator[Codes | WhiteBox]:
         """Train on each of `rows`; the synthetic set of each, in their order, as it is ready."""
         ...
 
 
 @dataclass(frozen=True)
 class Public:
-    """What anyone may know of the table: the number of levels of each column. Codes lie in `0 .. size-1`."""
+    """What anyone may know of the table: the number of levels of each column. Codes lie in `0 ..
+    size-1`.
+    """
 
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         """Refuse what are no numbers of levels."""
-        if not self.sizes or any(isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1 for size in self.sizes):
-            raise AttackError(f"sizes={self.sizes!r}; needs the number of levels of each column, whole numbers of at least 1")
+        if not self.sizes or any(
+            isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1
+            for size in self.sizes
+        ):
+            raise AttackError(
+                f"sizes={self.sizes!r}; needs the number of levels of each column, whole numbers of at least 1"
+            )
 
     def checked(self, codes: Codes, what: str) -> Codes:
         """`codes` as an array of shape `[rows, columns]` inside the domain.
@@ -87,7 +101,11 @@ class Public:
             AttackError: wrong shape, not whole numbers, or a level outside its column.
         """
         table = np.asarray(codes)
-        if table.ndim != 2 or table.shape[1] != len(self.sizes) or not np.issubdtype(table.dtype, np.integer):
+        if (
+            table.ndim != 2
+            or table.shape[1] != len(self.sizes)
+            or not np.issubdtype(table.dtype, np.integer)
+        ):
             raise AttackError(
                 f"{what}: got {table.dtype} of {table.ndim} dimensions {table.shape[1:]}; "
                 f"needs whole-number codes [rows, {len(self.sizes)}]: encode the table first"
@@ -95,7 +113,9 @@ class Public:
         outside = np.flatnonzero(((table < 0) | (table >= np.asarray(self.sizes))).any(axis=0))
         if len(outside):
             allowed = f"allowed are 0 .. {self.sizes[outside[0]] - 1} in column {outside[0]}"
-            raise AttackError(f"{what}: a code lies outside its column; {allowed}: declare every level, or encode as the others")
+            raise AttackError(
+                f"{what}: a code lies outside its column; {allowed}: declare every level, or encode as the others"
+            )
         return table
 
 
@@ -103,12 +123,14 @@ class Public:
 class ThreatModel:
     """What differs between the two worlds, and what the adversary knows of the other rows.
 
-    `relation`: `add_remove` - the world without the target has one row less; `replace_one` - it has a fresh
-    row instead. `knowledge`: `rest` - he knows every other row (the adversary of differential privacy), and
-    all shadow models share them; `reference` - he has rows of the same population, and every model pair
-    draws its other rows afresh. `rows`: how many other rows each training gets (None: all; `replace_one` and
-    `reference` need some left over). In both cases the two models of a pair share the other rows, so the
-    ceiling of a differentially private trainer holds.
+    `relation`: `add_remove` - the world without the target has one row less; `replace_one` - it has
+    a fresh
+    row instead. `knowledge`: `rest` - he knows every other row (the adversary of differential
+    privacy), and all shadow models share them; `reference` - he has rows of the same population,
+    and every model pair
+    draws its other rows afresh. `rows`: how many other rows each training gets (None: all;
+    `replace_one` and `reference` need some left over). In both cases the two models of a pair share
+    the other rows, so the ceiling of a differentially private trainer holds.
     """
 
     relation: Relation = "add_remove"
@@ -117,11 +139,16 @@ class ThreatModel:
 
     def __post_init__(self) -> None:
         """Refuse unknown words and sizes at once rather than in a worker."""
-        for name, got, allowed in (("relation", self.relation, get_args(Relation)), ("knowledge", self.knowledge, get_args(Knowledge))):
+        for name, got, allowed in (
+            ("relation", self.relation, get_args(Relation)),
+            ("knowledge", self.knowledge, get_args(Knowledge)),
+        ):
             if got not in allowed:
                 raise AttackError(f"{name}={got!r}; allowed: {', '.join(allowed)}")
         if self.rows is not None and self.rows < 2:
-            raise AttackError(f"rows={self.rows}; each training needs at least 2 rows beside the target")
+            raise AttackError(
+                f"rows={self.rows}; each training needs at least 2 rows beside the target"
+            )
 
     def size(self, available: int) -> int:
         """Other rows of each training when `available` can be drawn from.
@@ -132,7 +159,11 @@ class ThreatModel:
         spare = int(self.relation == "replace_one" or self.knowledge == "reference")
         size = available - int(self.relation == "replace_one") if self.rows is None else self.rows
         if size < 2 or size > available or (self.rows is not None and size + spare > available):
-            raise AttackError(f"the threat model needs {size} other rows and {spare} to spare; {available} are there: lower `rows`")
+            raise AttackError(
+                f"the threat model needs {size} other rows and {spare} to spare; {available} are there: lower `rows`"
+            )
         if self.knowledge == "reference" and self.rows is None:
-            raise AttackError("knowledge='reference' draws other rows afresh for each pair: say how many with `rows`")
+            raise AttackError(
+                "knowledge='reference' draws other rows afresh for each pair: say how many with `rows`"
+            )
         return size

@@ -1,7 +1,9 @@
-"""The attack half of the ablation: the membership game on a sub-sample of Adult, against each cell's own pipeline.
+"""The attack half of the ablation: the membership game on a sub-sample of Adult, against each
+cell's own pipeline.
 
-All cells have the same rows and the same target, the most isolated row. `given` and `none` are the causal model and its non-causal
-twin; beside the whole pipeline stands the model alone, which is not raked to exact tables where nothing is private.
+All cells have the same rows and the same target, the most isolated row. `given` and `none` are the
+causal model and its non-causal twin; beside the whole pipeline stands the model alone, which is not
+raked to exact tables where nothing is private.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from attacks import Claim, Fleet, Loky, Public, Serial, ThreatModel, attack_membership, isolated_targets
+from attacks import (
+    Claim,
+    Fleet,
+    Loky,
+    Public,
+    Serial,
+    ThreatModel,
+    attack_membership,
+    isolated_targets,
+)
 from attacks.statistics import Interval
 from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
 from benchmarks.adult_protocol import split
@@ -26,11 +37,25 @@ from synthdp.spec import model as spec
 
 # The paper's question first: causal and not, private and not.
 CELLS = (
-    *(Cell(graph=graph, epsilon=epsilon) for epsilon in (1.0, math.inf) for graph in ("given", "none")),
-    *(Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf) for graph in ("given", "none")),
-    *(Cell(graph=graph, epsilon=epsilon) for epsilon in (1.0, math.inf) for graph in ("wrong", "half")),
+    *(
+        Cell(graph=graph, epsilon=epsilon)
+        for epsilon in (1.0, math.inf)
+        for graph in ("given", "none")
+    ),
+    *(
+        Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf)
+        for graph in ("given", "none")
+    ),
+    *(
+        Cell(graph=graph, epsilon=epsilon)
+        for epsilon in (1.0, math.inf)
+        for graph in ("wrong", "half")
+    ),
     *(Cell(graph=graph, epsilon=10.0) for graph in ("given", "none")),
-    *(Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf) for graph in ("wrong", "half")),
+    *(
+        Cell(graph=graph, tables="one-way", sampling="drawn", epsilon=math.inf)
+        for graph in ("wrong", "half")
+    ),
 )
 FULL = spec.MembershipAttack(rows=500, pairs=100, steps=200)
 QUICK = spec.MembershipAttack(rows=40, pairs=4, steps=2)
@@ -38,7 +63,9 @@ ROWS_SEED = 0  # of the sub-sample and the target, which are public
 
 
 def attacked(cell: Cell, game: spec.MembershipAttack, *, jobs: int) -> dict[str, Any]:
-    """The game against one cell: advantage with its interval, what the claim allows (without a claim: anything), and what it is read beside."""
+    """The game against one cell: advantage with its interval, what the claim allows (without a
+    claim: anything), and what it is read beside.
+    """
     base = adult().model_copy(update={"attacks": spec.Attacks(membership=game)})
     release = release_of(shadow_spec(base), cell, rows=game.rows, seed=ROWS_SEED)
     domain = Domain.from_spec(release.columns)
@@ -47,14 +74,18 @@ def attacked(cell: Cell, game: spec.MembershipAttack, *, jobs: int) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         report = attack_membership(
             rows,
-            ShadowTrainer(release, domain, plan, CausalGraph.from_spec(release.graph, domain.names)),
+            ShadowTrainer(
+                release, domain, plan, CausalGraph.from_spec(release.graph, domain.names)
+            ),
             public=Public(domain.sizes),
             targets=isolated_targets(rows, 1, np.random.default_rng(ROWS_SEED)),
             pairs=game.pairs,
             rng=np.random.default_rng(),
             threat=ThreatModel(relation=release.privacy.adjacency),
             fleet=Fleet(folder=Path(folder), runner=Loky(jobs) if jobs > 1 else Serial()),
-            claim=Claim(plan.epsilon, plan.delta, plan.profile) if math.isfinite(cell.epsilon) else None,
+            claim=Claim(plan.epsilon, plan.delta, plan.profile)
+            if math.isfinite(cell.epsilon)
+            else None,
             extractors=(),
             classifiers=(),
         )
@@ -70,7 +101,9 @@ def attacked(cell: Cell, game: spec.MembershipAttack, *, jobs: int) -> dict[str,
 
 
 def difference(first: Interval, second: Interval) -> Interval:
-    """`first` less `second`, of independent games: variances recovered from both intervals, as in `attacks.statistics` (Newcombe, 1998)."""
+    """`first` less `second`, of independent games: variances recovered from both intervals, as in
+    `attacks.statistics` (Newcombe, 1998).
+    """
     value = first.value - second.value
     down = math.hypot(first.value - first.lower, second.upper - second.value)
     up = math.hypot(first.upper - first.value, second.value - second.lower)

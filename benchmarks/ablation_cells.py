@@ -1,7 +1,10 @@
-"""What the ablation varies, as changes of a spec: the causal graph, the tables that are measured, the choice of rows, and privacy.
+"""What the ablation varies, as changes of a spec: the causal graph, the tables that are measured,
+the choice of rows, and privacy.
 
-A cell without privacy is the same training by the same code, with next to no noise and a clipping norm that no gradient
-reaches. Its plan is made here and not by the kernel: only a rehearsal on public rows takes it, no session ever could.
+A cell without privacy is the same training by the same code, with next to no noise and a clipping
+norm that no gradient
+reaches. Its plan is made here and not by the kernel: only a rehearsal on public rows takes it, no
+session ever could.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ ADULT_GROUPS: Mapping[str, tuple[str, ...]] = {
 class Cell:
     """One cell of the table; the defaults are those of `specs/adult.yaml`.
 
-    `graph` is a key of `GRAPHS`. `tables`: `one-way`, or `pairs` for those of the spec besides. `sampling`: rows are `drawn`, `raked` to the
+    `graph` is a key of `GRAPHS`. `tables`: `one-way`, or `pairs` for those of the spec besides.
+    `sampling`: rows are `drawn`, `raked` to the
     noisy tables, or `balanced` besides. `epsilon` infinite: no privacy.
     """
 
@@ -49,7 +53,9 @@ class Cell:
 
 
 def adult() -> spec.ReleaseSpec:
-    """`specs/adult.yaml` without what only a release needs, and without the targets' stage, which a plain VAE cannot have."""
+    """`specs/adult.yaml` without what only a release needs, and without the targets' stage, which a
+    plain VAE cannot have.
+    """
     base = untargeted(load_spec(ROOT / "specs" / "adult.yaml"))
     return base.model_copy(
         update={
@@ -64,7 +70,8 @@ def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> s
     """The spec of a cell for a public number of rows; `seed` draws what is random in the graph.
 
     Raises:
-        SpecError: its parts do not fit together, as pairs without the choice of rows that uses them.
+        SpecError: its parts do not fit together, as pairs without the choice of rows that uses
+            them.
     """
     pairs = base.privacy.pairs if cell.tables == "pairs" else ()
     shares = base.privacy.shares if pairs else _without_pairs(base.privacy.shares)
@@ -73,7 +80,9 @@ def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> s
         "dataset": base.dataset.model_copy(update={"rows": spec.Rows(kind="public", value=rows)}),
         "privacy": base.privacy.model_copy(update={"pairs": pairs, "shares": shares}),
         "graph": GRAPHS[cell.graph](base, np.random.default_rng(seed)),
-        "sampling": base.sampling.model_copy(update={"rake": cell.sampling != "drawn", "balance": cell.sampling == "balanced"}),
+        "sampling": base.sampling.model_copy(
+            update={"rake": cell.sampling != "drawn", "balance": cell.sampling == "balanced"}
+        ),
     }
     return check(base.model_copy(update=changes))
 
@@ -82,41 +91,63 @@ def plan_of(release: spec.ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
     """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
     if math.isinf(epsilon):
         return without_privacy(plan_for(release, domain))
-    return plan_for(release.model_copy(update={"privacy": release.privacy.model_copy(update={"epsilon": epsilon})}), domain)
+    return plan_for(
+        release.model_copy(
+            update={"privacy": release.privacy.model_copy(update={"epsilon": epsilon})}
+        ),
+        domain,
+    )
 
 
 def without_privacy(plan: Plan) -> Plan:
-    """The same mechanisms with next to no noise and without clipping. Its epsilon is infinite, so that no run can have reserved it."""
+    """The same mechanisms with next to no noise and without clipping. Its epsilon is infinite, so
+    that no run can have reserved it.
+    """
 
     def quiet(spend: Spend) -> Spend:
         mechanism = spend.mechanism.scaled(NO_NOISE)
-        return Spend(spend.purpose, replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism)
+        return Spend(
+            spend.purpose,
+            replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism,
+        )
 
     return replace(plan, epsilon=math.inf, spends=tuple(quiet(s) for s in plan.spends))
 
 
-# --- budgets and graphs --------------------------------------------------------------------------------------
+# --- budgets and graphs
+# --------------------------------------------------------------------------------------
 
 
 def _without_pairs(shares: spec.Shares) -> spec.Shares:
     """What pairs would cost goes into the training."""
-    return spec.Shares(measure=shares.measure, graph=shares.graph, train=shares.train + shares.pairs)
+    return spec.Shares(
+        measure=shares.measure, graph=shares.graph, train=shares.train + shares.pairs
+    )
 
 
 def _with_search(shares: spec.Shares) -> spec.Shares:
     """All others give up the same part for the search."""
     kept = {name: (1 - GRAPH_SHARE) * share for name, share in shares.model_dump().items()}
-    return spec.Shares(**kept | {"graph": 1 - math.fsum(share for name, share in kept.items() if name != "graph")})
+    return spec.Shares(
+        **kept | {"graph": 1 - math.fsum(share for name, share in kept.items() if name != "graph")}
+    )
 
 
 def _half(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
     """A random half of the arrows; whatever the others stood for is left to z."""
     arrows = base.graph.pairs()
-    return _with_arrows([arrows[i] for i in sorted(rng.choice(len(arrows), math.ceil(len(arrows) / 2), replace=False))])
+    return _with_arrows(
+        [
+            arrows[i]
+            for i in sorted(rng.choice(len(arrows), math.ceil(len(arrows) / 2), replace=False))
+        ]
+    )
 
 
 def _wrong(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
-    """The same arrows between columns that were permuted at random: as many, of the same shape, without a cycle."""
+    """The same arrows between columns that were permuted at random: as many, of the same shape,
+    without a cycle.
+    """
     names = list(base.columns)
     other = dict(zip(names, (names[i] for i in rng.permutation(len(names))), strict=True))
     return _with_arrows([(other[a], other[b]) for a, b in base.graph.pairs()])
@@ -126,11 +157,15 @@ def _clubbed(base: spec.ReleaseSpec, _: np.random.Generator) -> spec.Graph:
     """Only the arrows between groups of columns are known, and of those whole groups."""
     group_of = {name: group for group, members in ADULT_GROUPS.items() for name in members}
     arrows = dict.fromkeys((group_of.get(a, a), group_of.get(b, b)) for a, b in base.graph.pairs())
-    return _with_arrows([(a, b) for a, b in arrows if a != b]).model_copy(update={"groups": dict(ADULT_GROUPS)})
+    return _with_arrows([(a, b) for a, b in arrows if a != b]).model_copy(
+        update={"groups": dict(ADULT_GROUPS)}
+    )
 
 
 def _with_arrows(arrows: list[tuple[str, str]]) -> spec.Graph:
-    return spec.Graph(mode="given", edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows))
+    return spec.Graph(
+        mode="given", edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows)
+    )
 
 
 GRAPHS: Mapping[str, Callable[[spec.ReleaseSpec, np.random.Generator], spec.Graph]] = {
@@ -141,4 +176,6 @@ GRAPHS: Mapping[str, Callable[[spec.ReleaseSpec, np.random.Generator], spec.Grap
     "learned": lambda base, rng: spec.Graph(mode="learn"),
     "none": lambda base, rng: spec.Graph(mode="none"),
 }
-"""The expert's graph, two partial ones, a wrong one, one that is found from the rows at the expense of the rest, and none."""
+"""The expert's graph, two partial ones, a wrong one, one that is found from the rows at the expense
+of the rest, and none.
+"""

@@ -36,17 +36,31 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
     for _, row in quality.iterrows():
         for axes, name in ((left, "mean_auc"), (middle, "tv2")):
             half = row[f"{name}_pm"]
-            _whisker(axes, row, row[name], 0.0 if math.isnan(half) else half, 0.0 if math.isnan(half) else half)
-    for _, row in attack.drop_duplicates(["graph", "tables", "sampling", "epsilon"], keep="last").iterrows():
+            _whisker(
+                axes,
+                row,
+                row[name],
+                0.0 if math.isnan(half) else half,
+                0.0 if math.isnan(half) else half,
+            )
+    for _, row in attack.drop_duplicates(
+        ["graph", "tables", "sampling", "epsilon"], keep="last"
+    ).iterrows():
         value = row["advantage"]
         _whisker(right, row, value, value - row["advantage_lower"], row["advantage_upper"] - value)
         if math.isfinite(row["epsilon"]):
             right.plot(row["ceiling"], _height(row), marker="|", markersize=14, color="black")
     left.set_yticks(range(len(LINES)), list(LINES.values()))
     left.set_ylim(len(LINES) - 0.5, -0.5)
-    left.set(title="mean AUC of five classifiers", xlabel="trained on synthetic, tested on real rows")
+    left.set(
+        title="mean AUC of five classifiers", xlabel="trained on synthetic, tested on real rows"
+    )
     middle.set(title="mean total variation of pair tables", xlabel="against the fit rows")
-    right.set(title="advantage of a membership attack", xlabel="500 rows; bar: the most that epsilon allows", xlim=(-0.5, 1.05))
+    right.set(
+        title="advantage of a membership attack",
+        xlabel="500 rows; bar: the most that epsilon allows",
+        xlim=(-0.5, 1.05),
+    )
     right.axvline(0, color="grey", linewidth=0.8)
     for axes in (left, middle, right):
         axes.grid(axis="y", linewidth=0.3)
@@ -54,14 +68,25 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
     names = ["no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}" for epsilon in COLOURS]
     figure.legend(shown, names, loc="outside lower center", ncols=len(shown), frameon=False)
     figure.suptitle(
-        "Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (whiskers: 95% intervals; none on one run)", fontsize=11
+        "Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (whiskers: 95% intervals; none on one run)",
+        fontsize=11,
     )
     figure.savefig(path, dpi=120)
 
 
 def _height(row: Any) -> float:
-    return list(LINES).index((row["graph"], row["tables"], row["sampling"])) + OFFSET[row["epsilon"]]
+    return (
+        list(LINES).index((row["graph"], row["tables"], row["sampling"])) + OFFSET[row["epsilon"]]
+    )
 
 
 def _whisker(axes: Axes, row: Any, value: float, down: float, up: float) -> None:
-    axes.errorbar(value, _height(row), xerr=[[down], [up]], fmt="o", markersize=5, capsize=3, color=COLOURS[row["epsilon"]])
+    axes.errorbar(
+        value,
+        _height(row),
+        xerr=[[down], [up]],
+        fmt="o",
+        markersize=5,
+        capsize=3,
+        color=COLOURS[row["epsilon"]],
+    )

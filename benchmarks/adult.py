@@ -1,14 +1,18 @@
-"""Adult at one total epsilon: the causal model and its non-causal twin, quality beside CPU seconds and memory.
+"""Adult at one total epsilon: the causal model and its non-causal twin, quality beside CPU seconds
+and memory.
 
     python -m benchmarks.adult [--epsilon 1] [--runs 3] [--variants given partial learned none]
 
-`given` has the expert graph of specs/adult.yaml. `learned` has one that is learned from noisy tables within the same total, knowing only
-what comes before what (`TIERS`); `partial` besides declares that income may depend on everything that comes before it, and learns the rest. `none`
-is a plain VAE. Only `given` and `partial` have a stage for the target: a graph that is learned as a whole misses some of its causes, without which
-the network does better; there the target is drawn evenly all the same.
+`given` has the expert graph of specs/adult.yaml. `learned` has one that is learned from noisy
+tables within the same total, knowing only what comes before what (`TIERS`); `partial` besides
+declares that income may depend on everything that comes before it, and learns the rest. `none` is a
+plain VAE. Only `given` and `partial` have a stage for the target: a graph that is learned as a
+whole misses some of its causes, without which the network does better; there the target is drawn
+evenly all the same.
 
-Each fit runs in a process of its own on one thread and is measured from the plan to the last sampled row; the
-epsilon is the total for everything the run released. Writes results/adult.csv and results/adult.png.
+Each fit runs in a process of its own on one thread and is measured from the plan to the last
+sampled row; the epsilon is the total for everything the run released. Writes results/adult.csv and
+results/adult.png.
 """
 
 from __future__ import annotations
@@ -35,7 +39,17 @@ RESULTS = Path(__file__).parent / "results"
 DELTA = 1e-5
 TIERS = (
     ("age", "sex", "race", "native-country"),
-    ("education-num", "marital-status", "relationship", "workclass", "occupation", "hours-per-week", "capital-gain", "capital-loss", "fnlwgt"),
+    (
+        "education-num",
+        "marital-status",
+        "relationship",
+        "workclass",
+        "occupation",
+        "hours-per-week",
+        "capital-gain",
+        "capital-loss",
+        "fnlwgt",
+    ),
     ("income",),
 )
 LEARNED_SHARES = {"measure": 0.22, "pairs": 0.18, "graph": 0.2, "train": 0.4}
@@ -47,7 +61,18 @@ VARIANTS = {
     "none": "synthdp, no graph (plain VAE)",
 }
 PLAIN_LATENT = 4  # without a graph z carries every dependence
-FIGURES = ("tv1", "tv2", "tv3", "mean_auc", "lr_auc", "hgb_auc", "mean_acc", "mean_f1", "cpu_s", "rss_gb")
+FIGURES = (
+    "tv1",
+    "tv2",
+    "tv3",
+    "mean_auc",
+    "lr_auc",
+    "hgb_auc",
+    "mean_acc",
+    "mean_f1",
+    "cpu_s",
+    "rss_gb",
+)
 
 
 def fit(variant: str, epsilon: float, train: Path, out: Path) -> None:
@@ -70,36 +95,70 @@ def fit(variant: str, epsilon: float, train: Path, out: Path) -> None:
     plan = plan_for(release, domain)
     journal = out.with_suffix(".journal")
     journal.mkdir()
-    session = Session(private, plan, ledger, dataset=release.dataset.id, run=out.stem, streams=streams, journal=journal)
+    session = Session(
+        private,
+        plan,
+        ledger,
+        dataset=release.dataset.id,
+        run=out.stem,
+        streams=streams,
+        journal=journal,
+    )
     fitted = fit_pipeline(session, release, domain, progress=lambda done, total: None)
     codes = sample(fitted, release, rng=fresh_generator(), progress=lambda done, total: None).value
     cpu = time.process_time() - started
     decode(domain, codes, rng=fresh_generator()).to_csv(out, index=False)
     memory = peak_mb() / 1024
-    print(json.dumps({"cpu_s": cpu, "rss_gb": memory, "epsilon_spent": plan.epsilon_spent, "process_cpu_s": time.process_time()}))
+    print(
+        json.dumps(
+            {
+                "cpu_s": cpu,
+                "rss_gb": memory,
+                "epsilon_spent": plan.epsilon_spent,
+                "process_cpu_s": time.process_time(),
+            }
+        )
+    )
 
 
 def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-untyped-def]
-    """`specs/adult.yaml` on the fit rows, everything spent on the synthesizer; `variant` says where the graph comes from."""
+    """`specs/adult.yaml` on the fit rows, everything spent on the synthesizer; `variant` says where
+    the graph comes from.
+    """
     from synthdp.spec import model as spec
     from synthdp.spec.checks.columns import check
     from synthdp.spec.load.loader import load_spec
 
     base = load_spec(ROOT / "specs" / "adult.yaml")
     rows = sum(1 for _ in train.open(encoding="utf-8")) - 1
-    dataset = base.dataset.model_copy(update={"source": spec.CsvSource(kind="csv", path=str(train)), "rows": spec.Rows(kind="public", value=rows)})
+    dataset = base.dataset.model_copy(
+        update={
+            "source": spec.CsvSource(kind="csv", path=str(train)),
+            "rows": spec.Rows(kind="public", value=rows),
+        }
+    )
     before = [name for tier in TIERS[:-1] for name in tier]
     graphs = {
         "given": base.graph,
-        "partial": spec.Graph(mode="learn", tiers=TIERS, edges=(f"{', '.join(before)} -> {TIERS[-1][0]}",), max_parents=len(before)),
+        "partial": spec.Graph(
+            mode="learn",
+            tiers=TIERS,
+            edges=(f"{', '.join(before)} -> {TIERS[-1][0]}",),
+            max_parents=len(before),
+        ),
         "learned": spec.Graph(mode="learn", tiers=TIERS),
         "none": spec.Graph(mode="none"),
     }
-    shares = {"partial": spec.Shares(**PARTIAL_SHARES), "learned": spec.Shares(**LEARNED_SHARES)}.get(variant, base.privacy.shares)
+    shares = {
+        "partial": spec.Shares(**PARTIAL_SHARES),
+        "learned": spec.Shares(**LEARNED_SHARES),
+    }.get(variant, base.privacy.shares)
     release = base.model_copy(
         update={
             "dataset": dataset,
-            "privacy": base.privacy.model_copy(update={"epsilon": epsilon, "delta": DELTA, "cap": None, "shares": shares}),
+            "privacy": base.privacy.model_copy(
+                update={"epsilon": epsilon, "delta": DELTA, "cap": None, "shares": shares}
+            ),
             "graph": graphs[variant],
             "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
         }
@@ -114,13 +173,19 @@ def evenly(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
 
 
 def plain(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
-    """`release` as a plain VAE has it: no stage for targets, and a wider z. Its graph is left to the caller."""
+    """`release` as a plain VAE has it: no stage for targets, and a wider z. Its graph is left to
+    the caller.
+    """
     without = untargeted(release)
-    return without.model_copy(update={"synthesizer": without.synthesizer.model_copy(update={"latent": PLAIN_LATENT})})
+    return without.model_copy(
+        update={"synthesizer": without.synthesizer.model_copy(update={"latent": PLAIN_LATENT})}
+    )
 
 
 def untargeted(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
-    """`release` without the stage of the targets, which need arrows; its share goes into the training."""
+    """`release` without the stage of the targets, which need arrows; its share goes into the
+    training.
+    """
     shares = release.privacy.shares
     shares = shares.model_copy(update={"targets": 0.0, "train": shares.train + shares.targets})
     return release.model_copy(
@@ -131,11 +196,32 @@ def untargeted(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     )
 
 
-def one_run(variant: str, epsilon: float, train: Path, folder: Path, number: int) -> tuple[dict[str, float], Path]:
+def one_run(
+    variant: str, epsilon: float, train: Path, folder: Path, number: int
+) -> tuple[dict[str, float], Path]:
     """A fit in a fresh process on one thread."""
     out = folder / f"{variant}-{epsilon:g}-{number}.csv"
-    command = [sys.executable, "-m", "benchmarks.adult", "--fit", variant, "--epsilon", str(epsilon), "--train", str(train), "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.adult",
+        "--fit",
+        variant,
+        "--epsilon",
+        str(epsilon),
+        "--train",
+        str(train),
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1]), out
@@ -143,7 +229,9 @@ def one_run(variant: str, epsilon: float, train: Path, folder: Path, number: int
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
@@ -154,7 +242,12 @@ def main() -> None:
     if options.fit:
         fit(options.fit, options.epsilon[0], options.train, options.out)
         return
-    rows = [real_rows()] + [row for epsilon in options.epsilon for variant in options.variants for row in _runs(variant, epsilon, options.runs)]
+    rows = [real_rows()] + [
+        row
+        for epsilon in options.epsilon
+        for variant in options.variants
+        for row in _runs(variant, epsilon, options.runs)
+    ]
     table = pd.DataFrame(rows)
     RESULTS.mkdir(exist_ok=True)
     table.round(5).to_csv(RESULTS / "adult.csv", index=False)
@@ -188,22 +281,41 @@ def _runs(variant: str, epsilon: float, runs: int) -> list[dict[str, object]]:
         for number in range(runs):
             cost, csv = one_run(variant, epsilon, folder / "train.csv", folder, number)
             synthetic = pd.read_csv(csv, dtype=str, keep_default_na=False)
-            row = {"variant": variant, "epsilon": epsilon, "run": number, **cost, **score(domain, train, test, synthetic)}
+            row = {
+                "variant": variant,
+                "epsilon": epsilon,
+                "run": number,
+                **cost,
+                **score(domain, train, test, synthetic),
+            }
             found.append(row)
-            print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}), file=sys.stderr, flush=True)
+            print(
+                json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}),
+                file=sys.stderr,
+                flush=True,
+            )
     return found
 
 
 def peers(path: Path) -> list[tuple[str, float, float]]:
     """Name, mean AUC and distance of each peer on Adult at epsilon 1, means of its runs."""
     runs = pd.read_csv(path)
-    own = runs[(runs["table"] == "adult") & (runs["epsilon"] == 1) & (runs["outcome"] == "ok") & ~runs["peer"].str.startswith("synthdp")]
+    own = runs[
+        (runs["table"] == "adult")
+        & (runs["epsilon"] == 1)
+        & (runs["outcome"] == "ok")
+        & ~runs["peer"].str.startswith("synthdp")
+    ]
     means = own.groupby("peer")[["mean_auc", "tv2"]].mean()
-    return [(str(name), float(row["mean_auc"]), float(row["tv2"])) for name, row in means.iterrows()]
+    return [
+        (str(name), float(row["mean_auc"]), float(row["tv2"])) for name, row in means.iterrows()
+    ]
 
 
 def plot(table: pd.DataFrame, path: Path) -> None:
-    """Quality against distance: right and low is better. Crosses: peers at epsilon 1, as `benchmarks.peers` measured them."""
+    """Quality against distance: right and low is better. Crosses: peers at epsilon 1, as
+    `benchmarks.peers` measured them.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -211,17 +323,39 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     ceiling = float(table.loc[table["variant"] == "real rows", "mean_auc"].iloc[0])
-    for (variant, epsilon), group in table[table["variant"] != "real rows"].groupby(["variant", "epsilon"], sort=False):
-        axes.scatter(group["mean_auc"], group["tv2"], label=f"{VARIANTS[str(variant)]}, epsilon {epsilon:g}", s=40)
+    for (variant, epsilon), group in table[table["variant"] != "real rows"].groupby(
+        ["variant", "epsilon"], sort=False
+    ):
+        axes.scatter(
+            group["mean_auc"],
+            group["tv2"],
+            label=f"{VARIANTS[str(variant)]}, epsilon {epsilon:g}",
+            s=40,
+        )
     for name, auc, tv2 in peers(RESULTS / "peers.csv"):
         axes.scatter(auc, tv2, marker="x", color="grey")
-        side = {"xytext": (-5, 5), "ha": "right"} if auc > 0.85 else {"xytext": (5, 5), "ha": "left"}
-        axes.annotate(name, (auc, tv2), textcoords="offset points", fontsize=8, color="dimgrey", **side)
+        side = (
+            {"xytext": (-5, 5), "ha": "right"} if auc > 0.85 else {"xytext": (5, 5), "ha": "left"}
+        )
+        axes.annotate(
+            name, (auc, tv2), textcoords="offset points", fontsize=8, color="dimgrey", **side
+        )
     axes.axvline(ceiling, color="grey", linestyle=":")
-    axes.annotate("real rows", (ceiling, axes.get_ylim()[1]), ha="right", va="top", fontsize=8, color="dimgrey", rotation=90)
+    axes.annotate(
+        "real rows",
+        (ceiling, axes.get_ylim()[1]),
+        ha="right",
+        va="top",
+        fontsize=8,
+        color="dimgrey",
+        rotation=90,
+    )
     axes.set_xlabel("mean AUC of five classifiers, trained on synthetic, tested on real")
     axes.set_ylabel("mean total variation of pair tables")
-    axes.set_title(f"Adult, delta {DELTA:g}, total for everything in the run (crosses: peers at epsilon 1)", fontsize=10)
+    axes.set_title(
+        f"Adult, delta {DELTA:g}, total for everything in the run (crosses: peers at epsilon 1)",
+        fontsize=10,
+    )
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
 

@@ -1,8 +1,9 @@
 """The additive noise model as published, for comparison only: neither form here protects all rows.
 
-`chances`: what Table 2 of Kusner et al. ("Private Causal Inference", AISTATS 2016) reports, the chance of the right order of two
-scores by Theorems 2 and 4, where only the test half is protected and each score costs epsilon of its own. `textbook`: ANM-HSIC
-without any privacy (Mooij et al., JMLR 17, 2016, section 4.1), with kernel ridge regression.
+`chances`: what Table 2 of Kusner et al. ("Private Causal Inference", AISTATS 2016) reports, the
+chance of the right order of two scores by Theorems 2 and 4, where only the test half is protected
+and each score costs epsilon of its own. `textbook`: ANM-HSIC without any privacy (Mooij et al.,
+JMLR 17, 2016, section 4.1), with kernel ridge regression.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ BANDWIDTHS, PENALTIES = (0.1, 0.3, 1.0, 2.0), np.logspace(-3, 2, 11)
 def chances(exact: NoisyScores, *, rows: int, epsilon: float) -> dict[str, float]:
     """Chance that noisy scores put the first column as the cause, by score.
 
-    `exact`: scores of `rows` test rows, without noise to speak of. Sensitivities are those proved for a replaced row, not the paper's
-    looser ones (tests/graph/test_published_numeric_bounds.py). IQR: Laplace noise of 1 / epsilon on each of four logarithms, given that
-    propose-test-release does not refuse.
+    `exact`: scores of `rows` test rows, without noise to speak of. Sensitivities are those proved
+    for a replaced row, not the paper's looser ones (tests/graph/test_published_numeric_bounds.py).
+    IQR: Laplace noise of 1 / epsilon on each of four logarithms, given that propose-test-release
+    does not refuse.
     """
-    spearman, kendall, root_hsic = (np.diff(exact.scores[s])[0] / rows for s in ("spearman", "kendall", "hsic"))
+    spearman, kendall, root_hsic = (
+        np.diff(exact.scores[s])[0] / rows for s in ("spearman", "kendall", "hsic")
+    )
     hsic = root_hsic * float(exact.scores["hsic"].sum()) / rows  # a difference of squares
-    first, residual_of_second, second, residual_of_first = (_log_iqr(table) for table in exact.scores["iqr"])
+    first, residual_of_second, second, residual_of_first = (
+        _log_iqr(table) for table in exact.scores["iqr"]
+    )
     return {
         "spearman": _of_two(spearman * epsilon * (rows + 1) / 6),
         "kendall": _of_two(kendall * epsilon * rows / 4),
@@ -48,7 +54,9 @@ def _of_two(margin: float) -> float:
 def _of_four(margin: float) -> float:
     """Theorem 4: the same with four draws."""
     size = abs(margin)
-    wrong = 0.0 if math.isinf(size) else math.exp(-size) / 96 * (48 + 33 * size + 9 * size**2 + size**3)
+    wrong = (
+        0.0 if math.isinf(size) else math.exp(-size) / 96 * (48 + 33 * size + 9 * size**2 + size**3)
+    )
     return 1 - wrong if margin > 0 else wrong
 
 
@@ -60,10 +68,11 @@ def _log_iqr(table: Floats) -> float:
 
 
 def textbook(values: Floats, rng: np.random.Generator) -> float:
-    """HSIC of the backward less that of the forward residual, `values` `[rows, 2]`: positive where the first column is the cause.
+    """HSIC of the backward less that of the forward residual, `values` `[rows, 2]`: positive where
+    the first column is the cause.
 
-    At most `TEXTBOOK_ROWS` rows at random, standardised; bandwidth and penalty of each regression by leave-one-out errors; median
-    bandwidths of HSIC.
+    At most `TEXTBOOK_ROWS` rows at random, standardised; bandwidth and penalty of each regression
+    by leave-one-out errors; median bandwidths of HSIC.
     """
     chosen = values[rng.permutation(len(values))[:TEXTBOOK_ROWS]]
     x, y = ((column - column.mean()) / column.std() for column in chosen.T)
@@ -73,7 +82,9 @@ def textbook(values: Floats, rng: np.random.Generator) -> float:
 def _residual(causes: Floats, effects: Floats) -> Floats:
     best, least = effects, math.inf
     for bandwidth in BANDWIDTHS:
-        values, vectors = np.linalg.eigh(np.exp(-((causes[:, None] - causes) ** 2) / (2 * bandwidth**2)))
+        values, vectors = np.linalg.eigh(
+            np.exp(-((causes[:, None] - causes) ** 2) / (2 * bandwidth**2))
+        )
         for penalty in PENALTIES * len(causes) / 100:
             shrunk = np.maximum(values, 0.0) / (np.maximum(values, 0.0) + penalty)
             left = effects - vectors @ (shrunk * (vectors.T @ effects))

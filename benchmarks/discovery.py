@@ -1,14 +1,17 @@
 """Causal discovery: F1 of arcs against total epsilon on seven public networks, by algorithm.
 
-    python -m benchmarks.discovery [--algorithms measured_pc pc ...] [--networks asia ...] [--epsilons .1 .3 1 3 10]
-        [--deltas 1e-3 1e-5] [--adjacency add_remove] [--seeds 5] [--first-seed 100] [--rows 100000] [--jobs 1] [--fresh]
+    python -m benchmarks.discovery [--algorithms measured_pc pc ...] [--networks asia ...]
+    [--epsilons .1 .3 1 3 10]
+        [--deltas 1e-3 1e-5] [--adjacency add_remove] [--seeds 5] [--first-seed 100] [--rows 100000]
+        [--jobs 1] [--fresh]
 
-Each cell draws its own sample from the network's tables and searches it by the road of a release: the whole of
-(epsilon, delta) is planned for the search, noise and all, and charged to a rehearsal. F1 counts the arcs of the CPDAG,
-an undirected link as two. CPU is the search alone, counting and noise included. `pc` is textbook PC without privacy.
-The tuning of `measured_pc` saw data seeds below 10 of these networks, and networks of the same structure with random
-tables. Cells already in results/discovery.csv are not computed again; `--fresh` forgets those it was asked for.
-Writes results/discovery.csv and results/discovery.png.
+Each cell draws its own sample from the network's tables and searches it by the road of a release:
+the whole of (epsilon, delta) is planned for the search, noise and all, and charged to a rehearsal.
+F1 counts the arcs of the CPDAG, an undirected link as two. CPU is the search alone, counting and
+noise included. `pc` is textbook PC without privacy. The tuning of `measured_pc` saw data seeds
+below 10 of these networks, and networks of the same structure with random tables. Cells already in
+results/discovery.csv are not computed again; `--fresh` forgets those it was asked for. Writes
+results/discovery.csv and results/discovery.png.
 """
 
 from __future__ import annotations
@@ -68,16 +71,23 @@ def ordered_domain(name: str) -> Domain:
 
 
 @cache
-def plan_of(algorithm: str, name: str, rows: int, epsilon: float, delta: float, adjacency: Any) -> Plan:
+def plan_of(
+    algorithm: str, name: str, rows: int, epsilon: float, delta: float, adjacency: Any
+) -> Plan:
     """A plan that spends everything on the search."""
     settings = spec.Graph(mode="learn", algorithm=algorithm)
     spends = ALGORITHMS[algorithm].spends(settings, ordered_domain(name), rows)
     return make_search_plan(spends, epsilon=epsilon, delta=delta, adjacency=adjacency)
 
 
-def cell(algorithm: str, name: str, rows: int, epsilon: float, delta: float, adjacency: str, seed: int) -> dict[str, Any]:
+def cell(
+    algorithm: str, name: str, rows: int, epsilon: float, delta: float, adjacency: str, seed: int
+) -> dict[str, Any]:
     """One search of one sample, as a row of the table."""
-    domain, codes = ordered_domain(name), network(name).sample(rows, rng=np.random.default_rng([seed, rows]))
+    domain, codes = (
+        ordered_domain(name),
+        network(name).sample(rows, rng=np.random.default_rng([seed, rows])),
+    )
     if algorithm == NON_PRIVATE:
         started = time.process_time()
         found, spent = textbook_pc(codes, domain), np.inf
@@ -107,28 +117,52 @@ def textbook_pc(codes: Codes, domain: Domain) -> CausalGraph:
     def test(_: int, queries: Sequence[Query]) -> list[Answer]:
         columns = list(dict.fromkeys((a, b, *given) for a, b, given in queries))
         counts = count_tables(codes, domain, columns)
-        tables = NoisyTables(NoisyTable(c, n.astype(np.float64), 0.0) for c, n in zip(columns, counts, strict=True))
+        tables = NoisyTables(
+            NoisyTable(c, n.astype(np.float64), 0.0) for c, n in zip(columns, counts, strict=True)
+        )
         return tables.answer(queries, level=LEVEL, margin=0.0)
 
     knowledge = Knowledge(domain.names)
     skeleton = pc_skeleton(test, knowledge, max_order=ORDER)
     graph = Pdag(domain.names, undirected=sorted(skeleton.linked))
-    separators = {frozenset(pair): skeleton.separators(pair)[0][0] for pair in skeleton.evidence if pair not in skeleton.linked}
-    orient_colliders(graph, [t for t in unshielded(graph) if t[1] not in separators[frozenset((t[0], t[2]))]], knowledge)
+    separators = {
+        frozenset(pair): skeleton.separators(pair)[0][0]
+        for pair in skeleton.evidence
+        if pair not in skeleton.linked
+    }
+    orient_colliders(
+        graph,
+        [t for t in unshielded(graph) if t[1] not in separators[frozenset((t[0], t[2]))]],
+        knowledge,
+    )
     meek(graph)
     edges = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in graph.directed()]
-    return CausalGraph(domain.names, (*edges, *(GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected())))
+    return CausalGraph(
+        domain.names,
+        (
+            *edges,
+            *(GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected()),
+        ),
+    )
 
 
 def run(options: argparse.Namespace, path: Path) -> pd.DataFrame:
     """The table, with the cells that were asked for; saved after every batch."""
     cells = [
         (algorithm, name, options.rows, *budget, options.first_seed + seed)
-        for algorithm, name, seed in product(options.algorithms, options.networks, range(options.seeds))
-        for budget in ([(np.inf, 0.0, "")] if algorithm == NON_PRIVATE else product(options.epsilons, options.deltas, [options.adjacency]))
+        for algorithm, name, seed in product(
+            options.algorithms, options.networks, range(options.seeds)
+        )
+        for budget in (
+            [(np.inf, 0.0, "")]
+            if algorithm == NON_PRIVATE
+            else product(options.epsilons, options.deltas, [options.adjacency])
+        )
     ]
     cells = [c for c in cells if c[0] != "em_pc" or c[1] in SMALL]
-    table = pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
+    table = (
+        pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
+    )
     table = table.astype({"epsilon": float, "delta": float})
     held = pd.MultiIndex.from_frame(table[KEYS])
     if options.fresh:
@@ -136,7 +170,9 @@ def run(options: argparse.Namespace, path: Path) -> pd.DataFrame:
         held = pd.MultiIndex.from_frame(table[KEYS])
     missing = [c for c in cells if c not in held]
     for start in range(0, len(missing), BATCH):
-        rows = Parallel(n_jobs=options.jobs)(delayed(cell)(*c) for c in missing[start : start + BATCH])
+        rows = Parallel(n_jobs=options.jobs)(
+            delayed(cell)(*c) for c in missing[start : start + BATCH]
+        )
         table = pd.concat([table, pd.DataFrame(rows)]) if len(table) else pd.DataFrame(rows)
         table.sort_values(KEYS).to_csv(path, index=False)
         print(f"{min(start + BATCH, len(missing))} of {len(missing)} cells", flush=True)
@@ -167,17 +203,30 @@ def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> No
         for algorithm, rows in chosen[chosen.network == name].groupby("algorithm"):
             by = rows.groupby("epsilon").f1.agg(["mean", "min", "max"])
             axis.plot(by.index, by["mean"], markersize=4, label=algorithm, **LOOKS[str(algorithm)])
-            axis.fill_between(by.index, by["min"], by["max"], alpha=0.12, color=LOOKS[str(algorithm)]["color"])
+            axis.fill_between(
+                by.index, by["min"], by["max"], alpha=0.12, color=LOOKS[str(algorithm)]["color"]
+            )
         exact = table[(table.algorithm == NON_PRIVATE) & (table.network == name)].f1
         if len(exact):
             axis.axhline(exact.mean(), color="black", linestyle=":", label="PC without privacy")
-        axis.set(title=f"{name}, {len(network(name).levels)} columns", xscale="log", ylim=(0, 1.04), xlabel="total epsilon")
+        axis.set(
+            title=f"{name}, {len(network(name).levels)} columns",
+            xscale="log",
+            ylim=(0, 1.04),
+            xlabel="total epsilon",
+        )
     axes[0, 0].set_ylabel("F1 of arcs")
     axes[1, 0].set_ylabel("F1 of arcs")
     for axis in list(axes.flat)[len(names) :]:
         axis.axis("off")
-    handles = {label: h for axis in axes.flat for h, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    axes.flat[-1].legend(handles.values(), handles.keys(), loc="center", title=f"delta {delta:g}, {adjacency}")
+    handles = {
+        label: h
+        for axis in axes.flat
+        for h, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    axes.flat[-1].legend(
+        handles.values(), handles.keys(), loc="center", title=f"delta {delta:g}, {adjacency}"
+    )
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -185,8 +234,12 @@ def plot(table: pd.DataFrame, path: Path, *, delta: float, adjacency: str) -> No
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--algorithms", nargs="+", default=list(DEFAULT), choices=[*ALGORITHMS, NON_PRIVATE])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--algorithms", nargs="+", default=list(DEFAULT), choices=[*ALGORITHMS, NON_PRIVATE]
+    )
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0, 10.0])
     parser.add_argument("--deltas", nargs="+", type=float, default=[1e-3, 1e-5])
@@ -200,7 +253,9 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     table = run(options, RESULTS / "discovery.csv")
     plot(table, RESULTS / "discovery.png", delta=options.deltas[0], adjacency=options.adjacency)
-    summary = table.pivot_table(index=["algorithm", "delta", "adjacency", "network"], columns="epsilon", values="f1")
+    summary = table.pivot_table(
+        index=["algorithm", "delta", "adjacency", "network"], columns="epsilon", values="f1"
+    )
     print(summary.round(2).to_string())
     print(table.groupby(["algorithm", "network"]).cpu_s.median().unstack().round(3).to_string())
 

@@ -1,10 +1,13 @@
-"""How measured PC scales: rows of the alarm network read from Parquet as levels only, and columns of random networks.
+"""How measured PC scales: rows of the alarm network read from Parquet as levels only, and columns
+of random networks.
 
-    python -m benchmarks.discovery_scaling [--rows 10000 100000 1000000 10000000] [--columns 5 10 20 50 100 200]
+    python -m benchmarks.discovery_scaling [--rows 10000 100000 1000000 10000000] [--columns 5 10 20
+    50 100 200]
 
-Each point runs in a process of its own on one thread: the reading (for rows), then the search at epsilon 1, delta 1e-5,
-counting and noise included. Memory is the most that the process held, libraries included. Random networks have columns
-of 2 to 4 levels with at most two parents among the ten before, and 100,000 rows. Writes results/discovery_scaling.csv and .png.
+Each point runs in a process of its own on one thread: the reading (for rows), then the search at
+epsilon 1, delta 1e-5, counting and noise included. Memory is the most that the process held,
+libraries included. Random networks have columns of 2 to 4 levels with at most two parents among the
+ten before, and 100,000 rows. Writes results/discovery_scaling.csv and .png.
 """
 
 from __future__ import annotations
@@ -33,13 +36,18 @@ ROWS_OF_COLUMNS = 100_000
 
 
 def write_parquet(net: BayesianNetwork, rows: int, path: Path) -> None:
-    """A sample of a network in a Parquet file. Beyond one chunk its rows come again and again: cost depends on their number."""
+    """A sample of a network in a Parquet file. Beyond one chunk its rows come again and again: cost
+    depends on their number.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([(name, pa.string()) for name in net.levels])
     codes = net.sample(min(CHUNK, rows), rng=np.random.default_rng(rows))
-    columns = [pa.DictionaryArray.from_arrays(codes[:, i], list(labels)).dictionary_decode() for i, labels in enumerate(net.levels.values())]
+    columns = [
+        pa.DictionaryArray.from_arrays(codes[:, i], list(labels)).dictionary_decode()
+        for i, labels in enumerate(net.levels.values())
+    ]
     chunk = pa.Table.from_arrays(columns, schema=schema)
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, CHUNK):
@@ -53,8 +61,14 @@ def random_network(columns: int, *, rng: np.random.Generator) -> BayesianNetwork
     parents, tables = {}, {}
     for i, n in enumerate(names):
         near = names[max(0, i - 10) : i]
-        parents[n] = tuple(rng.choice(near, size=min(len(near), int(rng.integers(0, 3))), replace=False)) if near else ()
-        tables[n] = rng.dirichlet(np.ones(len(levels[n])), size=tuple(len(levels[p]) for p in parents[n]))
+        parents[n] = (
+            tuple(rng.choice(near, size=min(len(near), int(rng.integers(0, 3))), replace=False))
+            if near
+            else ()
+        )
+        tables[n] = rng.dirichlet(
+            np.ones(len(levels[n])), size=tuple(len(levels[p]) for p in parents[n])
+        )
     return BayesianNetwork(levels, parents, tables)
 
 
@@ -74,9 +88,13 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
     )
     domain = network("alarm").domain()
     started = time.perf_counter(), time.process_time()
-    private: Private[Table] = read_private(dataset, domain, folder=path.parent, holdout=0.0, streams=Streams.fresh())
+    private: Private[Table] = read_private(
+        dataset, domain, folder=path.parent, holdout=0.0, streams=Streams.fresh()
+    )
     reading = time.perf_counter() - started[0], time.process_time() - started[1]
-    return {"read_s": reading[0], "read_cpu_s": reading[1]} | search(private, network("alarm"), rows, path.parent)
+    return {"read_s": reading[0], "read_cpu_s": reading[1]} | search(
+        private, network("alarm"), rows, path.parent
+    )
 
 
 def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[str, Any]:
@@ -89,15 +107,28 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
     from synthdp.spec import model as spec
 
     settings, domain = spec.Graph(mode="learn"), net.domain()
-    plan = make_search_plan(ALGORITHMS["measured_pc"].spends(settings, domain, rows), epsilon=EPSILON, delta=DELTA)
+    plan = make_search_plan(
+        ALGORITHMS["measured_pc"].spends(settings, domain, rows), epsilon=EPSILON, delta=DELTA
+    )
     ledger = Ledger(f"sqlite:///{folder / 'ledger.db'}")
     ledger.reserve("scaling", "run", epsilon=EPSILON, delta=DELTA, cap=None, body={})
     journal = folder / "journal"
     journal.mkdir()
-    session = Session(private, plan, ledger, dataset="scaling", run="run", streams=Streams.fresh(), journal=journal)
+    session = Session(
+        private,
+        plan,
+        ledger,
+        dataset="scaling",
+        run="run",
+        streams=Streams.fresh(),
+        journal=journal,
+    )
     started = time.perf_counter(), time.process_time()
     ALGORITHMS["measured_pc"].search(session, settings, domain)
-    return {"search_s": time.perf_counter() - started[0], "search_cpu_s": time.process_time() - started[1]}
+    return {
+        "search_s": time.perf_counter() - started[0],
+        "search_cpu_s": time.process_time() - started[1],
+    }
 
 
 def of_columns(columns: int) -> dict[str, Any]:
@@ -110,11 +141,18 @@ def of_columns(columns: int) -> dict[str, Any]:
     rng = np.random.default_rng(columns)
     net = random_network(columns, rng=rng)
     settings, domain = spec.Graph(mode="learn"), net.domain()
-    plan = make_search_plan(ALGORITHMS["measured_pc"].spends(settings, domain, ROWS_OF_COLUMNS), epsilon=EPSILON, delta=DELTA)
+    plan = make_search_plan(
+        ALGORITHMS["measured_pc"].spends(settings, domain, ROWS_OF_COLUMNS),
+        epsilon=EPSILON,
+        delta=DELTA,
+    )
     rehearsal = Rehearsal(net.sample(ROWS_OF_COLUMNS, rng=rng), domain, plan)
     started = time.perf_counter(), time.process_time()
     ALGORITHMS["measured_pc"].search(rehearsal, settings, domain)
-    return {"search_s": time.perf_counter() - started[0], "search_cpu_s": time.process_time() - started[1]}
+    return {
+        "search_s": time.perf_counter() - started[0],
+        "search_cpu_s": time.process_time() - started[1],
+    }
 
 
 def point(kind: str, size: int) -> dict[str, Any]:
@@ -123,8 +161,23 @@ def point(kind: str, size: int) -> dict[str, Any]:
         path = Path(folder) / "t.parquet"
         if kind == "rows":
             write_parquet(network("alarm"), size, path)
-        command = [sys.executable, "-m", "benchmarks.discovery_scaling", "--point", kind, str(size), str(path)]
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.discovery_scaling",
+            "--point",
+            kind,
+            str(size),
+            str(path),
+        ]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         megabytes = path.stat().st_size / 1e6 if path.exists() else None
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -143,12 +196,26 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     rows, columns = table[table.kind == "rows"], table[table.kind == "columns"]
     axes[0].plot(rows["size"], rows.search_cpu_s, marker="o", label="search")
     axes[0].plot(rows["size"], rows.read_cpu_s, marker="s", label="reading Parquet")
-    axes[0].set(title="alarm, 37 columns", xlabel="rows", ylabel="CPU seconds", xscale="log", yscale="log")
+    axes[0].set(
+        title="alarm, 37 columns", xlabel="rows", ylabel="CPU seconds", xscale="log", yscale="log"
+    )
     axes[0].legend()
     axes[1].plot(rows["size"], rows.rss_mb, marker="o")
-    axes[1].set(title="alarm, 37 columns", xlabel="rows", ylabel="most memory of the process, MB", xscale="log", ylim=(0, None))
+    axes[1].set(
+        title="alarm, 37 columns",
+        xlabel="rows",
+        ylabel="most memory of the process, MB",
+        xscale="log",
+        ylim=(0, None),
+    )
     axes[2].plot(columns["size"], columns.search_cpu_s, marker="o")
-    axes[2].set(title=f"random networks, {ROWS_OF_COLUMNS:,} rows", xlabel="columns", ylabel="CPU seconds of the search", xscale="log", yscale="log")
+    axes[2].set(
+        title=f"random networks, {ROWS_OF_COLUMNS:,} rows",
+        xlabel="columns",
+        ylabel="CPU seconds of the search",
+        xscale="log",
+        yscale="log",
+    )
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -156,8 +223,12 @@ def plot(table: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="*", default=[10_000, 100_000, 1_000_000, 10_000_000])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, nargs="*", default=[10_000, 100_000, 1_000_000, 10_000_000]
+    )
     parser.add_argument("--columns", type=int, nargs="*", default=[5, 10, 20, 50, 100, 200])
     parser.add_argument("--point", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -167,7 +238,9 @@ def main() -> None:
         print(json.dumps(figures | {"rss_mb": peak_mb()}))
         return
     points = []
-    for kind, size in [("columns", n) for n in options.columns] + [("rows", n) for n in options.rows]:
+    for kind, size in [("columns", n) for n in options.columns] + [
+        ("rows", n) for n in options.rows
+    ]:
         points.append(point(kind, size))
         print(points[-1], flush=True)
     table = pd.DataFrame(points).round(3)

@@ -1,10 +1,13 @@
-"""The effect of free care on visits to a doctor in RAND HIE, where plans were drawn at random: is it found in synthetic rows?
+"""The effect of free care on visits to a doctor in RAND HIE, where plans were drawn at random: is
+it found in synthetic rows?
 
     python -m benchmarks.effects [--runs 10] [--epsilon 1 3]
 
-`causal` is specs/rand-hie.yaml as it is, its graph tested within the budget; `none` is its non-causal twin, a plain VAE that spends the
-graph's share on training. Each run is a release of its own from all rows. An effect is a difference of means, since the plan was randomised; its
-95% interval is the one that an analyst would compute who takes the synthetic rows for real ones. Writes results/effects.csv and results/effects.png.
+`causal` is specs/rand-hie.yaml as it is, its graph tested within the budget; `none` is its
+non-causal twin, a plain VAE that spends the graph's share on training. Each run is a release of its
+own from all rows. An effect is a difference of means, since the plan was randomised; its 95%
+interval is the one that an analyst would compute who takes the synthetic rows for real ones. Writes
+results/effects.csv and results/effects.png.
 """
 
 from __future__ import annotations
@@ -35,14 +38,22 @@ LABELS = {"causal": "causal", "none": "no graph"}
 EFFECTS = (
     Effect(treated="lncoins == 0", outcome="mdvis", adjust=()),
     Effect(treated="lncoins == 0", control="lncoins > 4", outcome="mdvis", adjust=()),
-    Effect(treated="lncoins == 0", control="lncoins > 3 and lncoins < 3.5", outcome="mdvis", adjust=()),
+    Effect(
+        treated="lncoins == 0", control="lncoins > 3 and lncoins < 3.5", outcome="mdvis", adjust=()
+    ),
 )
-NAMES = ("free care against any coinsurance", "free care against 95% or more", "free care against 25%")
+NAMES = (
+    "free care against any coinsurance",
+    "free care against 95% or more",
+    "free care against 25%",
+)
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 3.0])
     options = parser.parse_args()
@@ -73,37 +84,75 @@ def one_run(variant: str, epsilon: float, run: int) -> list[dict[str, object]]:
         table.to_csv(folder / "values.csv", index=False)
         domain = Domain.from_spec(_columns())
         levels = dict(zip(domain.names, domain.sizes, strict=True))
-        codes = fit(Job("rand-hie", levels, epsilon, DELTA, VARIANTS[variant], folder), table)[0].to_numpy(dtype="uint16")
+        codes = fit(Job("rand-hie", levels, epsilon, DELTA, VARIANTS[variant], folder), table)[
+            0
+        ].to_numpy(dtype="uint16")
     synthetic = decode(domain, codes, rng=fresh_generator())
-    return [*_rows(variant, epsilon, run, synthetic, codes, domain, cpu_s=time.process_time() - started)]
+    return [
+        *_rows(variant, epsilon, run, synthetic, codes, domain, cpu_s=time.process_time() - started)
+    ]
 
 
 def _columns() -> dict[str, Column]:
     return load_spec(ROWS.parent.parent / "rand-hie.yaml").columns
 
 
-def _rows(variant: str, epsilon: float, run: int, table: pd.DataFrame, codes: Codes, domain: Domain, *, cpu_s: float) -> Iterator[dict[str, object]]:
+def _rows(
+    variant: str,
+    epsilon: float,
+    run: int,
+    table: pd.DataFrame,
+    codes: Codes,
+    domain: Domain,
+    *,
+    cpu_s: float,
+) -> Iterator[dict[str, object]]:
     columns = _columns()
     for name, effect in zip(NAMES, EFFECTS, strict=True):
         found = estimate(table, codes, effect, (), columns=columns, domain=domain)
         if found is None:
             raise ValueError(f"{effect_name(effect)}: an arm has too few rows")
-        where: dict[str, object] = {"variant": variant, "epsilon": epsilon, "run": run, "effect": name}
-        yield where | {"estimate": found.value, "low": found.low, "high": found.high, "error": found.error, "cpu_s": cpu_s}
+        where: dict[str, object] = {
+            "variant": variant,
+            "epsilon": epsilon,
+            "run": run,
+            "effect": name,
+        }
+        yield where | {
+            "estimate": found.value,
+            "low": found.low,
+            "high": found.high,
+            "error": found.error,
+            "cpu_s": cpu_s,
+        }
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """By variant, epsilon and effect: mean estimate, bias and root mean square error against the real rows, and coverage of their estimate."""
+    """By variant, epsilon and effect: mean estimate, bias and root mean square error against the
+    real rows, and coverage of their estimate.
+    """
     real = table[table["variant"] == "real rows"].set_index("effect")
     found = []
-    for (variant, epsilon, effect), group in table[table["variant"] != "real rows"].groupby(["variant", "epsilon", "effect"], sort=False):
+    for (variant, epsilon, effect), group in table[table["variant"] != "real rows"].groupby(
+        ["variant", "epsilon", "effect"], sort=False
+    ):
         truth = Estimate(float(real.loc[effect, "estimate"]), float(real.loc[effect, "error"]))
         covered = ((group["low"] <= truth.value) & (truth.value <= group["high"])).sum()
         off = group["estimate"] - truth.value
-        where = {"variant": variant, "epsilon": epsilon, "effect": effect, "real": f"{truth.value:.2f} ({truth.low:.2f} to {truth.high:.2f})"}
+        where = {
+            "variant": variant,
+            "epsilon": epsilon,
+            "effect": effect,
+            "real": f"{truth.value:.2f} ({truth.low:.2f} to {truth.high:.2f})",
+        }
         found.append(
             where
-            | {"mean": group["estimate"].mean(), "bias": off.mean(), "spread": group["estimate"].std(), "rmse": float((off**2).mean() ** 0.5)}
+            | {
+                "mean": group["estimate"].mean(),
+                "bias": off.mean(),
+                "spread": group["estimate"].std(),
+                "rmse": float((off**2).mean() ** 0.5),
+            }
             | {"covered": f"{covered} of {len(group)}"}
         )
     return pd.DataFrame(found).round(3)
@@ -124,16 +173,29 @@ def plot(table: pd.DataFrame, path: Path) -> None:
         axes.axhline(truth["estimate"], color="#b85c00", label="real rows, 95% interval")
         axes.axhline(0, color="grey", linewidth=0.8, linestyle=":")
         for k, (variant, epsilon) in enumerate(groups):
-            runs = own[(own["variant"] == variant) & (own["epsilon"] == epsilon)].reset_index(drop=True)
+            runs = own[(own["variant"] == variant) & (own["epsilon"] == epsilon)].reset_index(
+                drop=True
+            )
             x = k + (runs.index - (len(runs) - 1) / 2) * 0.07
             half = [runs["estimate"] - runs["low"], runs["high"] - runs["estimate"]]
-            axes.errorbar(x, runs["estimate"], yerr=half, fmt="o", markersize=3, linewidth=1, color="#0b66b8" if variant == "causal" else "#777777")
-        axes.set_xticks(range(len(groups)), [f"{LABELS[v]}\nepsilon {e:g}" for v, e in groups], fontsize=8)
+            axes.errorbar(
+                x,
+                runs["estimate"],
+                yerr=half,
+                fmt="o",
+                markersize=3,
+                linewidth=1,
+                color="#0b66b8" if variant == "causal" else "#777777",
+            )
+        axes.set_xticks(
+            range(len(groups)), [f"{LABELS[v]}\nepsilon {e:g}" for v, e in groups], fontsize=8
+        )
         axes.set_title(effect, fontsize=9)
     figure.axes[0].set_ylabel("more visits in a year")
     figure.axes[0].legend(frameon=False, fontsize=8)
     figure.suptitle(
-        "RAND HIE: effect of the randomised plan, in ten releases of each kind (dots: one release, 95% interval of its rows)", fontsize=10
+        "RAND HIE: effect of the randomised plan, in ten releases of each kind (dots: one release, 95% interval of its rows)",
+        fontsize=10,
     )
     figure.savefig(path, dpi=150)
 

@@ -1,4 +1,6 @@
-"""PC on exact counts, for comparison: not private. Chi-square, conditional Kendall and conditional Spearman tests."""
+"""PC on exact counts, for comparison: not private. Chi-square, conditional Kendall and conditional
+Spearman tests.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ExactTest = Callable[[npt.NDArray[np.int64]], Answer]
 """Answers from counts `[strata, levels of x, levels of y]`."""
 
 TESTS: Mapping[str, ExactTest] = {
-    "chi_square": lambda counts: chi_square(counts[None].astype(float), np.zeros(1), level=LEVEL, margin=MARGIN)[0],
+    "chi_square": lambda counts: chi_square(
+        counts[None].astype(float), np.zeros(1), level=LEVEL, margin=MARGIN
+    )[0],
     "kendall": lambda counts: exact_kendall(counts, level=LEVEL, margin=MARGIN),
     "spearman": lambda counts: exact_spearman(counts, level=LEVEL, margin=MARGIN),
 }

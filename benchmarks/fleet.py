@@ -1,11 +1,14 @@
 """What a fleet of shadow models costs: trained side by side, and one by one.
 
-    python -m benchmarks.fleet [--models 400] [--alone 20] [--steps 100] [--workers 2] [--tables synthetic adult]
+    python -m benchmarks.fleet [--models 400] [--alone 20] [--steps 100] [--workers 2] [--tables
+    synthetic adult]
 
-Two tables of 500 rows and 9 columns: the first columns of the built-in survey, and those of Adult with its income as a target, which has a
-training stage of its own. First both ways take turns in one process of one thread, so that both see the same machine: CPU seconds of a
-model (median of the turns), and their ratio. Then the membership game trains the whole fleet in groups on loky workers: wall seconds, CPU
-seconds of a model with the start of the workers, and the peak of resident memory of a worker. Writes results/fleet.csv. Nothing here is a release.
+Two tables of 500 rows and 9 columns: the first columns of the built-in survey, and those of Adult
+with its income as a target, which has a training stage of its own. First both ways take turns in
+one process of one thread, so that both see the same machine: CPU seconds of a model (median of the
+turns), and their ratio. Then the membership game trains the whole fleet in groups on loky workers:
+wall seconds, CPU seconds of a model with the start of the workers, and the peak of resident memory
+of a worker. Writes results/fleet.csv. Nothing here is a release.
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ def survey(steps: int) -> Job:
 def adult(steps: int) -> Job:
     """The first eight columns of Adult and its income, the target, with the arrows among them."""
     release = load_spec(ROOT / "specs" / "adult.yaml")
-    frame = pd.read_csv(ROOT / "specs" / "data" / "adult.csv", dtype=str, keep_default_na=False).replace("", np.nan)
+    frame = pd.read_csv(
+        ROOT / "specs" / "data" / "adult.csv", dtype=str, keep_default_na=False
+    ).replace("", np.nan)
     columns = list(release.columns)
     return _job(release, [*columns[:8], columns[-1]], frame, steps)
 
@@ -70,12 +75,23 @@ TABLES: dict[str, Callable[[int], Job]] = {"synthetic": survey, "adult": adult}
 
 
 def _job(release: spec.ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int) -> Job:
-    edges = [(tuple(c for c in e.causes if c in names), tuple(c for c in e.effects if c in names)) for e in release.graph.edges]
-    privacy = release.privacy.model_copy(update={"epsilon": 1.0, "pairs": tuple(p for p in release.privacy.pairs if set(p) <= set(names))})
+    edges = [
+        (tuple(c for c in e.causes if c in names), tuple(c for c in e.effects if c in names))
+        for e in release.graph.edges
+    ]
+    privacy = release.privacy.model_copy(
+        update={
+            "epsilon": 1.0,
+            "pairs": tuple(p for p in release.privacy.pairs if set(p) <= set(names)),
+        }
+    )
     release = release.model_copy(
         update={
             "columns": {name: release.columns[name] for name in names},
-            "graph": spec.Graph(mode="given", edges=tuple(spec.Edge(causes=c, effects=e) for c, e in edges if c and e)),
+            "graph": spec.Graph(
+                mode="given",
+                edges=tuple(spec.Edge(causes=c, effects=e) for c, e in edges if c and e),
+            ),
             "privacy": privacy,
             "constraints": (),
             "attacks": spec.Attacks(membership=spec.MembershipAttack(rows=ROWS, steps=steps)),
@@ -85,11 +101,21 @@ def _job(release: spec.ReleaseSpec, names: list[str], frame: pd.DataFrame, steps
     domain = Domain.from_spec(shadow.columns)
     codes = encode(domain, frame[names])[0].astype(np.uint16)
     rows = codes[np.random.default_rng(ROWS_SEED).permutation(len(codes))[:ROWS]]
-    return Job(rows, ShadowTrainer(shadow, domain, make_plan(shadow, domain), CausalGraph.from_spec(shadow.graph, domain.names)))
+    return Job(
+        rows,
+        ShadowTrainer(
+            shadow,
+            domain,
+            make_plan(shadow, domain),
+            CausalGraph.from_spec(shadow.graph, domain.names),
+        ),
+    )
 
 
 def costs(job: Job, *, alone: int) -> tuple[float, float]:
-    """CPU seconds of a model one by one, and side by side in groups of the trainer's size; `alone` models in all go one by one."""
+    """CPU seconds of a model one by one, and side by side in groups of the trainer's size; `alone`
+    models in all go one by one.
+    """
     trainer, turns = job.trainer, min(TURNS, alone)
     singles, groups = [], []
     for turn in range(turns + 1):  # the first turn, which pays for imports, does not count
@@ -105,14 +131,24 @@ def costs(job: Job, *, alone: int) -> tuple[float, float]:
 
 
 def fleet(job: Job, *, models: int, workers: int) -> tuple[float, float, float]:
-    """Wall seconds of a game of `models` models, CPU seconds of one of them, and the peak MB of a worker."""
+    """Wall seconds of a game of `models` models, CPU seconds of one of them, and the peak MB of a
+    worker.
+    """
     from joblib.externals.loky import get_reusable_executor
 
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         target, rest = job.rows[0], job.rows[1:]
         running = Fleet(folder=Path(folder), runner=Loky(workers))
-        game = play(rest, target, job.trainer, pairs=models // 2, rng=np.random.default_rng(), fleet=running, threat=ThreatModel())
+        game = play(
+            rest,
+            target,
+            job.trainer,
+            pairs=models // 2,
+            rng=np.random.default_rng(),
+            fleet=running,
+            threat=ThreatModel(),
+        )
         assert game.lost == 0
     wall = time.monotonic() - begin
     get_reusable_executor().shutdown(wait=True)  # only children that have ended are counted
@@ -145,7 +181,9 @@ def measured(name: str, *, models: int, alone: int, steps: int, workers: int) ->
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=int, default=400)
     parser.add_argument("--alone", type=int, default=20)
     parser.add_argument("--steps", type=int, default=100)
@@ -153,7 +191,16 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    lines = [measured(name, models=options.models, alone=options.alone, steps=options.steps, workers=options.workers) for name in options.tables]
+    lines = [
+        measured(
+            name,
+            models=options.models,
+            alone=options.alone,
+            steps=options.steps,
+            workers=options.workers,
+        )
+        for name in options.tables
+    ]
     table = pd.DataFrame(lines).round(4)
     RESULTS.mkdir(exist_ok=True)
     table.to_csv(RESULTS / "fleet.csv", index=False)

@@ -1,15 +1,16 @@
-"""What it costs to keep noise off the low bits: DP-SGD on lattices of 8 to 24 bits, and the exact noise of tables.
+"""What it costs to keep noise off the low bits: DP-SGD on lattices of 8 to 24 bits, and the exact
+noise of tables.
 
     python -m benchmarks.lattice [--steps 300] [--runs 3] [--cells 100000]
 
-DP-SGD trains the causal model of `specs/adult.yaml` with that spec's noise on one thread, `--steps` steps of it.
-On a lattice of b bits rounding moves a clipped sum by at most clip / 2^(b + 1) in L2; releases use 20. `none`
-adds the same normals to the unrounded sum, and `torch` is what Opacus does by default: 32-bit normals of
-torch, no lattice. Tables compare OpenDP's discrete Gaussian with the rounded one. Writes results/lattice.csv and
-results/lattice.png.
+DP-SGD trains the causal model of `specs/adult.yaml` with that spec's noise on one thread, `--steps`
+steps of it. On a lattice of b bits rounding moves a clipped sum by at most clip / 2^(b + 1) in L2;
+releases use 20. `none` adds the same normals to the unrounded sum, and `torch` is what Opacus does
+by default: 32-bit normals of torch, no lattice. Tables compare OpenDP's discrete Gaussian with the
+rounded one. Writes results/lattice.csv and results/lattice.png.
 
-The rows are public and the keys fixed, so that all variants of one run draw the same batches and, but for
-`torch`, the same normals: what differs is the lattice. Nothing here is a release.
+The rows are public and the keys fixed, so that all variants of one run draw the same batches and,
+but for `torch`, the same normals: what differs is the lattice. Nothing here is a release.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ SIGMAS = (1.0, 10.0, 100.0)
 
 @dataclass(frozen=True)
 class Watched(Streams):
-    """Streams with a lattice of `variant` bits, or none, that keep the time of the noise and the error of the rounding."""
+    """Streams with a lattice of `variant` bits, or none, that keep the time of the noise and the
+    error of the rounding.
+    """
 
     variant: str
     torch_noise: torch.Generator
@@ -57,12 +60,18 @@ class Watched(Streams):
     @classmethod
     def keyed(cls, variant: str, run: int) -> Watched:
         """The same streams for all variants of a run."""
-        noise, sampling, holdout, latent = (np.random.Generator(np.random.Philox(key=4 * run + i)) for i in range(4))
-        return cls(noise, sampling, holdout, latent, variant, torch.Generator().manual_seed(1000 + run))
+        noise, sampling, holdout, latent = (
+            np.random.Generator(np.random.Philox(key=4 * run + i)) for i in range(4)
+        )
+        return cls(
+            noise, sampling, holdout, latent, variant, torch.Generator().manual_seed(1000 + run)
+        )
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
         """As the variant says; `spacing` is that of a release."""
-        own = spacing * 2.0 ** (LATTICE_BITS - int(self.variant)) if self.variant.isdecimal() else 0.0
+        own = (
+            spacing * 2.0 ** (LATTICE_BITS - int(self.variant)) if self.variant.isdecimal() else 0.0
+        )
         started = time.process_time()
         if self.variant == "torch":
             drawn = torch.normal(0.0, sigma, values.shape, generator=self.torch_noise)
@@ -73,7 +82,9 @@ class Watched(Streams):
             noisy = super().lattice_gaussian(values, sigma=sigma, spacing=own)
         self.seconds.append(time.process_time() - started)
         exact = values.astype(np.float64)
-        self.errors.append(float(np.linalg.norm(np.rint(exact / own) * own - exact)) if own else 0.0)
+        self.errors.append(
+            float(np.linalg.norm(np.rint(exact / own) * own - exact)) if own else 0.0
+        )
         return noisy
 
 
@@ -87,15 +98,31 @@ def trainings(steps: int, runs: int) -> Iterator[dict[str, object]]:
     planned = plan_for(release, domain).find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
     settings = replace(planned.mechanism, steps=steps)
-    architecture = architecture_for(release, domain, CausalGraph.from_spec(release.graph, domain.names))
-    table = Table(codes, decode(domain, codes, rng=np.random.default_rng(0)), np.zeros(len(codes), dtype=bool), {})
-    one_training(replace(settings, steps=5), architecture, table, Watched.keyed("20", 0))  # warms up
+    architecture = architecture_for(
+        release, domain, CausalGraph.from_spec(release.graph, domain.names)
+    )
+    table = Table(
+        codes,
+        decode(domain, codes, rng=np.random.default_rng(0)),
+        np.zeros(len(codes), dtype=bool),
+        {},
+    )
+    one_training(
+        replace(settings, steps=5), architecture, table, Watched.keyed("20", 0)
+    )  # warms up
     for run in range(runs):
         for variant in ("torch", "none", *map(str, BITS)):
-            yield {"what": "DP-SGD", "noise": variant, "run": run, **one_training(settings, architecture, table, Watched.keyed(variant, run))}
+            yield {
+                "what": "DP-SGD",
+                "noise": variant,
+                "run": run,
+                **one_training(settings, architecture, table, Watched.keyed(variant, run)),
+            }
 
 
-def one_training(settings: DpSgd, architecture: Architecture, table: Table, streams: Watched) -> dict[str, float]:
+def one_training(
+    settings: DpSgd, architecture: Architecture, table: Table, streams: Watched
+) -> dict[str, float]:
     """Train once; what it cost, how well the model fits, and how far rounding moved the sums."""
     module = CausalVae(architecture, generator=torch.Generator().manual_seed(0))
     started = time.process_time()
@@ -129,12 +156,25 @@ def tables(cells: int, runs: int) -> Iterator[dict[str, object]]:
     for run in range(runs):
         for sigma in SIGMAS:
             streams = Streams.fresh()
-            for name, draw in {"discrete": streams.discrete_gaussian, "rounded": streams.rounded_gaussian}.items():
+            for name, draw in {
+                "discrete": streams.discrete_gaussian,
+                "rounded": streams.rounded_gaussian,
+            }.items():
                 started = time.process_time()
                 noisy = draw(counts, sigma=sigma)
                 seconds = time.process_time() - started
-                cost = {"cell_us": 1e6 * seconds / cells, "variance_of_sigma2": float(noisy.var()) / sigma**2}
-                yield {"what": "table", "noise": name, "run": run, "sigma": sigma, "cells": cells, **cost}
+                cost = {
+                    "cell_us": 1e6 * seconds / cells,
+                    "variance_of_sigma2": float(noisy.var()) / sigma**2,
+                }
+                yield {
+                    "what": "table",
+                    "noise": name,
+                    "run": run,
+                    "sigma": sigma,
+                    "cells": cells,
+                    **cost,
+                }
 
 
 def plot(found: pd.DataFrame, path: Path) -> None:
@@ -147,27 +187,52 @@ def plot(found: pd.DataFrame, path: Path) -> None:
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     error, fit, cost = figure.subplots(1, 3)
     names = ["torch", "none", *map(str, BITS)]
-    means = trained.groupby("noise")[["error_of_noise", "loss", "step_ms", "noise_ms"]].mean().loc[names]
+    means = (
+        trained.groupby("noise")[["error_of_noise", "loss", "step_ms", "noise_ms"]]
+        .mean()
+        .loc[names]
+    )
     error.plot(BITS, means["error_of_noise"].iloc[2:], "o-")
     error.set(
-        yscale="log", xlabel="bits of the lattice", xticks=BITS, title="largest rounding error of a sum", ylabel="L2 norm / deviation of the noise"
+        yscale="log",
+        xlabel="bits of the lattice",
+        xticks=BITS,
+        title="largest rounding error of a sum",
+        ylabel="L2 norm / deviation of the noise",
     )
     for run, group in trained.groupby("run"):
-        fit.plot(names, group.set_index("noise").loc[names, "loss"], "o", label=f"keys {run}", markersize=5)
-    fit.set(title="loss at the end", ylabel="negative ELBO, nats per row", xlabel="noise (bits of the lattice)")
+        fit.plot(
+            names,
+            group.set_index("noise").loc[names, "loss"],
+            "o",
+            label=f"keys {run}",
+            markersize=5,
+        )
+    fit.set(
+        title="loss at the end",
+        ylabel="negative ELBO, nats per row",
+        xlabel="noise (bits of the lattice)",
+    )
     fit.legend(frameon=False, fontsize=8)
-    cost.bar(names, means["step_ms"] - means["noise_ms"], label="the rest of a step", color="lightgrey")
+    cost.bar(
+        names, means["step_ms"] - means["noise_ms"], label="the rest of a step", color="lightgrey"
+    )
     cost.bar(names, means["noise_ms"], bottom=means["step_ms"] - means["noise_ms"], label="noise")
     cost.set(title="CPU of a step", ylabel="ms", xlabel="noise (bits of the lattice)")
     cost.set_ylim(0, 1.25 * means["step_ms"].max())
     cost.legend(frameon=False, fontsize=8, loc="upper right")
-    figure.suptitle(f"DP-SGD on Adult, {int(trained['parameters'].iloc[0])} parameters, {int(trained['steps'].iloc[0])} steps", fontsize=10)
+    figure.suptitle(
+        f"DP-SGD on Adult, {int(trained['parameters'].iloc[0])} parameters, {int(trained['steps'].iloc[0])} steps",
+        fontsize=10,
+    )
     figure.savefig(path, dpi=150)
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cells", type=int, default=100_000)
@@ -180,8 +245,21 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     found.to_csv(RESULTS / "lattice.csv", index=False, float_format="%.9g")
     trained = found[found["what"] == "DP-SGD"]
-    print(trained.groupby("noise", sort=False)[["step_ms", "noise_ms", "loss", "error_of_clip", "error_of_noise"]].mean().round(8).to_string())
-    print(found[found["what"] == "table"].groupby(["sigma", "noise"], sort=False)[["cell_us", "variance_of_sigma2"]].mean().round(4).to_string())
+    print(
+        trained.groupby("noise", sort=False)[
+            ["step_ms", "noise_ms", "loss", "error_of_clip", "error_of_noise"]
+        ]
+        .mean()
+        .round(8)
+        .to_string()
+    )
+    print(
+        found[found["what"] == "table"]
+        .groupby(["sigma", "noise"], sort=False)[["cell_us", "variance_of_sigma2"]]
+        .mean()
+        .round(4)
+        .to_string()
+    )
     plot(found, RESULTS / "lattice.png")
 
 

@@ -1,17 +1,22 @@
-"""The paper's membership study, re-done: does a causal graph hide who was in the table, with and without privacy?
+"""The paper's membership study, re-done: does a causal graph hide who was in the table, with and
+without privacy?
 
-    python -m benchmarks.membership [--tables synthetic pain1000 pain5000] [--cells synthetic-none-dp ...] [--pairs 100] [--workers 2]
+    python -m benchmarks.membership [--tables synthetic pain1000 pain5000] [--cells
+    synthetic-none-dp ...] [--pairs 100] [--workers 2]
                                     [--rows N] [--steps N] [--work build/membership]
 
-"Causally Constrained Data Synthesis for Private Data Release" (arXiv:2105.13144), section 6.2: {no graph; complete, partial, wrong, learned
-graph} x {epsilon 1, no privacy}, five extractors x five classifiers, and white boxes of the released model and its tables. The game is
-`attacks.attack_membership`: the most isolated row, one synthetic set for each of `--pairs` models with it and as many without, split by pair of
-models. Beside it stands the paper's own split: few models, many sets of each, sets dealt at random to both halves - there a classifier may
-recognise the model instead of the record, whatever epsilon says.
+"Causally Constrained Data Synthesis for Private Data Release" (arXiv:2105.13144), section 6.2: {no
+graph; complete, partial, wrong, learned graph} x {epsilon 1, no privacy}, five extractors x five
+classifiers, and white boxes of the released model and its tables. The game is
+`attacks.attack_membership`: the most isolated row, one synthetic set for each of `--pairs` models
+with it and as many without, split by pair of models. Beside it stands the paper's own split: few
+models, many sets of each, sets dealt at random to both halves - there a classifier may recognise
+the model instead of the record, whatever epsilon says.
 
-Shadow models train side by side and each has its own result file in the work folder, each cell one too: stop it at any time and start it
-again. Writes results/membership.csv, results/membership.md (tables in the shape of the paper's 5 to 10, and what holds) and
-results/membership.png (its figures 2 to 5). The tables are simulated, so that everything may be shown.
+Shadow models train side by side and each has its own result file in the work folder, each cell one
+too: stop it at any time and start it again. Writes results/membership.csv, results/membership.md
+(tables in the shape of the paper's 5 to 10, and what holds) and results/membership.png (its figures
+2 to 5). The tables are simulated, so that everything may be shown.
 """
 
 from __future__ import annotations
@@ -26,7 +31,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attacks import AttackRow, Claim, Fleet, Loky, MembershipReport, Outcome, Public, Serial, ThreatModel, attack_membership, isolated_targets
+from attacks import (
+    AttackRow,
+    Claim,
+    Fleet,
+    Loky,
+    MembershipReport,
+    Outcome,
+    Public,
+    Serial,
+    ThreatModel,
+    attack_membership,
+    isolated_targets,
+)
 from attacks.classifiers import CLASSIFIERS, scores_after_fit
 from attacks.features import EXTRACTORS, feature_matrix
 from attacks.report import attack_row
@@ -40,7 +57,9 @@ HONEST, PAPERS = "by model pair", "by set, as in the paper"
 PAPER_MODELS, PAPER_SETS = 5, 20  # models in each world, and sets of each, in the paper's split
 
 
-def measured(cell: Cell, work: Path, *, pairs: int, workers: int, rows: int | None, steps: int | None) -> list[dict[str, Any]]:
+def measured(
+    cell: Cell, work: Path, *, pairs: int, workers: int, rows: int | None, steps: int | None
+) -> list[dict[str, Any]]:
     """The lines of one cell; kept in a file of the work folder."""
     kept = work / f"{cell.name}-{pairs}-{rows or 'all'}-{steps or 'all'}.json"
     if kept.exists():
@@ -50,21 +69,39 @@ def measured(cell: Cell, work: Path, *, pairs: int, workers: int, rows: int | No
     report = honest(own, kept.with_suffix(""), pairs=pairs, workers=workers)
     declared = {(v.row.extractor, v.row.classifier): v for v in report.declared}
     control = report.control.value if report.control else None
-    common = {"table": cell.table, "graph": cell.graph, "epsilon": cell.epsilon, "rows": len(own.rows), "pairs": pairs}
-    common |= {"steps": own.shadow.release.synthesizer.steps, "ceiling": report.ceiling, "control_advantage": control}
+    common = {
+        "table": cell.table,
+        "graph": cell.graph,
+        "epsilon": cell.epsilon,
+        "rows": len(own.rows),
+        "pairs": pairs,
+    }
+    common |= {
+        "steps": own.shadow.release.synthesizer.steps,
+        "ceiling": report.ceiling,
+        "control_advantage": control,
+    }
     lines = []
     for row in report.table:
         verdict = declared.get((row.extractor, row.classifier))
-        proved = {"declared": verdict is not None, "epsilon_lower": verdict.epsilon_lower if verdict else None}
+        proved = {
+            "declared": verdict is not None,
+            "epsilon_lower": verdict.epsilon_lower if verdict else None,
+        }
         lines.append(common | {"split": HONEST} | proved | figures(row))
-    lines += [common | {"split": PAPERS, "pairs": PAPER_MODELS} | figures(row) for row in as_in_the_paper(own)]
+    lines += [
+        common | {"split": PAPERS, "pairs": PAPER_MODELS} | figures(row)
+        for row in as_in_the_paper(own)
+    ]
     print(f"{cell.name}: {time.monotonic() - begin:.0f} s; {report.conclusion}", flush=True)
     kept.write_text(json.dumps(lines), encoding="utf-8")
     return lines
 
 
 def honest(own: Setting, folder: Path, *, pairs: int, workers: int) -> MembershipReport:
-    """One set of each model, models split by pair. The same call goes on where an earlier one stopped."""
+    """One set of each model, models split by pair. The same call goes on where an earlier one
+    stopped.
+    """
     plan = own.shadow.plan
     return attack_membership(
         own.rows,
@@ -75,13 +112,17 @@ def honest(own: Setting, folder: Path, *, pairs: int, workers: int) -> Membershi
         rng=np.random.default_rng(SEED),  # of the game's coins; noise has no seed
         threat=ThreatModel(relation="add_remove"),
         fleet=Fleet(folder=folder, runner=Loky(workers) if workers > 1 else Serial()),
-        claim=Claim(plan.epsilon, plan.delta, plan.profile) if math.isfinite(plan.epsilon) else None,
+        claim=Claim(plan.epsilon, plan.delta, plan.profile)
+        if math.isfinite(plan.epsilon)
+        else None,
         also=WHITE_BOX,
     )
 
 
 def as_in_the_paper(own: Setting) -> list[AttackRow]:
-    """Algorithm 1 as it was run: all sets of few models, dealt at random to training and test, so that both hold sets of every model."""
+    """Algorithm 1 as it was run: all sets of few models, dealt at random to training and test, so
+    that both hold sets of every model.
+    """
     rng = np.random.default_rng()
     (target,) = isolated_targets(own.rows, 1, np.random.default_rng(SEED))
     rest, record = np.delete(own.rows, target, axis=0), own.rows[target]
@@ -91,34 +132,61 @@ def as_in_the_paper(own: Setting) -> list[AttackRow]:
     order = rng.permutation(len(sets))
     half, found = len(order) // 2, []
     for name, make in EXTRACTORS.items():
-        features = feature_matrix(make(Public(own.shadow.domain.sizes), record, np.random.default_rng(SEED)), sets)
+        features = feature_matrix(
+            make(Public(own.shadow.domain.sizes), record, np.random.default_rng(SEED)), sets
+        )
         fitted, asked = order[:half], order[half:]
         for classifier in CLASSIFIERS:
-            scores = scores_after_fit(classifier, features[fitted], members[fitted], features[asked], seed=SEED)
+            scores = scores_after_fit(
+                classifier, features[fitted], members[fitted], features[asked], seed=SEED
+            )
             found.append(attack_row(name, classifier, Outcome(scores, members[asked])))
     return found
 
 
 def figures(row: AttackRow) -> dict[str, Any]:
     """One attack as a line of the table."""
-    line: dict[str, Any] = {"extractor": row.extractor, "classifier": row.classifier, "models": row.models}
+    line: dict[str, Any] = {
+        "extractor": row.extractor,
+        "classifier": row.classifier,
+        "models": row.models,
+    }
     for name in ("accuracy", "advantage", "auc"):
         interval = getattr(row, name)
-        line |= {name: interval.value, f"{name}_lower": interval.lower, f"{name}_upper": interval.upper}
+        line |= {
+            name: interval.value,
+            f"{name}_lower": interval.lower,
+            f"{name}_upper": interval.upper,
+        }
     rate = dict(row.tpr_at)[0.01]
-    return line | {"pa": row.positive_accuracy.value, "na": row.negative_accuracy.value, "tpr_at_1_fpr": rate.value if rate else None}
+    return line | {
+        "pa": row.positive_accuracy.value,
+        "na": row.negative_accuracy.value,
+        "tpr_at_1_fpr": rate.value if rate else None,
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the study, as much of it as is asked for, and write all that is measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--cells", nargs="+", help="names of cells, such as synthetic-none-dp [default: all of the tables]")
+    parser.add_argument(
+        "--cells",
+        nargs="+",
+        help="names of cells, such as synthetic-none-dp [default: all of the tables]",
+    )
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=int, help="fewer rows, for a quick look")
     parser.add_argument("--steps", type=int, help="fewer training steps, for a quick look")
-    parser.add_argument("--work", type=Path, default=Path("build") / "membership", help="folder of results that are kept")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("build") / "membership",
+        help="folder of results that are kept",
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     asked = cells(options.tables)
@@ -130,7 +198,14 @@ def main(arguments: list[str] | None = None) -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     lines: list[dict[str, Any]] = []
     for cell in asked:
-        lines += measured(cell, options.work, pairs=options.pairs, workers=options.workers, rows=options.rows, steps=options.steps)
+        lines += measured(
+            cell,
+            options.work,
+            pairs=options.pairs,
+            workers=options.workers,
+            rows=options.rows,
+            steps=options.steps,
+        )
         write(lines, options.out)
 
 
@@ -141,7 +216,9 @@ def write(lines: list[dict[str, Any]], out: Path) -> None:
     if path.exists():
         old, key = pd.read_csv(path), ["table", "graph", "epsilon"]
         told = set(map(tuple, new[key].to_numpy()))
-        new = pd.concat([old[[tuple(k) not in told for k in old[key].to_numpy()]], new], ignore_index=True)
+        new = pd.concat(
+            [old[[tuple(k) not in told for k in old[key].to_numpy()]], new], ignore_index=True
+        )
     new = new.round(5)
     new.to_csv(path, index=False)
     (out / "membership.md").write_text(page(new), encoding="utf-8")

@@ -1,7 +1,9 @@
-"""What the membership study varies: table, causal graph, privacy; and the trainer that goes with each cell.
+"""What the membership study varies: table, causal graph, privacy; and the trainer that goes with
+each cell.
 
-The model is the causal VAE alone, as in the paper: started from one-way tables and neither raked nor balanced. Batches of 100 and ten latent
-dimensions as in its appendix B. What is told apart from the paper by cost stands in `TABLES`: steps, where the paper has 50 to 100 epochs.
+The model is the causal VAE alone, as in the paper: started from one-way tables and neither raked
+nor balanced. Batches of 100 and ten latent dimensions as in its appendix B. What is told apart from
+the paper by cost stands in `TABLES`: steps, where the paper has 50 to 100 epochs.
 """
 
 from __future__ import annotations
@@ -42,7 +44,13 @@ SURVEY_NODES: Mapping[str, tuple[str, ...]] = {
     "body": ("sleep", "bmi", "pressure", "cholesterol", "diabetes"),
     "care": ("visits", "medication", "cost", "enrolled", "outcome"),
 }
-ABLATED = {"none": "none", "complete": "given", "partial": "half", "wrong": "wrong", "learned": "learned"}  # as the ablation calls them
+ABLATED = {
+    "none": "none",
+    "complete": "given",
+    "partial": "half",
+    "wrong": "wrong",
+    "learned": "learned",
+}  # as the ablation calls them
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,12 @@ class Table:
     graphs: tuple[str, ...]
 
 
-# 24,531 pairs of columns are more than a search takes, so that no graph is learned on Pain; its partial graph is a random half of the arrows.
+# 24,531 pairs of columns are more than a search takes, so that no graph is learned on Pain; its
+# partial graph is a random half of the arrows.
 TABLES: Mapping[str, Table] = {
-    "synthetic": Table("synthetic-learn", "synthetic", 200, 32, ("none", "complete", "partial", "wrong", "learned")),
+    "synthetic": Table(
+        "synthetic-learn", "synthetic", 200, 32, ("none", "complete", "partial", "wrong", "learned")
+    ),
     "pain1000": Table("pain1000", "pain1000", 100, 16, ("none", "complete", "partial", "wrong")),
     "pain5000": Table("pain5000", "pain5000", 100, 16, ("none", "complete", "partial", "wrong")),
 }
@@ -92,7 +103,9 @@ def cells(tables: Sequence[str]) -> list[Cell]:
 
 @dataclass(frozen=True)
 class Learner:
-    """A shadow trainer that learns the graph from its own rows first; no two of its models have one architecture, so they train one by one."""
+    """A shadow trainer that learns the graph from its own rows first; no two of its models have one
+    architecture, so they train one by one.
+    """
 
     shadow: ShadowTrainer
 
@@ -104,8 +117,15 @@ class Learner:
         own = self.shadow
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = fit(Rehearsal(np.asarray(rows, dtype=np.uint16), own.domain, own.plan), own.release, own.domain, progress=_quiet)
-        synthetic = sample(fitted, own.release, rng=np.random.default_rng(seed_sequence), progress=_quiet).value
+            fitted = fit(
+                Rehearsal(np.asarray(rows, dtype=np.uint16), own.domain, own.plan),
+                own.release,
+                own.domain,
+                progress=_quiet,
+            )
+        synthetic = sample(
+            fitted, own.release, rng=np.random.default_rng(seed_sequence), progress=_quiet
+        ).value
         return WhiteBox(synthetic, released_scores(fitted))
 
 
@@ -117,12 +137,17 @@ class Setting:
     shadow: ShadowTrainer
     trainer: ShadowTrainer | Learner
 
-    def several(self, rows: Sequence[Codes], *, sets: int, rng: np.random.Generator) -> Iterator[list[Codes]]:
+    def several(
+        self, rows: Sequence[Codes], *, sets: int, rng: np.random.Generator
+    ) -> Iterator[list[Codes]]:
         """For the paper's split: `sets` synthetic sets of one model on each of `rows`."""
         own = self.shadow
         models: Iterator[Fitted]
         if isinstance(self.trainer, Learner):
-            models = (fit(Rehearsal(r, own.domain, own.plan), own.release, own.domain, progress=_quiet) for r in rows)
+            models = (
+                fit(Rehearsal(r, own.domain, own.plan), own.release, own.domain, progress=_quiet)
+                for r in rows
+            )
         else:
             models = fitted_shadows(rows, own.release, own.domain, own.plan, own.graph)
         for fitted in models:
@@ -134,25 +159,43 @@ def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) ->
     table = TABLES[cell.table]
     base = load_spec(ROOT / "specs" / f"{table.spec}.yaml")
     frame = builtin.frame(table.builtin)
-    frame = frame.assign(**{name: frame[name].astype(str).str.lower() for name in frame.select_dtypes("bool")}).iloc[:rows]
-    true, clubbed = builtin.graph(table.builtin), cell.graph == "partial" and cell.table == "synthetic"
+    frame = frame.assign(
+        **{name: frame[name].astype(str).str.lower() for name in frame.select_dtypes("bool")}
+    ).iloc[:rows]
+    true, clubbed = (
+        builtin.graph(table.builtin),
+        cell.graph == "partial" and cell.table == "synthetic",
+    )
     count, batch = len(frame), min(BATCH, max(1, len(frame) // 4))
     base = base.model_copy(
         update={
             "graph": _clubbed(true) if clubbed else true,
-            "privacy": base.privacy.model_copy(update={"epsilon": 1.0, "pairs": (), "shares": spec.Shares(measure=0.2, train=0.8)}),
+            "privacy": base.privacy.model_copy(
+                update={"epsilon": 1.0, "pairs": (), "shares": spec.Shares(measure=0.2, train=0.8)}
+            ),
             "synthesizer": spec.Synthesizer(latent=LATENT, hidden=table.hidden, ema=0.99),
             "evaluation": base.evaluation.model_copy(update={"targets": ()}),
-            "attacks": spec.Attacks(membership=spec.MembershipAttack(rows=count, steps=steps or table.steps)),
+            "attacks": spec.Attacks(
+                membership=spec.MembershipAttack(rows=count, steps=steps or table.steps)
+            ),
         }
     )
     shadow = shadow_spec(base)
-    shadow = shadow.model_copy(update={"synthesizer": shadow.synthesizer.model_copy(update={"batch": batch})})
-    how = Ablated(graph="given" if clubbed else ABLATED[cell.graph], tables="one-way", sampling="drawn", epsilon=cell.epsilon)
+    shadow = shadow.model_copy(
+        update={"synthesizer": shadow.synthesizer.model_copy(update={"batch": batch})}
+    )
+    how = Ablated(
+        graph="given" if clubbed else ABLATED[cell.graph],
+        tables="one-way",
+        sampling="drawn",
+        epsilon=cell.epsilon,
+    )
     release = release_of(shadow, how, rows=count, seed=SEED)
     domain = Domain.from_spec(release.columns)
     plan = plan_of(release, domain, cell.epsilon)
-    own = ShadowTrainer(release, domain, plan, CausalGraph.from_spec(release.graph, domain.names), white_box=True)
+    own = ShadowTrainer(
+        release, domain, plan, CausalGraph.from_spec(release.graph, domain.names), white_box=True
+    )
     codes = encode(domain, frame)[0].astype(np.uint16)
     return Setting(codes, own, Learner(own) if cell.graph == "learned" else own)
 
@@ -161,7 +204,11 @@ def _clubbed(true: spec.Graph) -> spec.Graph:
     """Only the arrows between nodes of columns are known."""
     node = {name: group for group, members in SURVEY_NODES.items() for name in members}
     arrows = dict.fromkeys((node[a], node[b]) for a, b in true.pairs() if node[a] != node[b])
-    return spec.Graph(mode="given", groups=dict(SURVEY_NODES), edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows))
+    return spec.Graph(
+        mode="given",
+        groups=dict(SURVEY_NODES),
+        edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows),
+    )
 
 
 def _quiet(done: int, total: int) -> None:

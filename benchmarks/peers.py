@@ -1,18 +1,23 @@
-"""synthdp beside its peers: the same rows, the same public grid, the same total epsilon, the same judges, in one run.
+"""synthdp beside its peers: the same rows, the same public grid, the same total epsilon, the same
+judges, in one run.
 
-    python -m benchmarks.peers [--tables adult rand-hie pain5000] [--peers synthdp dpmm-mst ...] [--epsilon .1 1 10]
+    python -m benchmarks.peers [--tables adult rand-hie pain5000] [--peers synthdp dpmm-mst ...]
+    [--epsilon .1 1 10]
                                [--runs 3] [--limit 900] [--again]
 
-Each peer is installed, pinned, in an environment of its own (~/.cache/synthdp-peers or $SYNTHDP_PEERS) and fits in a process of its own
-on one thread. It gets the rows as levels of the spec's public grid, with the number of levels of each column, and nothing else; levels
-come back, and values are drawn inside their bins by the same code for all. (epsilon, delta) is the total for everything, delta that of
-the spec. Peers also know the number of rows, and so does synthdp here. What each peer is set to stands in its script in
-benchmarks/peers_fit/. What a peer's own accountant does not see (levels that occur, a training that ends by a loss on real rows, exact
-numbers of rows) is not charged to it. Seconds are CPU seconds of fit and sample, children included, without imports; memory is the
-peak of the process. After --limit CPU seconds (or four times as many of clock) a fit is ended, and further runs of it are not tried.
+Each peer is installed, pinned, in an environment of its own (~/.cache/synthdp-peers or
+$SYNTHDP_PEERS) and fits in a process of its own on one thread. It gets the rows as levels of the
+spec's public grid, with the number of levels of each column, and nothing else; levels come back,
+and values are drawn inside their bins by the same code for all. (epsilon, delta) is the total for
+everything, delta that of the spec. Peers also know the number of rows, and so does synthdp here.
+What each peer is set to stands in its script in benchmarks/peers_fit/. What a peer's own accountant
+does not see (levels that occur, a training that ends by a loss on real rows, exact numbers of rows)
+is not charged to it. Seconds are CPU seconds of fit and sample, children included, without imports;
+memory is the peak of the process. After --limit CPU seconds (or four times as many of clock) a fit
+is ended, and further runs of it are not tried.
 
-Writes results/peers.csv, one row for each run, peers that fail among them with words, and results/peers.png. Runs that it already
-holds are not run again.
+Writes results/peers.csv, one row for each run, peers that fail among them with words, and
+results/peers.png. Runs that it already holds are not run again.
 """
 
 from __future__ import annotations
@@ -43,8 +48,19 @@ PEERS: dict[str, Peer] = {
     "dpmm-aim": Peer(FIT + "dpmm", "aim", ("dpmm==0.1.9",)),
     "smartnoise-mst": Peer(FIT + "smartnoise", "mst", ("smartnoise-synth==1.0.8", "torch==2.13.0")),
     # For pictures and sound only; PyPI's builds do not load beside a torch for CPUs.
-    "mostlyai": Peer(FIT + "mostlyai", "argn", ("mostlyai-engine==2.7.3",), unneeded=("torchvision", "torchaudio")),
-    "dpsynth": Peer(FIT + "dpsynth", "swift", ("dpsynth @ git+https://github.com/google/dpsynth@53ab10df9d041d023baa6dafef4c46cec24c01d8",)),
+    "mostlyai": Peer(
+        FIT + "mostlyai",
+        "argn",
+        ("mostlyai-engine==2.7.3",),
+        unneeded=("torchvision", "torchaudio"),
+    ),
+    "dpsynth": Peer(
+        FIT + "dpsynth",
+        "swift",
+        (
+            "dpsynth @ git+https://github.com/google/dpsynth@53ab10df9d041d023baa6dafef4c46cec24c01d8",
+        ),
+    ),
 }
 REAL, GRID = "real rows", "real rows on the grid"
 FIGURES = ("mean_auc", "hgb_auc", "mean_acc", "mean_f1", "tv1", "tv2", "tv3", "cpu_s", "rss_gb")
@@ -70,19 +86,34 @@ def measure(cell: Cell, *, seconds: float) -> Row:
     table = Table(cell.table)
     train, _ = table.split
     if cell.peer in (REAL, GRID):
-        frame = train if cell.peer == REAL else decode(table.domain, table.codes(train), rng=fresh_generator())
+        frame = (
+            train
+            if cell.peer == REAL
+            else decode(table.domain, table.codes(train), rng=fresh_generator())
+        )
         return {"outcome": "ok", **table.score(frame)}
     # Plain names: labels in the wild hold spaces and letters that a peer may trip over.
     plain = [f"c{i}" for i in range(len(table.domain))]
     codes = pd.DataFrame(table.codes(train), columns=plain)
     delta = table.release.privacy.delta
-    request = Request(cell.table, codes, train, dict(zip(plain, table.domain.sizes, strict=True)), cell.epsilon, delta)
+    request = Request(
+        cell.table,
+        codes,
+        train,
+        dict(zip(plain, table.domain.sizes, strict=True)),
+        cell.epsilon,
+        delta,
+    )
     with tempfile.TemporaryDirectory() as folder:
         outcome = run(PEERS[cell.peer], request, Path(folder), seconds=seconds)
     row: Row = {"outcome": outcome.words, "pinned": _pinned(cell.peer), "delta": delta}
     if outcome.codes is None or outcome.cost is None:
         return row
-    return row | outcome.cost | table.score(decode(table.domain, outcome.codes.to_numpy(), rng=fresh_generator()))
+    return (
+        row
+        | outcome.cost
+        | table.score(decode(table.domain, outcome.codes.to_numpy(), rng=fresh_generator()))
+    )
 
 
 def _pinned(peer: str) -> str:
@@ -95,7 +126,9 @@ def cells(tables: list[str], peers: list[str], epsilons: list[float], runs: int)
         yield from (Cell(0, table, 0.0, what) for what in (REAL, GRID))
     for number in range(runs):
         for table in tables:
-            yield from (Cell(number, table, epsilon, peer) for epsilon in epsilons for peer in peers)
+            yield from (
+                Cell(number, table, epsilon, peer) for epsilon in epsilons for peer in peers
+            )
 
 
 def install(peers: list[str], rows: dict[Cell, Row]) -> list[str]:
@@ -113,9 +146,14 @@ def install(peers: list[str], rows: dict[Cell, Row]) -> list[str]:
 
 
 def complete(asked: Iterator[Cell], rows: dict[Cell, Row], path: Path, measuring: Measure) -> None:
-    """Measure what `rows` lacks, and write it after each. Nothing is tried again that went wrong once."""
+    """Measure what `rows` lacks, and write it after each. Nothing is tried again that went wrong
+    once.
+    """
     for cell in asked:
-        earlier = (rows.get(Cell(number, cell.table, cell.epsilon, cell.peer)) for number in range(cell.run + 1))
+        earlier = (
+            rows.get(Cell(number, cell.table, cell.epsilon, cell.peer))
+            for number in range(cell.run + 1)
+        )
         if cell in rows or any(row and row["outcome"] != "ok" for row in earlier):
             continue
         rows[cell] = measuring(cell)
@@ -133,10 +171,25 @@ def told(cell: Cell, row: Row) -> str:
 def write(rows: dict[Cell, Row], path: Path) -> None:
     """All rows, sorted."""
     path.parent.mkdir(exist_ok=True)
-    columns = ["table", "peer", "epsilon", "run", "outcome", *FIGURES, "epsilon_spent", "delta", "pinned"]
+    columns = [
+        "table",
+        "peer",
+        "epsilon",
+        "run",
+        "outcome",
+        *FIGURES,
+        "epsilon_spent",
+        "delta",
+        "pinned",
+    ]
     order = sorted(rows, key=lambda c: (c.table, c.epsilon, c.peer, c.run))
-    table = [{"table": c.table, "peer": c.peer, "epsilon": c.epsilon, "run": c.run, **rows[c]} for c in order]
-    pd.DataFrame(table, columns=columns).round(dict.fromkeys((*FIGURES, "epsilon_spent"), 5)).to_csv(path, index=False)
+    table = [
+        {"table": c.table, "peer": c.peer, "epsilon": c.epsilon, "run": c.run, **rows[c]}
+        for c in order
+    ]
+    pd.DataFrame(table, columns=columns).round(
+        dict.fromkeys((*FIGURES, "epsilon_spent"), 5)
+    ).to_csv(path, index=False)
 
 
 def held(path: Path) -> dict[Cell, Row]:
@@ -158,26 +211,38 @@ def summary(path: Path) -> str:
     groups = good.groupby(["table", "epsilon", "peer"], sort=True)
     means = groups[list(FIGURES)].mean().round(3)
     means.insert(0, "runs", groups.size())
-    where = [f"{row.peer}" if row.table == ALL else f"{row.table}, epsilon {row.epsilon:g}, {row.peer}" for row in bad.itertuples()]
+    where = [
+        f"{row.peer}" if row.table == ALL else f"{row.table}, epsilon {row.epsilon:g}, {row.peer}"
+        for row in bad.itertuples()
+    ]
     lines = [f"{place}: {outcome}" for place, outcome in zip(where, bad["outcome"], strict=True)]
     return "\n".join([means.to_string(na_rep=""), *lines])
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--limit", type=float, default=900.0, help="CPU seconds for one fit")
-    parser.add_argument("--again", action="store_true", help="run again what the results already hold")
+    parser.add_argument(
+        "--again", action="store_true", help="run again what the results already hold"
+    )
     options = parser.parse_args()
     path = RESULTS / "peers.csv"
     asked = set(cells(options.tables, options.peers, options.epsilon, options.runs))
     rows = {cell: row for cell, row in held(path).items() if not (options.again and cell in asked)}
     ready = install(options.peers, rows)
-    complete(cells(options.tables, ready, options.epsilon, options.runs), rows, path, lambda cell: measure(cell, seconds=options.limit))
+    complete(
+        cells(options.tables, ready, options.epsilon, options.runs),
+        rows,
+        path,
+        lambda cell: measure(cell, seconds=options.limit),
+    )
     print(summary(path))
     plot(pd.read_csv(path), RESULTS / "peers.png")
 

@@ -1,9 +1,11 @@
-"""synthdp as one of the peers: the same files in and out as `benchmarks.peers_fit.job`, the whole budget on the synthesizer.
+"""synthdp as one of the peers: the same files in and out as `benchmarks.peers_fit.job`, the whole
+budget on the synthesizer.
 
     python -m benchmarks.peers_ours FOLDER
 
-`mechanism` is `given`: the spec specs/TABLE.yaml as it is, its graph given or tested; or `none`: without any graph (what it would spend
-on the graph is then spent on training). The rows come as values in values.csv, and are read as any release reads them.
+`mechanism` is `given`: the spec specs/TABLE.yaml as it is, its graph given or tested; or `none`:
+without any graph (what it would spend on the graph is then spent on training). The rows come as
+values in values.csv, and are read as any release reads them.
 """
 
 from __future__ import annotations
@@ -33,14 +35,24 @@ def release_for(job: Job, rows: int) -> spec.ReleaseSpec:
     base = load_spec(SPECS / f"{job.table}.yaml")
     base = plain(base) if job.mechanism == "none" else base
     source = spec.CsvSource(kind="csv", path="values.csv")
-    privacy = base.privacy.model_copy(update={"epsilon": job.epsilon, "delta": job.delta, "cap": None})
+    privacy = base.privacy.model_copy(
+        update={"epsilon": job.epsilon, "delta": job.delta, "cap": None}
+    )
     if job.mechanism == "none":
         shares = privacy.shares
-        privacy = privacy.model_copy(update={"shares": shares.model_copy(update={"graph": 0.0, "train": shares.train + shares.graph})})
+        privacy = privacy.model_copy(
+            update={
+                "shares": shares.model_copy(
+                    update={"graph": 0.0, "train": shares.train + shares.graph}
+                )
+            }
+        )
     return check(
         base.model_copy(
             update={
-                "dataset": base.dataset.model_copy(update={"source": source, "rows": spec.Rows(kind="public", value=rows)}),
+                "dataset": base.dataset.model_copy(
+                    update={"source": source, "rows": spec.Rows(kind="public", value=rows)}
+                ),
                 "privacy": privacy,
                 "graph": spec.Graph(mode="none") if job.mechanism == "none" else base.graph,
                 "sampling": base.sampling.model_copy(update={"rows": rows}),
@@ -57,11 +69,21 @@ def fit(job: Job, rows: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     domain, streams = Domain.from_spec(release.columns), Streams.fresh()
     private = read_private(release.dataset, domain, folder=job.folder, holdout=0.0, streams=streams)
     ledger = Ledger(f"sqlite:///{job.folder / 'ledger.db'}")
-    ledger.reserve(release.dataset.id, "run", epsilon=job.epsilon, delta=job.delta, cap=None, body={})
+    ledger.reserve(
+        release.dataset.id, "run", epsilon=job.epsilon, delta=job.delta, cap=None, body={}
+    )
     plan = plan_for(release, domain)
     journal = job.folder / "journal"
     journal.mkdir()
-    session = Session(private, plan, ledger, dataset=release.dataset.id, run="run", streams=streams, journal=journal)
+    session = Session(
+        private,
+        plan,
+        ledger,
+        dataset=release.dataset.id,
+        run="run",
+        streams=streams,
+        journal=journal,
+    )
     fitted = fit_pipeline(session, release, domain, progress=lambda done, total: None)
     codes = sample(fitted, release, rng=fresh_generator(), progress=lambda done, total: None).value
     return pd.DataFrame(codes, columns=list(job.levels)), plan.epsilon_spent

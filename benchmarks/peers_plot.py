@@ -1,4 +1,6 @@
-"""The picture of `benchmarks.peers`: quality against CPU seconds, one column for each table; shapes are peers, fillings are epsilons."""
+"""The picture of `benchmarks.peers`: quality against CPU seconds, one column for each table; shapes
+are peers, fillings are epsilons.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AUC = ("mean_auc", "mean AUC of five classifiers")
 
 
 def plot(table: pd.DataFrame, path: Path) -> None:
-    """Utility above (higher is better), distance of pair tables below (lower is better); points are means over runs."""
+    """Utility above (higher is better), distance of pair tables below (lower is better); points are
+    means over runs.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -36,11 +40,17 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     axes = figure.subplots(2, len(names), squeeze=False, sharex="col")
     for column, name in enumerate(names):
         utility, label = UTILITY.get(name, AUC)
-        for row, (what, words) in enumerate([(utility, label), ("tv2", "mean total variation of pair tables")]):
+        for row, (what, words) in enumerate(
+            [(utility, label), ("tv2", "mean total variation of pair tables")]
+        ):
             panel = axes[row][column]
             _points(panel, fits[fits["table"] == name], what)
             panel.set(ylabel=words, xscale="log")
-            panel.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_formatter=NullFormatter())
+            panel.xaxis.set(
+                major_locator=LogLocator(subs=(1, 2, 5)),
+                major_formatter="{x:g}",
+                minor_formatter=NullFormatter(),
+            )
         _ceilings(axes[0][column], good[(good["table"] == name) & (good["epsilon"] == 0)], utility)
         axes[0][column].set_title(f"{name}, tested on real rows", fontsize=10)
         axes[1][column].set_xlabel("CPU seconds of fit and sample, one thread")
@@ -57,16 +67,31 @@ def _points(panel, fits: pd.DataFrame, what: str) -> None:  # type: ignore[no-un
         means = own.groupby("epsilon", sort=True)[["cpu_s", what]].mean()
         panel.plot(means["cpu_s"], means[what], color="grey", linewidth=0.7, zorder=2)
         fills = [FILLS.get(float(epsilon), "lightgrey") for epsilon in means.index]
-        panel.scatter(means["cpu_s"], means[what], marker=marker, s=size, facecolor=fills, edgecolor="black", linewidth=1.1, zorder=3)
+        panel.scatter(
+            means["cpu_s"],
+            means[what],
+            marker=marker,
+            s=size,
+            facecolor=fills,
+            edgecolor="black",
+            linewidth=1.1,
+            zorder=3,
+        )
     panel.grid(color="lightgrey", linewidth=0.5)
 
 
 def _ceilings(panel, real: pd.DataFrame, what: str) -> None:  # type: ignore[no-untyped-def]
     """What real rows reach, as they are and after the grid."""
-    for (_, one), style, side in zip(real.sort_values("peer").iterrows(), ("-", ":"), ("left", "right"), strict=False):
+    for (_, one), style, side in zip(
+        real.sort_values("peer").iterrows(), ("-", ":"), ("left", "right"), strict=False
+    ):
         panel.axhline(one[what], color="black", linewidth=0.9, linestyle=style)
         x, up = (0.01, 2) if side == "left" else (0.99, -9)
-        place = {"xycoords": ("axes fraction", "data"), "xytext": (0, up), "textcoords": "offset points"}
+        place = {
+            "xycoords": ("axes fraction", "data"),
+            "xytext": (0, up),
+            "textcoords": "offset points",
+        }
         panel.annotate(one["peer"], (x, one[what]), ha=side, fontsize=7, **place)
 
 
@@ -75,7 +100,16 @@ def _legend(figure, fits: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]
     from matplotlib.patches import Patch
 
     def key(marker: str, label: str) -> Line2D:
-        return Line2D([], [], linestyle="", marker=marker, markerfacecolor="darkgrey", markeredgecolor="black", markersize=9, label=label)
+        return Line2D(
+            [],
+            [],
+            linestyle="",
+            marker=marker,
+            markerfacecolor="darkgrey",
+            markeredgecolor="black",
+            markersize=9,
+            label=label,
+        )
 
     shapes = [key(m, label) for peer, (m, label) in MARKERS.items() if (fits["peer"] == peer).any()]
     fills = [
@@ -83,4 +117,10 @@ def _legend(figure, fits: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]
         for epsilon, fill in FILLS.items()
         if (fits["epsilon"] == epsilon).any()
     ]
-    figure.legend(handles=shapes + fills, loc="lower center", ncols=2 if figure.get_figwidth() < 6 else 4, frameon=False, fontsize=9)
+    figure.legend(
+        handles=shapes + fills,
+        loc="lower center",
+        ncols=2 if figure.get_figwidth() < 6 else 4,
+        frameon=False,
+        fontsize=9,
+    )

@@ -1,12 +1,16 @@
 """Priv-PC as published, with its false claims: for benchmarks and falsifiers only. **Not private.**
 
-Wang, Pang and Song, "Towards practical differentially private causal graph discovery" (2020), Algorithm 2 in the
-form of their code: the p-value of a conditional Kendall test is sieved on a sub-sample and examined on all rows. It
+Wang, Pang and Song, "Towards practical differentially private causal graph discovery" (2020),
+Algorithm 2 in the
+form of their code: the p-value of a conditional Kendall test is sieved on a sub-sample and examined
+on all rows. It
 differs from `graph.algorithm: priv_pc` in what makes its claim false:
 
-- the test leaves out strata of two rows or fewer, and those in which a column is constant, weight and all;
+- the test leaves out strata of two rows or fewer, and those in which a column is constant, weight
+  and all;
 - its sensitivity is taken as that of one p-value whose z moves by 6 / sqrt(rows);
-- only passes that ended with a hit are charged, so that the claim depends on the rows, and is 0 without a hit.
+- only passes that ended with a hit are charged, so that the claim depends on the rows, and is 0
+  without a hit.
 """
 
 from __future__ import annotations
@@ -44,17 +48,25 @@ def claimed_sensitivity(rows: int) -> float:
 
 
 def published_p_value(counts: npt.NDArray[np.int64]) -> float:
-    """One-sided p-value of |z| from counts `[strata, levels of x, levels of y]`, degenerate strata left out; nan if all are."""
+    """One-sided p-value of |z| from counts `[strata, levels of x, levels of y]`, degenerate strata
+    left out; nan if all are.
+    """
     n = counts.sum((1, 2))
     constant = (counts.sum(2).max(1) == n) | (counts.sum(1).max(1) == n)
     kept = counts[(n > 2) & ~constant] if len(counts) > 1 else counts
     m = kept.sum((1, 2)).astype(float)
     weight = float((9 * m * (m - 1) / (4 * m + 10)).sum())
-    return float(norm.sf(abs(kendall(kept, kept.sum((1, 2)))[0] / STEPS) / math.sqrt(weight))) if weight else math.nan
+    return (
+        float(norm.sf(abs(kendall(kept, kept.sum((1, 2)))[0] / STEPS) / math.sqrt(weight)))
+        if weight
+        else math.nan
+    )
 
 
 def claimed_total(epsilon: float, hits: int, delta: float) -> float:
-    """Advanced composition over the hits, sieve and examine apart, as in the published code; each half of `epsilon`."""
+    """Advanced composition over the hits, sieve and examine apart, as in the published code; each
+    half of `epsilon`.
+    """
     half = epsilon / 2
     return 2 * (math.sqrt(2 * hits * math.log(2 / delta)) * half + hits * half * math.expm1(half))
 
@@ -72,13 +84,19 @@ class Scales:
     def of(cls, epsilon: float, rows: int) -> Scales:
         """For `epsilon` a sieve and examine, half each."""
         half, moved = epsilon / 2, claimed_sensitivity(rows)
-        found = minimize(lambda x: (np.sqrt(np.abs(x)) / np.log(np.abs(x) * np.expm1(half) + 1)).item(), [0.5], tol=1e-2).x[0]
+        found = minimize(
+            lambda x: (np.sqrt(np.abs(x)) / np.log(np.abs(x) * np.expm1(half) + 1)).item(),
+            [0.5],
+            tol=1e-2,
+        ).x[0]
         rate = max(min(1 / abs(float(found)), 1.0), 1 / 20)
         threshold = 2 * moved / math.sqrt(rate) / math.log1p(math.expm1(half) / rate)
         return cls(threshold, 2 * threshold, moved / half, rate)
 
 
-def priv_pc_published(codes: Codes, domain: Domain, *, epsilon: float, delta: float, rng: np.random.Generator) -> Published:
+def priv_pc_published(
+    codes: Codes, domain: Domain, *, epsilon: float, delta: float, rng: np.random.Generator
+) -> Published:
     """Run it with `epsilon` for each sieve and examine."""
     scales, links, hits = Scales.of(epsilon, len(codes)), Links(Knowledge(domain.names)), 0
 
@@ -101,11 +119,15 @@ def priv_pc_published(codes: Codes, domain: Domain, *, epsilon: float, delta: fl
                 if p_value(codes, pair, given) + rng.laplace(0, scales.examine) >= LEVEL:
                     links.separate(pair, given)
                     break
-    return Published(graph_of(links, (), max_parents=len(domain)), claimed_total(epsilon, hits, delta))
+    return Published(
+        graph_of(links, (), max_parents=len(domain)), claimed_total(epsilon, hits, delta)
+    )
 
 
 def silent_chance(p_values: npt.NDArray[np.float64], scales: Scales) -> float:
-    """Chance that a sieve on all rows says no to each of these p-values: the outcome that is published as free."""
+    """Chance that a sieve on all rows says no to each of these p-values: the outcome that is
+    published as free.
+    """
     threshold = LEVEL - TWEAK + np.linspace(-40, 40, 400_001) * scales.threshold
     density = np.exp(-np.abs(threshold - (LEVEL - TWEAK)) / scales.threshold)
     below = np.ones_like(threshold)

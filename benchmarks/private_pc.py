@@ -1,4 +1,6 @@
-"""One private graph search on made-up rows, planned and charged as in a release: what the discovery benchmark calls."""
+"""One private graph search on made-up rows, planned and charged as in a release: what the discovery
+benchmark calls.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,28 @@ from synthdp.spec import model as spec
 
 
 def run(
-    algorithm: str, codes: Codes, domain: Domain, *, epsilon: float, delta: float, adjacency: Adjacency = "add_remove", level: float = 0.05
+    algorithm: str,
+    codes: Codes,
+    domain: Domain,
+    *,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "add_remove",
+    level: float = 0.05,
 ) -> CausalGraph:
-    """The graph that an algorithm of `graph.algorithm` finds in `codes` `[rows, columns]`, the whole budget spent on it.
+    """The graph that an algorithm of `graph.algorithm` finds in `codes` `[rows, columns]`, the
+    whole budget spent on it.
 
-    Levels count as ordered as listed, which is how the published code of Priv-PC and EM-PC reads the same files.
+    Levels count as ordered as listed, which is how the published code of Priv-PC and EM-PC reads
+    the same files.
     """
-    ordered = Domain(tuple(replace(c, type="ordinal") if c.type == "categorical" else c for c in domain.columns))
+    ordered = Domain(
+        tuple(replace(c, type="ordinal") if c.type == "categorical" else c for c in domain.columns)
+    )
     settings = spec.Graph(mode="learn", algorithm=algorithm, level=level)
     own = ALGORITHMS[algorithm]
-    plan = make_search_plan(own.spends(settings, ordered, len(codes)), epsilon=epsilon, delta=delta, adjacency=adjacency)
+    plan = make_search_plan(
+        own.spends(settings, ordered, len(codes)), epsilon=epsilon, delta=delta, adjacency=adjacency
+    )
     found = own.search(Rehearsal(codes, ordered, plan), settings, ordered)
     return found if isinstance(found, CausalGraph) else found.value

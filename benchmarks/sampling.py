@@ -2,11 +2,13 @@
 
     python -m benchmarks.sampling [--rows 500000] [--threads 2] [--repeats 5]
 
-Models are those that the specs build (Adult: 14 columns; Pain5000: 222; EEDI-shaped: 950 with their own hidden width), untrained,
-since neither time nor memory depends on what was learnt; Adult is there with 32 and with 64 hidden units. Each line is a process of
-its own: levels by `Synthesizer.sample`, the best wall time of the repeats and the rows per CPU second of that repeat, and the same to
-a CSV file by `synthdp sample`'s own path, values decoded. Peak memory is of the whole process, libraries included (about 300 MB).
-Results go to results/sampling.csv.
+Models are those that the specs build (Adult: 14 columns; Pain5000: 222; EEDI-shaped: 950 with their
+own hidden width), untrained, since neither time nor memory depends on what was learnt; Adult is
+there with 32 and with 64 hidden units. Each line is a process of
+its own: levels by `Synthesizer.sample`, the best wall time of the repeats and the rows per CPU
+second of that repeat, and the same to a CSV file by `synthdp sample`'s own path, values decoded.
+Peak memory is of the whole process, libraries included (about 300 MB). Results go to
+results/sampling.csv.
 """
 
 from __future__ import annotations
@@ -34,8 +36,12 @@ CELLS = 28_000_000  # values to draw at most, so that wide tables take no longer
 
 def main() -> None:
     """Run every case and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000, help="rows to draw; fewer of wide tables")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, default=2_000_000, help="rows to draw; fewer of wide tables"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--here", help=argparse.SUPPRESS)
@@ -45,14 +51,27 @@ def main() -> None:
         return
     lines = []
     for name, hidden in CASES:
-        case = {"spec": name, "hidden": hidden, "rows": asked.rows, "threads": asked.threads, "repeats": asked.repeats}
-        done = subprocess.run([sys.executable, "-m", "benchmarks.sampling", "--here", json.dumps(case)], capture_output=True, text=True, check=True)
+        case = {
+            "spec": name,
+            "hidden": hidden,
+            "rows": asked.rows,
+            "threads": asked.threads,
+            "repeats": asked.repeats,
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.sampling", "--here", json.dumps(case)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         lines.append(json.loads(done.stdout.splitlines()[-1]))
         print(pd.DataFrame(lines[-1:]).to_string(index=False), flush=True)
     pd.DataFrame(lines).to_csv(RESULTS / "sampling.csv", index=False)
 
 
-def measured(*, spec: str, hidden: int | None, rows: int, threads: int, repeats: int) -> dict[str, object]:
+def measured(
+    *, spec: str, hidden: int | None, rows: int, threads: int, repeats: int
+) -> dict[str, object]:
     """One case, in this process."""
     from synthdp.data.domain import Domain
     from synthdp.graph.causal import CausalGraph
@@ -65,16 +84,27 @@ def measured(*, spec: str, hidden: int | None, rows: int, threads: int, repeats:
 
     release = load_spec(SPECS / spec)
     if hidden is not None:
-        release = release.model_copy(update={"synthesizer": release.synthesizer.model_copy(update={"hidden": hidden})})
+        release = release.model_copy(
+            update={"synthesizer": release.synthesizer.model_copy(update={"hidden": hidden})}
+        )
     domain = Domain.from_spec(release.columns)
-    model = untrained(domain, architecture_for(release, domain, CausalGraph.from_spec(release.graph, domain.names)))
+    model = untrained(
+        domain,
+        architecture_for(release, domain, CausalGraph.from_spec(release.graph, domain.names)),
+    )
     rows = min(rows, CELLS // len(domain))
-    wall, cpu = best(lambda: model.sample(rows, rng=np.random.default_rng(1), threads=threads), repeats)
+    wall, cpu = best(
+        lambda: model.sample(rows, rng=np.random.default_rng(1), threads=threads), repeats
+    )
     peak = peak_mb()
     sampler = Sampler(release.columns, domain, model, Constraints(domain, ()), None)
     with tempfile.TemporaryDirectory() as folder:
-        blocks = sampler.sample(rows // 4, rng=np.random.default_rng(1), progress=lambda done, total: None)
-        file_wall, _ = best(lambda: write_blocks(blocks, release.columns, Path(folder) / "rows.csv"), 1)
+        blocks = sampler.sample(
+            rows // 4, rng=np.random.default_rng(1), progress=lambda done, total: None
+        )
+        file_wall, _ = best(
+            lambda: write_blocks(blocks, release.columns, Path(folder) / "rows.csv"), 1
+        )
     return {
         "spec": spec.removesuffix(".yaml"), "columns": len(domain), "hidden": model.architecture.hidden, "rows": rows, "threads": threads,
         "rows_per_second": round(rows / wall), "rows_per_cpu_second": round(rows / cpu), "peak_mb": round(peak),

@@ -2,12 +2,13 @@
 
     python -m benchmarks.scaling [--again]
 
-Tables are samples of random Bayesian networks (columns of 2 to 4 levels, at most two parents among the ten before), which
-the spec gives as the graph, in Parquet files that are read as levels only. A point is one `release` in a process of its
-own on one thread, from reading to bundle, without judging and attack: 200 steps of batch 1024, 100,000 rows written. It is
-told with the seconds of each stage, the most memory that the process held (libraries included), and how far the one- and
-two-way tables of the release are from those of another sample of the network. Points that results/scaling.csv already
-holds are not run again; results/scaling.png is drawn from all of them.
+Tables are samples of random Bayesian networks (columns of 2 to 4 levels, at most two parents among
+the ten before), which the spec gives as the graph, in Parquet files that are read as levels only. A
+point is one `release` in a process of its own on one thread, from reading to bundle, without
+judging and attack: 200 steps of batch 1024, 100,000 rows written. It is told with the seconds of
+each stage, the most memory that the process held (libraries included), and how far the one- and
+two-way tables of the release are from those of another sample of the network. Points that
+results/scaling.csv already holds are not run again; results/scaling.png is drawn from all of them.
 """
 
 from __future__ import annotations
@@ -60,8 +61,13 @@ SERIES: dict[str, tuple[Point, ...]] = {
 def spec_text(point: Point) -> str:
     """The spec of a point, for a table in table.parquet beside it."""
     network = point.network()
-    columns = "\n".join(f"  {name}: {{type: categorical, categories: [{', '.join(levels)}]}}" for name, levels in network.levels.items())
-    edges = "\n".join(f"    - {', '.join(own)} -> {name}" for name, own in network.parents.items() if own)
+    columns = "\n".join(
+        f"  {name}: {{type: categorical, categories: [{', '.join(levels)}]}}"
+        for name, levels in network.levels.items()
+    )
+    edges = "\n".join(
+        f"    - {', '.join(own)} -> {name}" for name, own in network.parents.items() if own
+    )
     return f"""\
 synthdp: 1
 dataset:
@@ -92,13 +98,24 @@ def run_here(point: Point, folder: Path) -> dict[str, float]:
 
     started = time.perf_counter(), time.process_time()
     outcome = release(folder / "spec.yaml", out=folder / "out")
-    figures = {"seconds": time.perf_counter() - started[0], "cpu_seconds": time.process_time() - started[1]}
-    figures |= {f"{stage.replace(' ', '_')}_s": seconds for stage, seconds in outcome.seconds.items()}
+    figures = {
+        "seconds": time.perf_counter() - started[0],
+        "cpu_seconds": time.process_time() - started[1],
+    }
+    figures |= {
+        f"{stage.replace(' ', '_')}_s": seconds for stage, seconds in outcome.seconds.items()
+    }
     figures["peak_mb"] = peak_mb()
     assert outcome.bundle is not None
     network = point.network()
-    codes = pd.read_csv(outcome.bundle / "synthetic.csv", dtype=np.uint16)[list(network.levels)].to_numpy()
-    distance = fidelity(network.sample(WRITTEN, rng=np.random.default_rng(1)).astype(np.uint16), codes, network.domain())
+    codes = pd.read_csv(outcome.bundle / "synthetic.csv", dtype=np.uint16)[
+        list(network.levels)
+    ].to_numpy()
+    distance = fidelity(
+        network.sample(WRITTEN, rng=np.random.default_rng(1)).astype(np.uint16),
+        codes,
+        network.domain(),
+    )
     return figures | {"tv1": distance.tv1, "tv2": distance.tv2 or 0.0}
 
 
@@ -107,8 +124,22 @@ def run_apart(point: Point) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(point.network(), point.rows, Path(folder) / "table.parquet")
         (Path(folder) / "spec.yaml").write_text(spec_text(point), encoding="utf-8")
-        command = [sys.executable, "-m", "benchmarks.scaling", "--here", json.dumps(asdict(point)), folder]
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.scaling",
+            "--here",
+            json.dumps(asdict(point)),
+            folder,
+        ]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         raise SystemExit(done.stderr)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -120,7 +151,12 @@ def held(*, again: bool) -> dict[Point, dict[str, Any]]:
     if again or not TABLE.exists():
         return {}
     found = pd.read_csv(TABLE).to_dict("records")
-    return {Point(int(row["rows"]), int(row["columns"]), float(row["epsilon"])): {str(k): v for k, v in row.items()} for row in found}
+    return {
+        Point(int(row["rows"]), int(row["columns"]), float(row["epsilon"])): {
+            str(k): v for k, v in row.items()
+        }
+        for row in found
+    }
 
 
 def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
@@ -144,9 +180,17 @@ def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
         for key, label in stages.items():
             above.plot(x, [row[key] for row in rows], marker="o", label=label)
         below.plot(x, [row["peak_mb"] for row in rows], marker="o", color="black")
-        fixed = {"rows": "20 columns, epsilon 1", "columns": "100,000 rows, epsilon 1", "epsilon": "100,000 rows, 20 columns"}[what]
-        above.set(title=fixed, xlabel=what, ylabel=f"seconds ({STEPS} steps)", xscale="log", yscale="log")
-        below.set(xlabel=what, ylabel="peak memory, MB", xscale="log", yscale="log", ylim=(100, 10_000))
+        fixed = {
+            "rows": "20 columns, epsilon 1",
+            "columns": "100,000 rows, epsilon 1",
+            "epsilon": "100,000 rows, 20 columns",
+        }[what]
+        above.set(
+            title=fixed, xlabel=what, ylabel=f"seconds ({STEPS} steps)", xscale="log", yscale="log"
+        )
+        below.set(
+            xlabel=what, ylabel="peak memory, MB", xscale="log", yscale="log", ylim=(100, 10_000)
+        )
     axes[0][0].legend()
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -155,7 +199,9 @@ def plot(measured: dict[Point, dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Run what is missing, and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--again", action="store_true", help="measure every point again")
     parser.add_argument("--here", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

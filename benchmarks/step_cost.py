@@ -2,10 +2,12 @@
 
     python -m benchmarks.step_cost [--steps 60] [--rounds 5]
 
-The same network, the same Adam and the same batches of `specs/adult.yaml` and `specs/pain5000.yaml`. The private step draws a Poisson batch, takes
-per-example norms, clips, sums on a lattice and adds noise; the plain one takes a batch of the expected size and the gradient of its
-mean loss. Rounds of both alternate, so that both see the same machine. Per step: CPU seconds (median round) and the peak of resident memory of
-the process (largest round, the peak counter set back before each). Writes results/step_cost.csv. Nothing here is a release.
+The same network, the same Adam and the same batches of `specs/adult.yaml` and
+`specs/pain5000.yaml`. The private step draws a Poisson batch, takes per-example norms, clips, sums
+on a lattice and adds noise; the plain one takes a batch of the expected size and the gradient of
+its mean loss. Rounds of both alternate, so that both see the same machine. Per step: CPU seconds
+(median round) and the peak of resident memory of the process (largest round, the peak counter set
+back before each). Writes results/step_cost.csv. Nothing here is a release.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def table_of(release: ReleaseSpec, domain: Domain) -> Codes:
         frame = builtin.frame(source.name)
     else:
         assert isinstance(source, CsvSource)
-        frame = pd.read_csv(ROOT / "specs" / source.path, dtype=str, keep_default_na=False).replace("", np.nan)
+        frame = pd.read_csv(ROOT / "specs" / source.path, dtype=str, keep_default_na=False).replace(
+            "", np.nan
+        )
     return encode(domain, frame)[0].astype(np.uint16)
 
 
@@ -55,14 +59,20 @@ class Plain:
 
     def __init__(self, network: CausalVae, settings: DpSgd) -> None:
         self.network, self.size = network, int(settings.expected_batch)
-        self.optimizer = torch.optim.Adam([p for p in network.parameters() if p.requires_grad], lr=settings.learning_rate)
+        self.optimizer = torch.optim.Adam(
+            [p for p in network.parameters() if p.requires_grad], lr=settings.learning_rate
+        )
         self.rng = np.random.default_rng(0)
 
     def step(self, codes: Codes, _: int) -> None:
         """One step on a batch of the expected size."""
-        batch = torch.from_numpy(codes[self.rng.choice(len(codes), self.size, replace=False)].astype(np.int64))
+        batch = torch.from_numpy(
+            codes[self.rng.choice(len(codes), self.size, replace=False)].astype(np.int64)
+        )
         self.optimizer.zero_grad()
-        noise = torch.from_numpy(self.rng.standard_normal((self.size, self.network.latent), dtype=np.float32))
+        noise = torch.from_numpy(
+            self.rng.standard_normal((self.size, self.network.latent), dtype=np.float32)
+        )
         self.network(batch, noise).mean().backward()
         self.optimizer.step()
 
@@ -83,8 +93,11 @@ def compare(name: str, steps: int, rounds: int) -> dict[str, object]:
     planned = plan_for(release, domain).find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
     graph = CausalGraph.from_spec(release.graph, domain.names)
-    # As many rows as a release fits, without those held out: of all rows the private step's chance would draw larger batches than the other's.
-    codes = table_of(release, domain)[: round(planned.mechanism.expected_batch / planned.mechanism.rate)]
+    # As many rows as a release fits, without those held out: of all rows the private step's chance
+    # would draw larger batches than the other's.
+    codes = table_of(release, domain)[
+        : round(planned.mechanism.expected_batch / planned.mechanism.rate)
+    ]
     private = _Trainer(planned.mechanism, causal_vae(release, domain, graph), Streams.fresh())
     kinds: dict[str, Callable[[Codes, int], None]] = {
         "plain": Plain(causal_vae(release, domain, graph), planned.mechanism).step,
@@ -112,7 +125,9 @@ def compare(name: str, steps: int, rounds: int) -> dict[str, object]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

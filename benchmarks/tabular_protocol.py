@@ -1,8 +1,9 @@
 """Adult's protocol for other tables: a fixed split, a public grid, five classifiers on each target.
 
-Everything is a spec's own: its domain is the grid, its `evaluation.targets` are predicted from all other columns, each by the five
-classifiers of `benchmarks.adult_protocol`, fitted on synthetic rows and tested on a fifth of the real ones. Total variation is the
-mean over all one-way, all two-way and 64 fixed random three-way tables of that grid (for Adult: of the grid of its own protocol).
+Everything is a spec's own: its domain is the grid, its `evaluation.targets` are predicted from all
+other columns, each by the five classifiers of `benchmarks.adult_protocol`, fitted on synthetic rows
+and tested on a fifth of the real ones. Total variation is the mean over all one-way, all two-way
+and 64 fixed random three-way tables of that grid (for Adult: of the grid of its own protocol).
 """
 
 from __future__ import annotations
@@ -52,10 +53,14 @@ class Table:
             return adult_protocol.split(SPECS / source.path)
         assert isinstance(source, BuiltinSource)
         table = builtin.frame(source.name)
-        table = table.assign(**{name: table[name].astype(str).str.lower() for name in table.select_dtypes("bool")})  # as a CSV file holds them
+        table = table.assign(
+            **{name: table[name].astype(str).str.lower() for name in table.select_dtypes("bool")}
+        )  # as a CSV file holds them
         order = np.random.default_rng(0).permutation(len(table))
         cut = int(SHARE_TO_FIT * len(table))
-        return table.iloc[order[:cut]].reset_index(drop=True), table.iloc[order[cut:]].reset_index(drop=True)
+        return table.iloc[order[:cut]].reset_index(drop=True), table.iloc[order[cut:]].reset_index(
+            drop=True
+        )
 
     def codes(self, frame: pd.DataFrame) -> Codes:
         """Levels of a table of values, shape `[rows, columns]`."""
@@ -68,13 +73,18 @@ class Table:
         each = list(self._utility(synthetic.replace("", np.nan), test.replace("", np.nan)))
         return figures | {name: float(np.nanmean([one[name] for one in each])) for name in SCORES}
 
-    def _grid(self, train: pd.DataFrame, synthetic: pd.DataFrame) -> tuple[tuple[int, ...], Codes, Codes]:
+    def _grid(
+        self, train: pd.DataFrame, synthetic: pd.DataFrame
+    ) -> tuple[tuple[int, ...], Codes, Codes]:
         codes = self.codes(train), self.codes(synthetic)
         if self.name != "adult":
             return self.domain.sizes, *codes
         numeric = {name: len(adult_protocol._edges(name)) - 1 for name in adult_protocol.NUMERIC}
         sizes = tuple(numeric.get(c.name, c.levels) for c in self.domain.columns)
-        real, drawn = (adult_protocol.on_grid(self.domain, f, c) for f, c in zip((train, synthetic), codes, strict=True))
+        real, drawn = (
+            adult_protocol.on_grid(self.domain, f, c)
+            for f, c in zip((train, synthetic), codes, strict=True)
+        )
         return sizes, real, drawn
 
     def _utility(self, synthetic: pd.DataFrame, test: pd.DataFrame) -> Iterator[dict[str, float]]:
@@ -82,7 +92,11 @@ class Table:
         for target in self.release.evaluation.targets:
             # The protocol knows its target by name, so the target takes that name.
             names = {target: adult_protocol.TARGET}
-            domain = Domain(tuple(replace(c, name=names.get(c.name, c.name)) for c in self.domain.columns))
+            domain = Domain(
+                tuple(replace(c, name=names.get(c.name, c.name)) for c in self.domain.columns)
+            )
             frames = [f.rename(columns=names) for f in (synthetic, test)]
             codes = [encode(domain, f)[0] for f in frames]
-            yield adult_protocol.train_synthetic_test_real(domain, frames[0], codes[0], frames[1], codes[1])
+            yield adult_protocol.train_synthetic_test_real(
+                domain, frames[0], codes[0], frames[1], codes[1]
+            )

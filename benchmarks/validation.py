@@ -1,11 +1,13 @@
 """Validation of given graphs at epsilon 1: deleted arrows noticed, and true graphs refuted.
 
-    python -m benchmarks.validation [--networks asia sachs child alarm] [--rows 20000 100000] [--true-runs 100] [--deletions 40]
+    python -m benchmarks.validation [--networks asia sachs child alarm] [--rows 20000 100000]
+    [--true-runs 100] [--deletions 40]
         [--epsilon 1] [--delta 1e-3] [--adjacency add_remove] [--jobs 1]
 
-Each run draws its own sample from the network, plans the whole budget for the validation and measures by the road of a
-release. A true graph is refuted if any of its claims is, at family-wise level .05. In the other runs one arrow is
-missing, each in turn; it is noticed if any claim of the rest is refuted. Writes results/validation.csv.
+Each run draws its own sample from the network, plans the whole budget for the validation and
+measures by the road of a release. A true graph is refuted if any of its claims is, at family-wise
+level .05. In the other runs one arrow is missing, each in turn; it is noticed if any claim of the
+rest is refuted. Writes results/validation.csv.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ LEVEL = 0.05
 KEYS = ["network", "rows", "epsilon", "delta", "adjacency"]
 
 
-def run(name: str, rows: int, deleted: int | None, seed: int, epsilon: float, delta: float, adjacency: Any) -> dict[str, Any]:
+def run(
+    name: str,
+    rows: int,
+    deleted: int | None,
+    seed: int,
+    epsilon: float,
+    delta: float,
+    adjacency: Any,
+) -> dict[str, Any]:
     """Validate a network's graph, one arrow deleted or none, on a fresh sample."""
     net = network(name)
     domain, graph = net.domain(), net.graph()
@@ -43,12 +53,21 @@ def run(name: str, rows: int, deleted: int | None, seed: int, epsilon: float, de
     report = validated(rehearsal, graph, domain, level=LEVEL).value
     cpu = time.process_time() - started
     arrow = "" if deleted is None else " -> ".join(net.graph().edges[deleted].pair)
-    return {"network": name, "rows": rows, "deleted": arrow, "refuted": bool(report.refuted), "claims": len(report.findings), "cpu_s": cpu}
+    return {
+        "network": name,
+        "rows": rows,
+        "deleted": arrow,
+        "refuted": bool(report.refuted),
+        "claims": len(report.findings),
+        "cpu_s": cpu,
+    }
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--networks", nargs="+", default=["asia", "sachs", "child", "alarm"])
     parser.add_argument("--rows", nargs="+", type=int, default=[20_000, 100_000])
     parser.add_argument("--true-runs", type=int, default=100)
@@ -62,8 +81,14 @@ def main() -> None:
     for name in options.networks:
         arrows = len(network(name).graph().edges)
         for size in options.rows:
-            kinds = [(None, 1000 + i) for i in range(options.true_runs)] + [(i % arrows, 5000 + i) for i in range(options.deletions)]
-            found = pd.DataFrame(Parallel(n_jobs=options.jobs)(delayed(run)(name, size, deleted, seed, *budget) for deleted, seed in kinds))
+            kinds = [(None, 1000 + i) for i in range(options.true_runs)] + [
+                (i % arrows, 5000 + i) for i in range(options.deletions)
+            ]
+            found = pd.DataFrame(
+                Parallel(n_jobs=options.jobs)(
+                    delayed(run)(name, size, deleted, seed, *budget) for deleted, seed in kinds
+                )
+            )
             line = dict(zip(KEYS, (name, size, *budget), strict=True)) | summary(found)
             print(line, flush=True)
             keep(pd.DataFrame([line]), RESULTS / "validation.csv")
@@ -79,14 +104,18 @@ def summary(found: pd.DataFrame) -> dict[str, Any]:
         "of_deletions": len(less),
         "claims": int(found.claims.median()),
         "cpu_s": round(float(found.cpu_s.median()), 3),
-        "never_noticed": "; ".join(sorted(set(less[~less.refuted].deleted) - set(less[less.refuted].deleted))),
+        "never_noticed": "; ".join(
+            sorted(set(less[~less.refuted].deleted) - set(less[less.refuted].deleted))
+        ),
     }
 
 
 def keep(fresh: pd.DataFrame, path: Path) -> None:
     """Put a line into the table, in place of an older one for the same setting."""
     if path.exists():
-        fresh = pd.concat([pd.read_csv(path, keep_default_na=False), fresh]).drop_duplicates(KEYS, keep="last")
+        fresh = pd.concat([pd.read_csv(path, keep_default_na=False), fresh]).drop_duplicates(
+            KEYS, keep="last"
+        )
     fresh.sort_values(KEYS).to_csv(path, index=False)
 
 

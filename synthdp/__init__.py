@@ -1,3 +1,5 @@
-"""synthdp: private synthetic data with a causal graph, one privacy budget and a bundle anyone can verify."""
+"""synthdp: private synthetic data with a causal graph, one privacy budget and a bundle anyone can
+verify.
+"""
 
 __version__ = "0.1.0"

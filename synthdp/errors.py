@@ -1,8 +1,9 @@
 """Every mistake a user can make, as one family of exceptions with an exit code each.
 
-A `SynthdpError` is the user's to mend and is shown as text, without a traceback; anything else is a bug in
-synthdp (exit code 1). Messages say what was found, what is allowed and what to do next, and never hold
-anything that was derived from rows, except the one bit that a declared column did not fit.
+A `SynthdpError` is the user's to mend and is shown as text, without a traceback; anything else is a
+bug in synthdp (exit code 1). Messages say what was found, what is allowed and what to do next, and
+never hold anything that was derived from rows, except the one bit that a declared column did not
+fit.
 """
 
 from __future__ import annotations
@@ -35,20 +36,34 @@ BUDGET = "budget: "
 
 
 def budget_note(error: BaseException) -> str | None:
-    """What a run noted of its budget on the error that ended it. Notes of others are left out: they may quote rows."""
+    """What a run noted of its budget on the error that ended it. Notes of others are left out: they
+    may quote rows.
+    """
     return next((note for note in getattr(error, "__notes__", ()) if note.startswith(BUDGET)), None)
 
 
-def told(error: str, *, hint: str | None = None, exit_code: int, problems: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The JSON of an error. A problem has a `message` and, where known, `file`, `line`, `column`, `where`, `hint`; an error alone is its own."""
+def told(
+    error: str,
+    *,
+    hint: str | None = None,
+    exit_code: int,
+    problems: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The JSON of an error. A problem has a `message` and, where known, `file`, `line`, `column`,
+    `where`, `hint`; an error alone is its own.
+    """
     listed = problems or ({"message": error, "hint": hint},)
-    known = [{key: value for key, value in problem.items() if value is not None} for problem in listed]
+    known = [
+        {key: value for key, value in problem.items() if value is not None} for problem in listed
+    ]
     return {"error": error, "hint": hint, "exit_code": exit_code, "problems": known}
 
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """One mistake in a spec: where it stands (1-based line and column), what was got, what is allowed."""
+    """One mistake in a spec: where it stands (1-based line and column), what was got, what is
+    allowed.
+    """
 
     path: str
     line: int
@@ -63,7 +78,14 @@ class SpecProblem:
 
     def to_json(self) -> dict[str, Any]:
         """The same, for programs."""
-        return {"file": self.path, "line": self.line, "column": self.column, "where": self.field, "message": self.message, "hint": self.hint}
+        return {
+            "file": self.path,
+            "line": self.line,
+            "column": self.column,
+            "where": self.field,
+            "message": self.message,
+            "hint": self.hint,
+        }
 
 
 class SpecError(SynthdpError):
@@ -78,8 +100,12 @@ class SpecError(SynthdpError):
         super().__init__("\n".join([self.head, *(f"  {p}" for p in self.problems)]))
 
     def to_json(self) -> dict[str, Any]:
-        """As of any error; each problem has its file, line, column, field (`where`), message and hint."""
-        return told(self.head, exit_code=self.exit_code, problems=[p.to_json() for p in self.problems])
+        """As of any error; each problem has its file, line, column, field (`where`), message and
+        hint.
+        """
+        return told(
+            self.head, exit_code=self.exit_code, problems=[p.to_json() for p in self.problems]
+        )
 
 
 class BudgetError(SynthdpError):
@@ -101,7 +127,9 @@ class DataError(SynthdpError):
 
 
 class WrongTableError(DataError):
-    """What was measured is not the declared table. Found after paying, from released counts; resuming finds it again."""
+    """What was measured is not the declared table. Found after paying, from released counts;
+    resuming finds it again.
+    """
 
 
 class StoppedError(SynthdpError):
@@ -117,21 +145,32 @@ class TerminatedError(StoppedError):
 
 
 class VerifyError(SynthdpError):
-    """A bundle does not hold what it claims. `problems`, where there are several, are listed below the message."""
+    """A bundle does not hold what it claims. `problems`, where there are several, are listed below
+    the message.
+    """
 
     exit_code = 6
 
-    def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()
+    ) -> None:
         self.head, self.problems = message, tuple(problems)
         super().__init__("\n".join([message, *(f"  {p}" for p in problems)]), hint=hint)
 
     def to_json(self) -> dict[str, Any]:
         """As of any error; each problem has a message, which begins with the file in the bundle."""
-        return told(self.head, hint=self.hint, exit_code=self.exit_code, problems=[{"message": p} for p in self.problems])
+        return told(
+            self.head,
+            hint=self.hint,
+            exit_code=self.exit_code,
+            problems=[{"message": p} for p in self.problems],
+        )
 
 
 class OutputError(SynthdpError):
-    """What the run needs of this machine is not there: an output folder, a tracking store, a device."""
+    """What the run needs of this machine is not there: an output folder, a tracking store, a
+    device.
+    """
 
     exit_code = 2
 
@@ -143,8 +182,15 @@ class BoundaryError(SynthdpError):
 
 
 def printable(text: str) -> str:
-    """`text` for a terminal: what would move the cursor, turn the reading direction or cannot be encoded is spelt out."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSEEN else c.encode("unicode_escape").decode() for c in text)
+    """`text` for a terminal: what would move the cursor, turn the reading direction or cannot be
+    encoded is spelt out.
+    """
+    return "".join(
+        c
+        if c in "\n\t" or unicodedata.category(c) not in _UNSEEN
+        else c.encode("unicode_escape").decode()
+        for c in text
+    )
 
 
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -1,7 +1,8 @@
-"""Files that someone else may have made or damaged: plain files alone, of bounded size, and JSON that reads in one way.
+"""Files that someone else may have made or damaged: plain files alone, of bounded size, and JSON
+that reads in one way.
 
-Without the bounds a pipe would be waited for, a device read without end, and a few megabytes of brackets would
-fill the memory.
+Without the bounds a pipe would be waited for, a device read without end, and a few megabytes of
+brackets would fill the memory.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def check_plain(path: Path) -> None:
 
 
 def check_sums(bundle: Path, names: Sequence[str]) -> None:
-    """Whether these files of a bundle are the plain files that its sums list. Finds damage; a forger writes sums that fit.
+    """Whether these files of a bundle are the plain files that its sums list. Finds damage; a
+    forger writes sums that fit.
 
     Raises:
         VerifyError: naming the file that is not.
@@ -55,26 +57,39 @@ def check_sums(bundle: Path, names: Sequence[str]) -> None:
         lines = (line.partition("  ") for line in read_text(bundle / SUMS).splitlines())
         listed = {name: digest for digest, _, name in lines}
     except (OSError, ValueError) as error:
-        raise VerifyError(f"cannot read {SUMS} in {bundle}: {type(error).__name__}", hint=hint) from None
+        raise VerifyError(
+            f"cannot read {SUMS} in {bundle}: {type(error).__name__}", hint=hint
+        ) from None
     for name in names:
         try:
             check_plain(bundle / name)
             with (bundle / name).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except (OSError, ValueError) as error:
-            raise VerifyError(f"cannot read {name} in {bundle}: {type(error).__name__}", hint=hint) from None
+            raise VerifyError(
+                f"cannot read {name} in {bundle}: {type(error).__name__}", hint=hint
+            ) from None
         if listed.get(name) != found:
-            raise VerifyError(f"{name} in {bundle} was changed: its hash is not the one in {SUMS}", hint=hint)
+            raise VerifyError(
+                f"{name} in {bundle} was changed: its hash is not the one in {SUMS}", hint=hint
+            )
 
 
 def parse_json(text: str) -> Any:
     """Content of strict JSON.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, repeats a key, or holds a number that is none.
+        ValueError: it is not JSON, is nested too deeply, repeats a key, or holds a number that is
+            none.
     """
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+        return json.loads(
+            text,
+            object_pairs_hook=_once,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
@@ -105,7 +120,9 @@ def _whole(digits: str) -> int:
 
 @contextmanager
 def owner_only() -> Iterator[None]:
-    """What is made inside, by a library too, has mode 0700 or 0600. The umask is the whole process's: keep the block short."""
+    """What is made inside, by a library too, has mode 0700 or 0600. The umask is the whole
+    process's: keep the block short.
+    """
     before = os.umask(0o077)
     try:
         yield
@@ -114,7 +131,9 @@ def owner_only() -> Iterator[None]:
 
 
 def private_folder(path: Path) -> Path:
-    """The folder `path` for its owner alone, made where it is missing. One that was there is closed to others too."""
+    """The folder `path` for its owner alone, made where it is missing. One that was there is closed
+    to others too.
+    """
     with owner_only():
         path.mkdir(exist_ok=True)
     path.chmod(0o700)
@@ -122,7 +141,9 @@ def private_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write `text` into a file for its owner alone. One that was there is closed to others before it gets the text."""
+    """Write `text` into a file for its owner alone. One that was there is closed to others before
+    it gets the text.
+    """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         os.fchmod(handle, 0o600)

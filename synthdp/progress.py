@@ -1,4 +1,6 @@
-"""Progress for people: stages that start, advance and end. Says names and public counts, never figures from rows."""
+"""Progress for people: stages that start, advance and end. Says names and public counts, never
+figures from rows.
+"""
 
 from __future__ import annotations
 

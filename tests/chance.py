@@ -1,8 +1,11 @@
-"""Tests that draw: which of them may fail by chance, how likely that is, and how the others are given a seed.
+"""Tests that draw: which of them may fail by chance, how likely that is, and how the others are
+given a seed.
 
-Noise has no seed by design, so tests of noise itself bear a chance of failure. Each has one that is written down in `CHANCES`, with what
-it is computed from; `tests/test_chance.py` adds them up. All other draws of the quick tests follow seeds: those of numpy and torch are given one, and
-tests of what is made of noise, rather than of noise, take the fixture `seeded`, under which the operating system's coins do not
+Noise has no seed by design, so tests of noise itself bear a chance of failure. Each has one that is
+written down in `CHANCES`, with what it is computed from; `tests/test_chance.py` adds them up. All
+other draws of the quick tests follow seeds: those of numpy and torch are given one, and tests of
+what is made of noise, rather than of noise, take the fixture `seeded`, under which the operating
+system's coins do not
 count. So does nothing that is slow: figures of the dashboard are of noise as it is.
 """
 
@@ -31,9 +34,18 @@ CHANCES: dict[str, tuple[float, str]] = {
     "privacy/test_moments.py": (1e-6, "1 KS test at 1e-7"),
     "privacy/test_pair_table.py": (1e-6, "1 KS test at 1e-7"),
     "privacy/test_scores.py": (1e-6, "1 chi-square test at 1e-7, tripled"),
-    "privacy/test_hsic.py": (2e-6, "3 binomials (300, .05) within quantiles 1e-7 and 1 - 1e-7; one of (20, .05) above 9: 1e-8; a power next to 1"),
-    "privacy/test_mechanisms.py": (1e-8, "deviations of 2000 draws and more within 15%: 9 standard deviations"),
-    "privacy/test_search.py": (1e-6, "200 fair coins within 60 and 140: 2e-8; a sample of half of 2000 rows within 850 and 1150: 2e-11"),
+    "privacy/test_hsic.py": (
+        2e-6,
+        "3 binomials (300, .05) within quantiles 1e-7 and 1 - 1e-7; one of (20, .05) above 9: 1e-8; a power next to 1",
+    ),
+    "privacy/test_mechanisms.py": (
+        1e-8,
+        "deviations of 2000 draws and more within 15%: 9 standard deviations",
+    ),
+    "privacy/test_search.py": (
+        1e-6,
+        "200 fair coins within 60 and 140: 2e-8; a sample of half of 2000 rows within 850 and 1150: 2e-11",
+    ),
     "audit/test_worst_case.py": (
         2e-5,
         "13 audits of true noise, of which each alarms in at most 5%, may alarm 5 times in a row: 3e-7 each; "
@@ -45,19 +57,26 @@ CHANCES: dict[str, tuple[float, str]] = {
         "some 300 figures with many decimals in each of 3 searches, of which one has the number's eight digits with 1e-8; and its 32 bits at one of "
         "some 30,000 places in files of random bytes: 7e-6",
     ),
-    "audit/test_canaries.py": (5e-6, "as above, 1 audit of true noise and 3 of faults; 200 verdicts at 5%: quantiles 1e-7"),
+    "audit/test_canaries.py": (
+        5e-6,
+        "as above, 1 audit of true noise and 3 of faults; 200 verdicts at 5%: quantiles 1e-7",
+    ),
 }
 
 
 def fails_so_often(attempt: Callable[[], bool], tries: int) -> bool:
-    """Whether `attempt` fails `tries` times in a row: with chance p each, p^tries. The first success ends it."""
+    """Whether `attempt` fails `tries` times in a row: with chance p each, p^tries. The first
+    success ends it.
+    """
     return not any(attempt() for _ in range(tries))
 
 
 def discrete_laplace(self: Streams, counts: Integers, *, scale: float) -> Integers:
     """The difference of two geometric draws, from the noise stream."""
     stop = -np.expm1(-1 / scale)
-    drawn: Integers = counts + self.noise.geometric(stop, counts.shape) - self.noise.geometric(stop, counts.shape)
+    drawn: Integers = (
+        counts + self.noise.geometric(stop, counts.shape) - self.noise.geometric(stop, counts.shape)
+    )
     return drawn
 
 
@@ -68,11 +87,21 @@ def noisy_max(self: Streams, scores: Integers, *, scale: float) -> int:
 
 @contextmanager
 def seeded(seed: str) -> Iterator[None]:
-    """Every draw of this process follows `seed`: keys of streams, and the noise that OpenDP takes from the operating system itself."""
+    """Every draw of this process follows `seed`: keys of streams, and the noise that OpenDP takes
+    from the operating system itself.
+    """
     rng = np.random.default_rng(zlib.crc32(seed.encode()))
-    simulated: dict[str, Any] = {"discrete_gaussian": Streams.rounded_gaussian, "discrete_laplace": discrete_laplace, "noisy_max": noisy_max}
+    simulated: dict[str, Any] = {
+        "discrete_gaussian": Streams.rounded_gaussian,
+        "discrete_laplace": discrete_laplace,
+        "noisy_max": noisy_max,
+    }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secrets, "randbits", lambda bits: int.from_bytes(rng.bytes(bits // 8 + 1), "big") % 2**bits)
+        patch.setattr(
+            secrets,
+            "randbits",
+            lambda bits: int.from_bytes(rng.bytes(bits // 8 + 1), "big") % 2**bits,
+        )
         for name, law in simulated.items():
             patch.setattr(Streams, name, law)
         yield

@@ -1,7 +1,9 @@
-"""What every test of the project shares: one thread for torch, so that tests side by side do not fight, and figures for the dashboard.
+"""What every test of the project shares: one thread for torch, so that tests side by side do not
+fight, and figures for the dashboard.
 
-Quick tests do not fail by chance: what they draw has a seed, or a chance of failure that `tests/chance.py` states. Their sum is less than 1e-4.
-Hypothesis, too, goes through the same examples each time; `make fuzz` looks for others.
+Quick tests do not fail by chance: what they draw has a seed, or a chance of failure that
+`tests/chance.py` states. Their sum is less than 1e-4. Hypothesis, too, goes through the same
+examples each time; `make fuzz` looks for others.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("slow"):
         yield
     else:
-        from tests.chance import seeded as follow  # numpy comes with it, and must find the number of threads set
+        from tests.chance import (
+            seeded as follow,
+        )  # numpy comes with it, and must find the number of threads set
 
         with follow(request.node.name):
             yield
@@ -45,7 +49,9 @@ def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Figure:
-    """Print a figure that was just asserted, and append it to the file that SYNTHDP_DASHBOARD names."""
+    """Print a figure that was just asserted, and append it to the file that SYNTHDP_DASHBOARD
+    names.
+    """
     slow = "-m slow " if request.node.get_closest_marker("slow") else ""
     command = f"pytest {slow}{request.node.nodeid.split('[')[0]}"
 
@@ -53,22 +59,34 @@ def figure(request: pytest.FixtureRequest) -> Figure:
         print(f"{name}: {value:g} of {of:g}")
         target = os.environ.get("SYNTHDP_DASHBOARD")
         if target:
-            line = {"figure": name, "value": float(value), "of": float(of), "date": datetime.now(UTC).date().isoformat(), "command": command}
+            line = {
+                "figure": name,
+                "value": float(value),
+                "of": float(of),
+                "date": datetime.now(UTC).date().isoformat(),
+                "command": command,
+            }
             handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            os.write(handle, (json.dumps(line) + "\n").encode())  # one write: workers side by side do not mix their lines
+            os.write(
+                handle, (json.dumps(line) + "\n").encode()
+            )  # one write: workers side by side do not mix their lines
             os.close(handle)
 
     return add
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker of tests that write a figure, so that `make slow` runs the quick ones among them too."""
+    """The marker of tests that write a figure, so that `make slow` runs the quick ones among them
+    too.
+    """
     config.addinivalue_line("markers", "figure: writes a figure of the dashboard (set by itself)")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes the fixture `figure`; the one file of half an hour comes first, so that no worker is left alone with it."""
+    """Mark what takes the fixture `figure`; the one file of half an hour comes first, so that no
+    worker is left alone with it.
+    """
     items.sort(key=lambda item: item.path.parent.name != "broken_kernels")
     for item in items:
         if "figure" in getattr(item, "fixturenames", ()):

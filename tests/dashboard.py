@@ -1,8 +1,10 @@
-"""`python tests/dashboard.py FIGURES PAGE`: what the tests measured, as a table in the terminal and a Markdown page.
+"""`python tests/dashboard.py FIGURES PAGE`: what the tests measured, as a table in the terminal and
+a Markdown page.
 
-FIGURES holds a JSON object a line, as the fixture `figure` writes them. Every figure of `EXPECTED` has a line on
-the dashboard: what is missing is 'not run', and makes the exit status 1. Figures of one name (a parametrised
-test) are added up.
+FIGURES holds a JSON object a line, as the fixture `figure` writes them. Every figure of `EXPECTED`
+has a line on
+the dashboard: what is missing is 'not run', and makes the exit status 1. Figures of one name (a
+parametrised test) are added up.
 """
 
 from __future__ import annotations
@@ -57,14 +59,24 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "disk full during a release, ledger on the full disk: finished under one reservation",
         "disk full during a release, ledger elsewhere: finished under one reservation",
         "ledger: tampering seen and its row named",
-        *(f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice" for kind in ("sqlite", "postgresql")),
+        *(
+            f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice"
+            for kind in ("sqlite", "postgresql")
+        ),
     ),
     "Races": tuple(
         f"ledger on {kind}: {what}"
         for kind in ("sqlite", "postgresql")
-        for what in ("releases that fitted the cap and won", "releases beyond the cap that were let in", "racers deadlocked or failed")
+        for what in (
+            "releases that fitted the cap and won",
+            "releases beyond the cap that were let in",
+            "racers deadlocked or failed",
+        )
     ),
-    "Malicious input": ("bad inputs refused with the declared error", "fuzzed inputs without a crash"),
+    "Malicious input": (
+        "bad inputs refused with the declared error",
+        "fuzzed inputs without a crash",
+    ),
     "Causal consistency": (
         "graphs whose decoder has no slope outside of a column's parents",
         "implied independences that hold in samples",
@@ -88,8 +100,14 @@ EXPECTED: dict[str, tuple[str, ...]] = {
             for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one"))
             for what in ("Sieve", "Selection")
         ),
-        *(f"neighbours of small tables within {statistic}'s bounds" for statistic in ("kendall", "spearman")),
-        *(f"{statistic}: largest part of the score's bound that a search reached" for statistic in ("kendall", "spearman")),
+        *(
+            f"neighbours of small tables within {statistic}'s bounds"
+            for statistic in ("kendall", "spearman")
+        ),
+        *(
+            f"{statistic}: largest part of the score's bound that a search reached"
+            for statistic in ("kendall", "spearman")
+        ),
     ),
     "Membership attacks": (
         "a full bootstrap: least advantage of three games",
@@ -107,7 +125,10 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         *(
             f"{ratio}: {world}"
             for ratio in ("lira_online", "lira_offline")
-            for world in ("without the target, intervals that contain 0", "power against mu = 1, intervals that exclude 0")
+            for world in (
+                "without the target, intervals that contain 0",
+                "power against mu = 1, intervals that exclude 0",
+            )
         ),
     ),
     "Published bounds that do not hold": (
@@ -132,7 +153,12 @@ class Row:
 
     def cells(self) -> tuple[str, str, str, str]:
         """Figure, numerator and denominator, date, command."""
-        return self.name, "not run" if self.value is None else f"{self.value:g} / {self.of:g}", self.date, self.command
+        return (
+            self.name,
+            "not run" if self.value is None else f"{self.value:g} / {self.of:g}",
+            self.date,
+            self.command,
+        )
 
 
 def collect(lines: list[str]) -> list[Row]:
@@ -161,7 +187,10 @@ def table(rows: list[Row]) -> Table:
 
 def page(rows: list[Row]) -> str:
     """As Markdown."""
-    text = ["# Dashboard\n", "What the suites measured, written by `make slow`: numerator / denominator, when, and how to measure it again."]
+    text = [
+        "# Dashboard\n",
+        "What the suites measured, written by `make slow`: numerator / denominator, when, and how to measure it again.",
+    ]
     for topic in dict.fromkeys(row.topic for row in rows):
         text += [f"\n## {topic}\n", "| figure | measured | date | command |", "|---|---|---|---|"]
         for name, measured, date, command in (row.cells() for row in rows if row.topic == topic):
@@ -170,12 +199,21 @@ def page(rows: list[Row]) -> str:
 
 
 def findings() -> str:
-    """As Markdown: what two outside reviews found, how it was mended, and the tests that failed before."""
+    """As Markdown: what two outside reviews found, how it was mended, and the tests that failed
+    before.
+    """
     tests = list(marked())
-    text = [f"\n## {REVIEWS}\n", "Each test fails on commit 3d0c082.\n", "| finding | found | mended | tests |", "|---|---|---|---|"]
+    text = [
+        f"\n## {REVIEWS}\n",
+        "Each test fails on commit 3d0c082.\n",
+        "| finding | found | mended | tests |",
+        "|---|---|---|---|",
+    ]
     for finding in FINDINGS:
         own = "<br>".join(f"`{test}`" for name, test in tests if name == finding.name)
-        text.append(f"| {finding.name} | {finding.found} | {finding.mended or '**open**'} | {own} |")
+        text.append(
+            f"| {finding.name} | {finding.found} | {finding.mended or '**open**'} | {own} |"
+        )
     return "\n".join(text) + "\n"
 
 

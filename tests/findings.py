@@ -1,4 +1,5 @@
-"""What two outside reviews of commit 3d0c082 found, and what became of it; `docs/dashboard.md` lists it with the tests.
+"""What two outside reviews of commit 3d0c082 found, and what became of it; `docs/dashboard.md`
+lists it with the tests.
 
 A test that fails on 3d0c082 because of a finding is marked `@pytest.mark.finding("redteam A1")`.
 `tests/test_findings.py` sees that every finding that is called mended has such a test.
@@ -289,10 +290,16 @@ def marked() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef):
                 test = f"{path.relative_to(TESTS.parent).as_posix()}::{node.name}"
-                yield from ((name, test) for decorator in node.decorator_list for name in _names(decorator))
+                yield from (
+                    (name, test) for decorator in node.decorator_list for name in _names(decorator)
+                )
 
 
 def _names(decorator: ast.expr) -> list[str]:
     if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.finding":
-        return [a.value for a in decorator.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        return [
+            a.value
+            for a in decorator.args
+            if isinstance(a, ast.Constant) and isinstance(a.value, str)
+        ]
     return []

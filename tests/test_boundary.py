@@ -1,6 +1,8 @@
-"""The privacy boundary as a property of the source tree: who may open, read, unpickle and import what.
+"""The privacy boundary as a property of the source tree: who may open, read, unpickle and import
+what.
 
-Each rule is a scan of every module's syntax tree; each is also run on a planted module that breaks it.
+Each rule is a scan of every module's syntax tree; each is also run on a planted module that breaks
+it.
 """
 
 from __future__ import annotations
@@ -18,11 +20,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 KERNEL = "synthdp/privacy/"
 
-# Confidential figures are opened here and nowhere else: the internal report and MLflow record (steward), the
-# figures of gates that were opted into by name (judging), and the definition itself.
-FOR_STEWARD = {"synthdp/audit/plan.py", "synthdp/release/internal.py", "synthdp/release/judge.py", "synthdp/privacy/private.py"}
-# Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws, compares and verifies
-# the synthetic table that a bundle publishes.
+# Confidential figures are opened here and nowhere else: the internal report and MLflow record
+# (steward), the figures of gates that were opted into by name (judging), and the definition itself.
+FOR_STEWARD = {
+    "synthdp/audit/plan.py",
+    "synthdp/release/internal.py",
+    "synthdp/release/judge.py",
+    "synthdp/privacy/private.py",
+}
+# Besides the kernel's reader: the header-only reader of `synthdp init`, and what writes, draws,
+# compares and verifies the synthetic table that a bundle publishes.
 TABLE_READERS = {
     "synthdp/privacy/source.py",
     "synthdp/privacy/readers/files.py",
@@ -57,16 +64,27 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, f"{node.module or ''}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__") and node.args:
-            yield node.lineno, ast.literal_eval(node.args[0]) if isinstance(node.args[0], ast.Constant) else "?"
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
+            and node.args
+        ):
+            yield (
+                node.lineno,
+                ast.literal_eval(node.args[0]) if isinstance(node.args[0], ast.Constant) else "?",
+            )
 
 
 def words(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every identifier, attribute, keyword and text constant except docstrings: the places a name can hide in."""
+    """Every identifier, attribute, keyword and text constant except docstrings: the places a name
+    can hide in.
+    """
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body and isinstance(node.body[0], ast.Expr)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -75,7 +93,11 @@ def words(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
         elif isinstance(node, ast.alias):
             yield node.lineno, node.name
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             yield node.lineno, node.value
 
 
@@ -88,24 +110,40 @@ def called(tree: ast.AST) -> Iterator[tuple[int, str, ast.Call]]:
 def key_outside_kernel(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     if not name.startswith(KEY_HOLDERS):
         for line, word in words(tree):
-            if any(part in word for part in ("_KERNEL_KEY", "KERNEL_K", "unseal", "_check_key")) or word in ("_open", "_private"):
+            if any(
+                part in word for part in ("_KERNEL_KEY", "KERNEL_K", "unseal", "_check_key")
+            ) or word in ("_open", "_private"):
                 yield line, word
 
 
 def reflection(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """`getattr` with a name put together from parts could fetch the key, in a module that imports the kernel."""
+    """`getattr` with a name put together from parts could fetch the key, in a module that imports
+    the kernel.
+    """
     if name.startswith(KEY_HOLDERS):
         return
     near = any(what.startswith("synthdp.privacy") for _, what in imported(tree))
     for line, word, call in called(tree):
         if word in ("eval", "exec", "__import__", "compile") and isinstance(call.func, ast.Name):
             yield line, word
-        if word in ("import_module", "vars") and not all(isinstance(a, ast.Constant) for a in call.args):
+        if word in ("import_module", "vars") and not all(
+            isinstance(a, ast.Constant) for a in call.args
+        ):
             yield line, word
-        if near and word in ("getattr", "attrgetter") and any(isinstance(a, ast.BinOp | ast.JoinedStr | ast.Call) for a in call.args[-1:]):
+        if (
+            near
+            and word in ("getattr", "attrgetter")
+            and any(isinstance(a, ast.BinOp | ast.JoinedStr | ast.Call) for a in call.args[-1:])
+        ):
             yield line, word
     for line, word in words(tree):
-        if word in ("__globals__", "__closure__", "cell_contents", "get_referents", "get_referrers"):
+        if word in (
+            "__globals__",
+            "__closure__",
+            "cell_contents",
+            "get_referents",
+            "get_referrers",
+        ):
             yield line, word
 
 
@@ -115,18 +153,45 @@ def steward_only(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def table_reader(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    if name in TABLE_READERS or name.startswith("benchmarks/"):  # benchmarks read public tables only
+    if name in TABLE_READERS or name.startswith(
+        "benchmarks/"
+    ):  # benchmarks read public tables only
         return
-    readers = ("read_csv", "read_parquet", "read_sql", "read_sql_query", "read_query", "read_table", "read_excel", "read_feather", "read_json")
-    readers += ("genfromtxt", "loadtxt", "ParquetFile", "ParquetDataset", "open_csv", "read_csv_file", "read_parquet_files", "read_private")
-    allowed = {"read_private"} if name in ("synthdp/audit/plan.py", "synthdp/release/run.py") else set()
-    yield from ((line, word) for line, word, _ in called(tree) if word in readers and word not in allowed)
+    readers = (
+        "read_csv",
+        "read_parquet",
+        "read_sql",
+        "read_sql_query",
+        "read_query",
+        "read_table",
+        "read_excel",
+        "read_feather",
+        "read_json",
+    )
+    readers += (
+        "genfromtxt",
+        "loadtxt",
+        "ParquetFile",
+        "ParquetDataset",
+        "open_csv",
+        "read_csv_file",
+        "read_parquet_files",
+        "read_private",
+    )
+    allowed = (
+        {"read_private"} if name in ("synthdp/audit/plan.py", "synthdp/release/run.py") else set()
+    )
+    yield from (
+        (line, word) for line, word, _ in called(tree) if word in readers and word not in allowed
+    )
 
 
 def foreign_import(package: str, *homes: str) -> Rule:
     def rule(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
         if name not in homes and not name.startswith("benchmarks/"):
-            yield from ((line, what) for line, what in imported(tree) if what.split(".")[0] == package)
+            yield from (
+                (line, what) for line, what in imported(tree) if what.split(".")[0] == package
+            )
 
     return rule
 
@@ -137,15 +202,25 @@ def unpickling(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, what
     for line, word, call in called(tree):
         target = ast.unparse(call.func)
-        if target in ("torch.load", "torch.save", "joblib.load", "joblib.dump", "pd.read_pickle") or word in ("read_pickle", "to_pickle"):
+        if target in (
+            "torch.load",
+            "torch.save",
+            "joblib.load",
+            "joblib.dump",
+            "pd.read_pickle",
+        ) or word in ("read_pickle", "to_pickle"):
             yield line, target
         for keyword in call.keywords:
-            if keyword.arg == "allow_pickle" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False):
+            if keyword.arg == "allow_pickle" and not (
+                isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            ):
                 yield line, "allow_pickle"
 
 
 def mechanism_outside_kernel(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """A class with `event` and `run` states its own price and sees rows: only the kernel may hold one."""
+    """A class with `event` and `run` states its own price and sees rows: only the kernel may hold
+    one.
+    """
     if name.startswith(KERNEL):
         return
     for node in ast.walk(tree):
@@ -161,7 +236,13 @@ def global_randomness(name: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, what
     for line, _, call in called(tree):
         target = ast.unparse(call.func)
-        if target in ("np.random.seed", "numpy.random.seed", "torch.manual_seed", "np.random.rand", "np.random.normal"):
+        if target in (
+            "np.random.seed",
+            "numpy.random.seed",
+            "torch.manual_seed",
+            "np.random.rand",
+            "np.random.normal",
+        ):
             yield line, target
 
 
@@ -171,7 +252,9 @@ RULES: dict[str, Rule] = {
     "for_steward": steward_only,
     "readers of tables": table_reader,
     "opacus": foreign_import("opacus", "synthdp/privacy/dpsgd/training.py"),
-    "mlflow": foreign_import("mlflow", "synthdp/tracking/mlflow_run.py", "synthdp/tracking/store.py"),
+    "mlflow": foreign_import(
+        "mlflow", "synthdp/tracking/mlflow_run.py", "synthdp/tracking/store.py"
+    ),
     "pickle": unpickling,
     "mechanisms": mechanism_outside_kernel,
     "randomness": global_randomness,
@@ -193,18 +276,33 @@ PLANTED: dict[str, tuple[str, ...]] = {
         "x = eval('1')",
         "from synthdp.privacy.private import Private\nkey = Private.unseal.__globals__",
     ),
-    "for_steward": ("def f(c):\n    return c.for_steward()", "def f(c):\n    return getattr(c, 'for_steward')()"),
-    "readers of tables": ("import pandas as pd\nt = pd.read_csv('x')", "from pandas import read_parquet\nt = read_parquet('x')"),
+    "for_steward": (
+        "def f(c):\n    return c.for_steward()",
+        "def f(c):\n    return getattr(c, 'for_steward')()",
+    ),
+    "readers of tables": (
+        "import pandas as pd\nt = pd.read_csv('x')",
+        "from pandas import read_parquet\nt = read_parquet('x')",
+    ),
     "opacus": ("import opacus", "def f():\n    from opacus.optimizers import DPOptimizer"),
-    "mlflow": ("def f():\n    import mlflow", "import importlib\nm = importlib.import_module('mlflow')"),
+    "mlflow": (
+        "def f():\n    import mlflow",
+        "import importlib\nm = importlib.import_module('mlflow')",
+    ),
     "pickle": (
         "import pickle",
         "import torch\nw = torch.load('x')",
         "import numpy as np\na = np.load('x', allow_pickle=True)",
         "import numpy as np\na = np.load('x', allow_pickle=bool(1))",
     ),
-    "mechanisms": ("class M:\n    def event(self, rows):\n        ...\n    def run(self, table, streams):\n        return table",),
-    "randomness": ("import random", "import numpy as np\nnp.random.seed(1)", "import torch\ntorch.manual_seed(1)"),
+    "mechanisms": (
+        "class M:\n    def event(self, rows):\n        ...\n    def run(self, table, streams):\n        return table",
+    ),
+    "randomness": (
+        "import random",
+        "import numpy as np\nnp.random.seed(1)",
+        "import torch\ntorch.manual_seed(1)",
+    ),
 }
 
 
@@ -213,7 +311,9 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
     assert breaches(ROOT, RULES[rule]) == []
 
 
-@pytest.mark.parametrize(("rule", "code"), [(rule, code) for rule, codes in PLANTED.items() for code in codes])
+@pytest.mark.parametrize(
+    ("rule", "code"), [(rule, code) for rule, codes in PLANTED.items() for code in codes]
+)
 def test_a_planted_breach_is_found(rule: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "synthdp").mkdir()
     (tmp_path / "synthdp" / "breach.py").write_text(code)
@@ -242,7 +342,14 @@ def lint_imports() -> str:
 
 
 def run_linter(executable: str, root: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([executable, "--no-cache"], cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [executable, "--no-cache"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_import_contracts_hold(lint_imports: str) -> None:

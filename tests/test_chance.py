@@ -23,7 +23,10 @@ def test_no_test_draws_from_numpy_without_a_seed() -> None:
         f"{path.relative_to(TESTS)}:{node.lineno}"
         for path in sorted(TESTS.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("default_rng", "SeedSequence")) and not node.args and not node.keywords
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith(("default_rng", "SeedSequence"))
+        and not node.args
+        and not node.keywords
     ]
     assert found == []
 
@@ -32,13 +35,22 @@ def test_what_is_seeded_repeats_and_keeps_its_law() -> None:
     def drawn(seed: str) -> list[float]:
         with seeded(seed):
             streams, zeros = Streams.quick(), np.zeros(40_000, dtype=np.int64)
-            noise = [streams.discrete_gaussian(zeros, sigma=3.0), streams.discrete_laplace(zeros, scale=2.0)]
+            noise = [
+                streams.discrete_gaussian(zeros, sigma=3.0),
+                streams.discrete_laplace(zeros, scale=2.0),
+            ]
             best = [streams.noisy_max(np.array([0, 3]), scale=4.0) for _ in range(4000)]
-            return [float(fresh_generator().random()), *(float(n.std()) for n in noise), float(np.mean(best))]
+            return [
+                float(fresh_generator().random()),
+                *(float(n.std()) for n in noise),
+                float(np.mean(best)),
+            ]
 
     assert drawn("one") == drawn("one") != drawn("other")
     _, gaussian, laplace, best = drawn("one")
-    assert abs(gaussian / 3.01 - 1) < 0.03 and abs(laplace / 2.8 - 1) < 0.03  # sqrt(9 + 1/12); sqrt(2 q) / (1 - q), q = exp(-1/2)
+    assert (
+        abs(gaussian / 3.01 - 1) < 0.03 and abs(laplace / 2.8 - 1) < 0.03
+    )  # sqrt(9 + 1/12); sqrt(2 q) / (1 - q), q = exp(-1/2)
     assert abs(best - (1 - np.exp(-3 / 4) / 2)) < 0.05  # the law of two exponentials
     fresh = [Streams.fresh().noise.random() for _ in range(2)]
     assert fresh[0] != fresh[1] and Streams.discrete_gaussian.__module__ == "synthdp.privacy.noise"

@@ -20,7 +20,12 @@ NAMES = [name for names in EXPECTED.values() for name in names]
 
 
 def lines(*names: str, **changes: Any) -> list[str]:
-    known = {"value": 3.0, "of": 4.0, "date": "2026-01-31", "command": "pytest -m slow tests/x.py::test"}
+    known = {
+        "value": 3.0,
+        "of": 4.0,
+        "date": "2026-01-31",
+        "command": "pytest -m slow tests/x.py::test",
+    }
     return [json.dumps({"figure": name, **known, **changes}) for name in names]
 
 
@@ -28,7 +33,9 @@ def dashboard(folder: Path, written: list[str]) -> tuple[int, str, str]:
     """Exit status, what the terminal shows, the page."""
     (folder / "figures").write_text("\n".join(written), encoding="utf-8")
     command = [sys.executable, str(SCRIPT), str(folder / "figures"), str(folder / "page.md")]
-    done = subprocess.run(command, capture_output=True, text=True, env={"COLUMNS": "250"}, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={"COLUMNS": "250"}, check=False
+    )
     assert done.stderr == ""
     return done.returncode, done.stdout, (folder / "page.md").read_text(encoding="utf-8")
 
@@ -40,7 +47,10 @@ def test_every_figure_is_shown_with_its_topic_date_and_command(tmp_path: Path) -
     for name in NAMES:
         assert name in shown
         assert f"| {name} | 3 / 4 | 2026-01-31 | `pytest -m slow tests/x.py::test` |" in page
-    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == [*EXPECTED, MODULE["REVIEWS"]]
+    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == [
+        *EXPECTED,
+        MODULE["REVIEWS"],
+    ]
 
 
 def test_a_missing_figure_is_said_and_is_a_failure(tmp_path: Path) -> None:
@@ -57,7 +67,9 @@ def test_nothing_measured_at_all_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_zero_is_a_measurement_and_figures_of_one_name_add_up(tmp_path: Path) -> None:
-    status, _, page = dashboard(tmp_path, lines(*NAMES[1:]) + lines(NAMES[0], value=0) + lines(NAMES[0], value=0))
+    status, _, page = dashboard(
+        tmp_path, lines(*NAMES[1:]) + lines(NAMES[0], value=0) + lines(NAMES[0], value=0)
+    )
     assert status == 0
     assert f"| {NAMES[0]} | 0 / 8 |" in page
 
@@ -69,7 +81,9 @@ def test_a_figure_that_is_not_on_the_list_is_shown_all_the_same(tmp_path: Path) 
     assert page.index("## Others") < page.index("a new one")
 
 
-def test_the_fixture_writes_what_the_dashboard_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[..., None]) -> None:
+def test_the_fixture_writes_what_the_dashboard_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[..., None]
+) -> None:
     """Many at once, as tests side by side do."""
     monkeypatch.setenv("SYNTHDP_DASHBOARD", str(tmp_path / "figures"))
     with ThreadPoolExecutor(8) as pool:
@@ -82,7 +96,9 @@ def test_the_fixture_writes_what_the_dashboard_reads(tmp_path: Path, monkeypatch
     assert page.count(here) == len(NAMES) == page.count("| 50 / 100 |")
 
 
-def test_tests_that_write_a_figure_are_found_by_their_marker(request: pytest.FixtureRequest, figure: Callable[..., None]) -> None:
+def test_tests_that_write_a_figure_are_found_by_their_marker(
+    request: pytest.FixtureRequest, figure: Callable[..., None]
+) -> None:
     assert request.node.get_closest_marker("figure") is not None
     assert callable(figure)
 

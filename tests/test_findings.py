@@ -1,4 +1,6 @@
-"""Every finding of the outside reviews that is called mended has a test, and every marker names a finding."""
+"""Every finding of the outside reviews that is called mended has a test, and every marker names a
+finding.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ def test_a_spec_loads_is_planned_within_its_budget_and_fits_its_table(path: Path
     spec = load_spec(path)
     domain = Domain.from_spec(spec.columns)
     plan = plan_for(spec, domain)
-    assert 0.99 * spec.privacy.epsilon < plan.epsilon_spent <= spec.privacy.epsilon and plan.delta == spec.privacy.delta
+    assert (
+        0.99 * spec.privacy.epsilon < plan.epsilon_spent <= spec.privacy.epsilon
+        and plan.delta == spec.privacy.delta
+    )
     shadow = make_plan(shadow_spec(spec), domain)
     assert shadow.epsilon == spec.privacy.epsilon and {s.purpose for s in shadow.spends} == {
         s.purpose for s in plan.spends if not s.purpose.startswith("graph")
@@ -50,19 +53,28 @@ def test_a_spec_loads_is_planned_within_its_budget_and_fits_its_table(path: Path
         assert isinstance(source, CsvSource)
         with (ROOT / source.path).open(encoding="utf-8") as file:
             assert set(next(csv.reader(file))) == wanted
-        table = pd.read_csv(ROOT / source.path, dtype=str, keep_default_na=False, na_values=list(source.missing_values))
+        table = pd.read_csv(
+            ROOT / source.path,
+            dtype=str,
+            keep_default_na=False,
+            na_values=list(source.missing_values),
+        )
     assert set(table) == wanted
     codes, encoded = encode(domain, table)
     if spec.dataset.out_of_domain == "refuse":
         assert {n: e.misfits for n, e in encoded.items() if e.misfits} == {}
     if spec.dataset.rows.kind == "public":
         assert len(table) == spec.dataset.rows.value
-    assert all(len(np.unique(codes[:, i])) > 1 for i in range(len(domain)))  # no column is read as one constant
+    assert all(
+        len(np.unique(codes[:, i])) > 1 for i in range(len(domain))
+    )  # no column is read as one constant
 
 
 @pytest.mark.slow
 def test_the_learning_spec_is_released_as_it_stands(tmp_path: Path) -> None:
-    """All rounds of tables, tracking and attack included; the other specs are released by the benchmark and the README."""
+    """All rounds of tables, tracking and attack included; the other specs are released by the
+    benchmark and the README.
+    """
     shutil.copy(ROOT / "synthetic-learn.yaml", tmp_path)
     outcome = release(tmp_path / "synthetic-learn.yaml", out=tmp_path / "out")
     assert outcome.bundle is not None and verify_bundle(outcome.bundle).ok

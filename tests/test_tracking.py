@@ -45,7 +45,9 @@ class Store:
 
     def runs(self, run: str) -> list[Any]:
         experiment = self.client.get_experiment_by_name("synthdp").experiment_id
-        return list(self.client.search_runs([experiment], filter_string=f"tags.`synthdp.run` = '{run}'"))
+        return list(
+            self.client.search_runs([experiment], filter_string=f"tags.`synthdp.run` = '{run}'")
+        )
 
     def run(self, run: str) -> Any:
         (found,) = self.runs(run)
@@ -71,7 +73,9 @@ def release(store: Store, run: str) -> MlflowTracker:
     opened = tracker(store.spec, folder=store.folder, run=run)
     assert isinstance(opened, MlflowTracker)
     with opened:
-        opened.metrics({"epsilon_planned": 1.99, "epsilon_spent": 1.5, "tv1": 0.01, "tstr_auc": float("nan")})
+        opened.metrics(
+            {"epsilon_planned": 1.99, "epsilon_spent": 1.5, "tv1": 0.01, "tstr_auc": float("nan")}
+        )
         opened.attack(ATTACK)
         opened.artifact(store.folder / "bundle", folder="bundle")
         opened.artifact(store.folder / "internal.html", folder="internal")
@@ -93,8 +97,17 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     run = store.run("whole")
     assert run.info.status == "FINISHED" and run.info.run_name == "clinic whole"
     params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
-    assert params["epsilon"] == "2.0" and params["delta"] == "1e-06" and params["unit"] == "row: one visit" and params["adjacency"] == "add_remove"
-    assert params["graph"] == "none" and params["synthesizer.steps"] == "800" and len(params["spec_sha256"]) == 64
+    assert (
+        params["epsilon"] == "2.0"
+        and params["delta"] == "1e-06"
+        and params["unit"] == "row: one visit"
+        and params["adjacency"] == "add_remove"
+    )
+    assert (
+        params["graph"] == "none"
+        and params["synthesizer.steps"] == "800"
+        and len(params["spec_sha256"]) == 64
+    )
     assert metrics == {
         "epsilon_planned": 1.99,
         "epsilon_spent": 1.5,
@@ -107,15 +120,21 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     assert tags["gate"] == "passed" and tags["dataset"] == "clinic"
     note = tags["mlflow.note.content"]
     budget = "epsilon **1.99 of 2** at delta 1e-06 (1.5 used on this outcome, which is no bound)"
-    assert note.startswith(f"## Released: the bundle was published\n\n{budget}; attack advantage **0.03** (-0.1 to 0.13)")
+    assert note.startswith(
+        f"## Released: the bundle was published\n\n{budget}; attack advantage **0.03** (-0.1 to 0.13)"
+    )
     assert "- tv1_noisy 0.01, at most 0.2: held" in note and "**Attack membership**" in note
 
 
 def test_artifacts_lie_beside_the_store(store: Store) -> None:
     release(store, "files")
     run = store.run("files")
-    assert [a.path for a in store.client.list_artifacts(run.info.run_id, "bundle")] == ["bundle/model.safetensors"]
-    assert [a.path for a in store.client.list_artifacts(run.info.run_id, "internal")] == ["internal/internal.html"]
+    assert [a.path for a in store.client.list_artifacts(run.info.run_id, "bundle")] == [
+        "bundle/model.safetensors"
+    ]
+    assert [a.path for a in store.client.list_artifacts(run.info.run_id, "internal")] == [
+        "internal/internal.html"
+    ]
     assert run.info.artifact_uri.startswith((store.folder / "mlflow-artifacts").as_uri())
 
 
@@ -123,7 +142,9 @@ def test_attacks_are_nested_runs(store: Store) -> None:
     release(store, "nested")
     parent = store.run("nested").info.run_id
     experiment = store.client.get_experiment_by_name("synthdp").experiment_id
-    (child,) = store.client.search_runs([experiment], filter_string=f"tags.`mlflow.parentRunId` = '{parent}'")
+    (child,) = store.client.search_runs(
+        [experiment], filter_string=f"tags.`mlflow.parentRunId` = '{parent}'"
+    )
     assert child.info.run_name == "attack: membership" and child.info.status == "FINISHED"
     assert child.data.params == {"pairs": "40"} and child.data.metrics["advantage_upper"] == 0.13
 
@@ -136,7 +157,9 @@ def test_attacks_are_nested_runs(store: Store) -> None:
         (KeyboardInterrupt(), "KILLED", "Interrupted: resumable"),
     ],
 )
-def test_status_says_how_it_ended_and_nothing_of_the_error(store: Store, error: BaseException, status: str, headline: str) -> None:
+def test_status_says_how_it_ended_and_nothing_of_the_error(
+    store: Store, error: BaseException, status: str, headline: str
+) -> None:
     name = f"ended-{type(error).__name__}"
     opened = tracker(store.spec, folder=store.folder, run=name)
     with pytest.raises(type(error)):
@@ -155,21 +178,30 @@ def test_a_resumed_release_goes_on_with_its_run(store: Store) -> None:
         opened.metrics({"tv1": 0.5})
     assert opened.warnings == []
     run = store.run("resumed")
-    assert run.info.status == "FINISHED" and run.data.metrics == {"tv1": 0.5} and run.data.params["stage"] == "train"
+    assert (
+        run.info.status == "FINISHED"
+        and run.data.metrics == {"tv1": 0.5}
+        and run.data.params["stage"] == "train"
+    )
 
 
 def test_no_row_count_bound_or_path_is_logged(store: Store) -> None:
     release(store, "leaks")
     everything = str(store.run("leaks").to_dictionary())
     for secret in ("98765", "4321", "secret-folder"):
-        assert not re.search(rf"\b{secret}\b", everything)  # as a whole: ids and times hold any four digits by chance
+        assert not re.search(
+            rf"\b{secret}\b", everything
+        )  # as a whole: ids and times hold any four digits by chance
     assert store.run("leaks").inputs.dataset_inputs == []
 
 
 def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     experiment = store.client.get_experiment_by_name("synthdp")
     state = json.loads(experiment.tags[VIEW_TAG])
-    assert state["selectedColumns"] == list(VIEW_COLUMNS) and "metrics.`epsilon_planned`" in VIEW_COLUMNS
+    assert (
+        state["selectedColumns"] == list(VIEW_COLUMNS)
+        and "metrics.`epsilon_planned`" in VIEW_COLUMNS
+    )
     assert (
         view_path(experiment.experiment_id)
         == f"/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=synthdp"
@@ -179,14 +211,20 @@ def test_the_view_for_reviewers_is_saved(store: Store) -> None:
 def test_the_experiment_says_how_to_read_it_and_keeps_what_reviewers_write(store: Store) -> None:
     experiment = store.client.get_experiment_by_name("synthdp")
     note = experiment.tags["mlflow.note.content"]
-    assert "Confidential" in note and all(f"`{c.split('`')[1]}`" in note for c in VIEW_COLUMNS if c.startswith(("metrics.`tv", "tags")))
+    assert "Confidential" in note and all(
+        f"`{c.split('`')[1]}`" in note
+        for c in VIEW_COLUMNS
+        if c.startswith(("metrics.`tv", "tags"))
+    )
     store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "ours")
     with tracker(store.spec, folder=store.folder, run="noted"):
         pass
     assert store.client.get_experiment_by_name("synthdp").tags["mlflow.note.content"] == "ours"
 
 
-def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_after_the_start_are_warnings(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = tracker(store.spec, folder=store.folder, run="unlucky")
     assert isinstance(opened, MlflowTracker)
     with opened:
@@ -195,29 +233,44 @@ def test_failures_after_the_start_are_warnings(store: Store, monkeypatch: pytest
         def fail(*_: object, **__: object) -> None:
             raise broken
 
-        monkeypatch.setattr(opened, "_client", type("Broken", (), {"__getattr__": lambda *_: fail})())
+        monkeypatch.setattr(
+            opened, "_client", type("Broken", (), {"__getattr__": lambda *_: fail})()
+        )
         opened.metrics({"tv1": 1.0})
         opened.attack(ATTACK)
         opened.artifact(store.folder / "nothing.html")
         opened.conclude(Verdict(released=True))
-    assert opened.warnings[0] == "MLflow: could not log metrics (RuntimeError)" and len(opened.warnings) == 6
+    assert (
+        opened.warnings[0] == "MLflow: could not log metrics (RuntimeError)"
+        and len(opened.warnings) == 6
+    )
     assert "31337" not in str(opened.warnings)
 
 
 def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> None:
     uri = "postgresql://steward:hunter2@127.0.0.1:1/mlflow"
-    spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})
-    with pytest.raises(OutputError, match="cannot open the MLflow store") as caught, tracker(spec, folder=store.folder, run="x"):
+    spec = store.spec.model_copy(
+        update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})}
+    )
+    with (
+        pytest.raises(OutputError, match="cannot open the MLflow store") as caught,
+        tracker(spec, folder=store.folder, run="x"),
+    ):
         pass
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.finding("redteam D2")
 def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
-    """Both make MLflow's tables, which takes seconds; the slower one once ended with an OperationalError."""
+    """Both make MLflow's tables, which takes seconds; the slower one once ended with an
+    OperationalError.
+    """
     code = "import sys; from synthdp.tracking.store import opened; opened(sys.argv[1], lambda client: client.create_experiment(sys.argv[2]))"
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    both = [subprocess.Popen([sys.executable, "-c", code, uri, name], stderr=subprocess.PIPE, text=True) for name in ("one", "other")]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, uri, name], stderr=subprocess.PIPE, text=True)
+        for name in ("one", "other")
+    ]
     ends = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
     assert [code for _, code in ends] == [0, 0], ends
     from mlflow.tracking import MlflowClient
@@ -228,13 +281,17 @@ def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uri", ["file:///tmp/mlruns", "file:mlruns", "./mlruns", "mlruns"])
 def test_file_stores_are_refused(store: Store, uri: str) -> None:
-    spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})})
+    spec = store.spec.model_copy(
+        update={"tracking": store.spec.tracking.model_copy(update={"uri": uri})}
+    )
     with pytest.raises(OutputError, match="no longer supports"):
         tracker(spec, folder=store.folder, run="x")
 
 
 def test_off_means_off(store: Store, tmp_path: Path) -> None:
-    spec = store.spec.model_copy(update={"tracking": store.spec.tracking.model_copy(update={"enabled": False})})
+    spec = store.spec.model_copy(
+        update={"tracking": store.spec.tracking.model_copy(update={"enabled": False})}
+    )
     with tracker(spec, folder=tmp_path, run="x") as opened:
         opened.params({"a": 1})
         opened.metrics({"a": 1.0})
@@ -245,7 +302,9 @@ def test_off_means_off(store: Store, tmp_path: Path) -> None:
 
 
 def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
-    """In a fresh interpreter: nothing of mlflow is imported early, nothing is sent, nothing is printed."""
+    """In a fresh interpreter: nothing of mlflow is imported early, nothing is sent, nothing is
+    printed.
+    """
     code = f"""
 import sys, pathlib
 from synthdp.spec.load import parse_spec
@@ -261,6 +320,12 @@ assert is_telemetry_disabled() and get_telemetry_client() is None
 assert sockets == [], sockets
 assert opened.warnings == []
 """
-    environment = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "CI", "PYTEST_CURRENT_TEST")}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    environment = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "CI", "PYTEST_CURRENT_TEST")
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

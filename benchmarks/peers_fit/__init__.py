@@ -1,1 +1,3 @@
-"""One small script for each peer, run by the peer's own Python in the peer's own environment: nothing of synthdp is imported."""
+"""One small script for each peer, run by the peer's own Python in the peer's own environment:
+nothing of synthdp is imported.
+"""

@@ -1,9 +1,11 @@
-"""What a fit is asked for and what it hands back: files in one folder, so that any Python can do it.
+"""What a fit is asked for and what it hands back: files in one folder, so that any Python can do
+it.
 
 job.json        name of the table, levels of each column, epsilon, delta, and which mechanism
 train.csv       the rows to fit, as levels 0 .. levels-1
 synthetic.csv   written: as many rows, as levels
-cost.json       written: CPU seconds of fit and sample (children included), peak memory, epsilon as the peer accounts for it
+cost.json       written: CPU seconds of fit and sample (children included), peak memory, epsilon as
+the peer accounts for it
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from benchmarks.memory import peak_mb
 
 @dataclass(frozen=True)
 class Job:
-    """One fit of `table`: `levels` is the public number of levels of each column, (`epsilon`, `delta`) the total for everything."""
+    """One fit of `table`: `levels` is the public number of levels of each column, (`epsilon`,
+    `delta`) the total for everything.
+    """
 
     table: str
     levels: dict[str, int]
@@ -43,7 +47,9 @@ def cpu_seconds() -> float:
 
 
 def run(fit: Fit) -> None:
-    """Run `fit` on each folder that the command line names, one after the other. What was imported before is not part of the cost in seconds."""
+    """Run `fit` on each folder that the command line names, one after the other. What was imported
+    before is not part of the cost in seconds.
+    """
     for argument in sys.argv[1:]:
         _run(fit, Path(argument))
 

@@ -1,8 +1,10 @@
-"""`synthdp audit BUNDLE`: all that can be audited of a release by whoever holds it, without a single row of its source.
+"""`synthdp audit BUNDLE`: all that can be audited of a release by whoever holds it, without a
+single row of its source.
 
-Verified; its plan replayed from its own spec; its noisy tables held against each other, since they all count the same rows; and, unless only
-a replay is asked for, the worst-case audits, and canaries and the membership attack on rows drawn from its model. What needs the real rows
-stays with the steward.
+Verified; its plan replayed from its own spec; its noisy tables held against each other, since they
+all count the same rows; and, unless only a replay is asked for, the worst-case audits, and canaries
+and the membership attack on rows drawn from its model. What needs the real rows stays with the
+steward.
 """
 
 from __future__ import annotations
@@ -26,13 +28,22 @@ NEEDS_ROWS = (
     "Not audited here, for want of the source's rows: canaries among them, and the membership of real rows. Whoever has them runs "
     "`synthdp audit SPEC` with the spec that made this bundle; the result is for the steward alone."
 )
-FALSE_ALARMS = 1e-3  # of the test on noisy tables, which cannot be repeated: the tables are as they are
+FALSE_ALARMS = (
+    1e-3  # of the test on noisy tables, which cannot be repeated: the tables are as they are
+)
 
 
 def audit_bundle(
-    folder: Path, *, replay_only: bool, out: Path | None = None, runs: int = RUNS, pairs: int = PAIRS, reporter: Reporter | None = None
+    folder: Path,
+    *,
+    replay_only: bool,
+    out: Path | None = None,
+    runs: int = RUNS,
+    pairs: int = PAIRS,
+    reporter: Reporter | None = None,
 ) -> tuple[AuditRecord, Path]:
-    """Audit the bundle in `folder`; returns what was found and the file that holds it, by default `audits/<dataset id>/audit.json`.
+    """Audit the bundle in `folder`; returns what was found and the file that holds it, by default
+    `audits/<dataset id>/audit.json`.
 
     Args:
         replay_only: leaves out what takes many runs or trainings.
@@ -48,20 +59,41 @@ def audit_bundle(
     with reporter.stage("plan"):
         release = load_spec(folder / "spec.yaml")
         domain = Domain.from_spec(release.columns)
-        job = AuditJob(release, domain, plan_for(release, domain), out or Path("audits") / release.dataset.id, reporter)
+        job = AuditJob(
+            release,
+            domain,
+            plan_for(release, domain),
+            out or Path("audits") / release.dataset.id,
+            reporter,
+        )
     with audit_folder(job.out, "bundle") as kept:
         record = _without_source(folder, job, kept, replay_only=replay_only, runs=runs, pairs=pairs)
         return record, write_record(record, job.out / PUBLIC_FILE)
 
 
-def _without_source(folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, runs: int, pairs: int) -> AuditRecord:
+def _without_source(
+    folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, runs: int, pairs: int
+) -> AuditRecord:
     """All that needs no row of the source."""
     record = without_rows(job, "none" if replay_only else "simulated", runs=runs, pairs=pairs)
-    charges = [e["body"] for e in parse_json(read_text(folder / "privacy" / "ledger.json"))["entries"] if e["kind"] == "charge"]
+    charges = [
+        e["body"]
+        for e in parse_json(read_text(folder / "privacy" / "ledger.json"))["entries"]
+        if e["kind"] == "charge"
+    ]
     if not record.covers((charge["purpose"], charge["event"]) for charge in charges):
         hint = f"audit it with the version of synthdp that made it; this is {record.program}"
-        raise OutputError(f"the spec in {folder} plans other spends here than its ledger charged", hint=hint)
-    record = record.model_copy(update={"tables": noise_of(published_tables(folder), false_alarms=FALSE_ALARMS)})
+        raise OutputError(
+            f"the spec in {folder} plans other spends here than its ledger charged", hint=hint
+        )
+    record = record.model_copy(
+        update={"tables": noise_of(published_tables(folder), false_alarms=FALSE_ALARMS)}
+    )
     if not replay_only:
-        record = with_rows(job, record, simulated_twin(job.release, job.domain, bundle=folder, rng=kept.coins("twin")), kept)
+        record = with_rows(
+            job,
+            record,
+            simulated_twin(job.release, job.domain, bundle=folder, rng=kept.coins("twin")),
+            kept,
+        )
     return record

@@ -1,11 +1,13 @@
-"""The private folder of an attack in progress: what an interrupted one needs so that the models it has trained still count.
+"""The private folder of an attack in progress: what an interrupted one needs so that the models it
+has trained still count.
 
-Holds a key of the game's coins (which rows take part, which one is the target, who is trained with it), the name of the game,
-and the models' results. They are as confidential as the rows, and whoever started the attack removes them with it. The coins are of a game: the
-noise of shadow models has no key here or anywhere.
+Holds a key of the game's coins (which rows take part, which one is the target, who is trained with
+it), the name of the game, and the models' results. They are as confidential as the rows, and
+whoever started the attack removes them with it. The coins are of a game: the noise of shadow models
+has no key here or anywhere.
 
-Whatever does not fit - another spec, other rows, another version, a damaged file - is thrown away and trained anew: models can be had
-again, and a release whose budget is spent must not end here.
+Whatever does not fit - another spec, other rows, another version, a damaged file - is thrown away
+and trained anew: models can be had again, and a release whose budget is spent must not end here.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class AttackFolder:
             OutputError: `path` cannot be written.
         """
         with _writing(path):
-            path.mkdir(exist_ok=True, mode=0o700)  # in a folder that is there: a run's may have been taken by another run
+            path.mkdir(
+                exist_ok=True, mode=0o700
+            )  # in a folder that is there: a run's may have been taken by another run
             key = _kept(path / KEY, r"[0-9a-f]{32}")
             if key is None:
                 key = secrets.token_hex(16)
@@ -56,16 +60,23 @@ class AttackFolder:
 
     def coins(self, purpose: str) -> np.random.Generator:
         """Coins for `purpose`, the same ones after an interruption; never for noise."""
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence([int(self.key, 16), *purpose.encode()])))
+        return np.random.Generator(
+            np.random.Philox(np.random.SeedSequence([int(self.key, 16), *purpose.encode()]))
+        )
 
     def models_of(self, game: str, *arrays: np.ndarray) -> Path:
-        """The folder for results of `game`, in words, on `arrays`: with those that it has finished, without those of any other.
+        """The folder for results of `game`, in words, on `arrays`: with those that it has finished,
+        without those of any other.
 
         Raises:
             OutputError: what lies there cannot be removed.
         """
-        # NumPy may draw otherwise from the same key in another version, and synthdp may train otherwise.
-        name = hashlib.blake2b(repr((self.key, __version__, np.__version__, game, [a.shape for a in arrays])).encode(), digest_size=16)
+        # NumPy may draw otherwise from the same key in another version, and synthdp may train
+        # otherwise.
+        name = hashlib.blake2b(
+            repr((self.key, __version__, np.__version__, game, [a.shape for a in arrays])).encode(),
+            digest_size=16,
+        )
         for array in arrays:
             name.update(np.ascontiguousarray(array, dtype=np.int64).tobytes())
         models = self.path / MODELS
@@ -75,7 +86,9 @@ class AttackFolder:
                     shutil.rmtree(models)
                 _keep(self.path / GAME, name.hexdigest())
             for file in models.rglob("*.npz"):
-                if not zipfile.is_zipfile(file):  # cut short: the directory of the archive stands at its end
+                if not zipfile.is_zipfile(
+                    file
+                ):  # cut short: the directory of the archive stands at its end
                     file.unlink()
         return models
 
@@ -86,9 +99,11 @@ class AttackFolder:
 
 @contextmanager
 def audit_folder(out: Path, rows: str) -> Iterator[AttackFolder]:
-    """The folder of the audit on `rows` into `out`, for this process alone: kept where the audit is interrupted with models trained, else removed.
+    """The folder of the audit on `rows` into `out`, for this process alone: kept where the audit is
+    interrupted with models trained, else removed.
 
-    It lies in `out`, not among the machine's temporary files, so that workers on other machines find it where they find `out`.
+    It lies in `out`, not among the machine's temporary files, so that workers on other machines
+    find it where they find `out`.
 
     Raises:
         OutputError: `out` cannot be written, or another process is at this audit.
@@ -100,7 +115,10 @@ def audit_folder(out: Path, rows: str) -> Iterator[AttackFolder]:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise OutputError(f"another process is auditing into {out}", hint="wait for it to end, or choose another folder with --out") from None
+            raise OutputError(
+                f"another process is auditing into {out}",
+                hint="wait for it to end, or choose another folder with --out",
+            ) from None
         over = False
         try:
             yield folder
@@ -117,7 +135,10 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot write to {path}: {error.strerror}", hint="mend that, and give the same command again") from None
+        raise OutputError(
+            f"cannot write to {path}: {error.strerror}",
+            hint="mend that, and give the same command again",
+        ) from None
 
 
 def _kept(path: Path, form: str) -> str | None:

@@ -1,12 +1,15 @@
-"""Membership inference against the release's own pipeline: shadow models trained exactly as the release is.
+"""Membership inference against the release's own pipeline: shadow models trained exactly as the
+release is.
 
-The adversary's side lives in the package `attacks`, which knows nothing of synthdp. Here it gets a trainer:
-the same measuring, training, sampling and raking, at the release's epsilon and delta, on a sub-sample of the
-rows. On real rows the result is confidential, on a simulated twin it is public; either way a sanity check, never a proof.
+The adversary's side lives in the package `attacks`, which knows nothing of synthdp. Here it gets a
+trainer: the same measuring, training, sampling and raking, at the release's epsilon and delta, on a
+sub-sample of the rows. On real rows the result is confidential, on a simulated twin it is public;
+either way a sanity check, never a proof.
 
-A bundle holds the synthetic set, the model and the noisy tables, so the game is played against all three: the black box of the
-synthetic set, a white box of the model's ELBO by likelihood ratios (LiRA), and the noisy tables, whose noise is public: there
-the best attack is known, and since it needs no training it is made on many more releases than there are models.
+A bundle holds the synthetic set, the model and the noisy tables, so the game is played against all
+three: the black box of the synthetic set, a white box of the model's ELBO by likelihood ratios
+(LiRA), and the noisy tables, whose noise is public: there the best attack is known, and since it
+needs no training it is made on many more releases than there are models.
 """
 
 from __future__ import annotations
@@ -64,19 +67,35 @@ from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Rehearsal, Session
 from synthdp.spec import model as spec
 
-SIDE_BY_SIDE, LARGE_BATCH = 32, 4096  # most shadow models of one stacked training, and examples of all their batches: beyond that caches overflow
-TARGETS = 1  # the most isolated row: the choice of the target matters more than the number of targets
+SIDE_BY_SIDE, LARGE_BATCH = (
+    32,
+    4096,
+    # most shadow models of one stacked training, and examples of all their batches: beyond that caches
+    # overflow
+)
+TARGETS = (
+    1  # the most isolated row: the choice of the target matters more than the number of targets
+)
 ELBO = ("elbo", "lira_online")
-WHITE_BOX = (ELBO, ("tables", "lira_online"))  # declared beforehand, beside the black box, where the tables' attacker has shadow models alone
-TABLE_RELEASES, MOST_TABLES = 25, 50_000  # releases of each world for a pair of models, and noisy tables in all: some ten CPU seconds
-ELBO_DRAWS = 256  # of z, the attacker's own: as many as leave the bound's own noise far below that of training
+WHITE_BOX = (
+    ELBO,
+    ("tables", "lira_online"),
+)  # declared beforehand, beside the black box, where the tables' attacker has shadow models alone
+TABLE_RELEASES, MOST_TABLES = (
+    25,
+    50_000,
+)  # releases of each world for a pair of models, and noisy tables in all: some ten CPU seconds
+# of z, the attacker's own: as many as leave the bound's own noise far below that of training
+ELBO_DRAWS = 256
 
 
 @dataclass(frozen=True)
 class ShadowTrainer:
-    """One shadow release: a fresh rehearsal of the pipeline on `rows`, and the synthetic set it gives; or many, trained side by side.
+    """One shadow release: a fresh rehearsal of the pipeline on `rows`, and the synthetic set it
+    gives; or many, trained side by side.
 
-    Noise has no seed here either: `seed_sequence` only feeds sampling. With `white_box` the model and its noisy tables are shown, too.
+    Noise has no seed here either: `seed_sequence` only feeds sampling. With `white_box` the model
+    and its noisy tables are shown, too.
     """
 
     release: spec.ReleaseSpec
@@ -90,8 +109,12 @@ class ShadowTrainer:
         """By all that the models are trained by, and not where."""
         return f"shadow releases {self.white_box} {_game(self.release, self.plan, self.graph)}"
 
-    def __call__(self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence) -> AnyCodes | WhiteBox:
-        """Train on levels `[rows, columns]` and release one synthetic set of the shadow spec's size."""
+    def __call__(
+        self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence
+    ) -> AnyCodes | WhiteBox:
+        """Train on levels `[rows, columns]` and release one synthetic set of the shadow spec's
+        size.
+        """
         import torch
 
         torch.set_num_threads(1)
@@ -100,37 +123,56 @@ class ShadowTrainer:
             rehearsal = Rehearsal(np.asarray(rows, dtype=np.uint16), self.domain, self.plan)
             graph = GraphResult(self.graph)
             marginals = measure(rehearsal)
-            fitted = Fitted(marginals, graph, train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet))
+            fitted = Fitted(
+                marginals,
+                graph,
+                train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet),
+            )
             return self._released(fitted, seed_sequence)
 
     @property
     def group(self) -> int:
-        """Models that are trained side by side: fewer where batches are large, since then calls cost little beside the numbers."""
+        """Models that are trained side by side: fewer where batches are large, since then calls
+        cost little beside the numbers.
+        """
         return max(1, min(SIDE_BY_SIDE, LARGE_BATCH // self.release.synthesizer.batch))
 
-    def many(self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[AnyCodes | WhiteBox]:
+    def many(
+        self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]
+    ) -> Iterator[AnyCodes | WhiteBox]:
         """What calls on each of `rows` give, in much less time."""
         codes = [np.asarray(own, dtype=np.uint16) for own in rows]
         models = fitted_shadows(codes, self.release, self.domain, self.plan, self.graph)
         for fitted, seed_sequence in zip(models, seed_sequences, strict=True):
             yield self._released(fitted, seed_sequence)
 
-    def _released(self, fitted: Fitted, seed_sequence: np.random.SeedSequence) -> AnyCodes | WhiteBox:
+    def _released(
+        self, fitted: Fitted, seed_sequence: np.random.SeedSequence
+    ) -> AnyCodes | WhiteBox:
         synthetic = self._sampled(fitted, np.random.default_rng(seed_sequence))
         return WhiteBox(synthetic, released_scores(fitted)) if self.white_box else synthetic
 
     def _sampled(self, fitted: Fitted, rng: np.random.Generator) -> AnyCodes:
-        """Its synthetic set. A model of so few rows may fulfil no constraint; it is then not held to them, so that no release ends for it."""
+        """Its synthetic set. A model of so few rows may fulfil no constraint; it is then not held
+        to them, so that no release ends for it.
+        """
         try:
             return sample(fitted, self.release, rng=rng, progress=_quiet).value
         except ConstraintsUnmet:
-            return sample(fitted, self.release.model_copy(update={"constraints": ()}), rng=rng, progress=_quiet).value
+            return sample(
+                fitted,
+                self.release.model_copy(update={"constraints": ()}),
+                rng=rng,
+                progress=_quiet,
+            ).value
 
 
 def released_scores(fitted: Fitted) -> dict[str, Score]:
-    """What anyone who has the bundle can compute of one record `[columns]`: the model's ELBO, and how full the noisy cells are that it lies in.
+    """What anyone who has the bundle can compute of one record `[columns]`: the model's ELBO, and
+    how full the noisy cells are that it lies in.
 
-    An ELBO is the mean over the same draws of z for all records and models, so that these differ by what was trained alone.
+    An ELBO is the mean over the same draws of z for all records and models, so that these differ by
+    what was trained alone.
     """
     import torch
 
@@ -138,8 +180,14 @@ def released_scores(fitted: Fitted) -> dict[str, Score]:
     noisy = _with_positions(fitted.tables.value, synthesizer.columns)
 
     def elbo(record: AnyCodes) -> float:
-        generator = torch.Generator().manual_seed(0)  # the attacker's own draws, no noise of a mechanism
-        return float(synthesizer.elbo(np.asarray(record, dtype=np.uint16)[None, :], draws=ELBO_DRAWS, generator=generator)[0])
+        generator = torch.Generator().manual_seed(
+            0
+        )  # the attacker's own draws, no noise of a mechanism
+        return float(
+            synthesizer.elbo(
+                np.asarray(record, dtype=np.uint16)[None, :], draws=ELBO_DRAWS, generator=generator
+            )[0]
+        )
 
     return {"elbo": elbo, "tables": table_score(noisy)}
 
@@ -151,33 +199,52 @@ def _with_positions(tables: Sequence[ReleasedTable], columns: Sequence[str]) -> 
 
 
 def attack_release(
-    session: Session, release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph, *, folder: Path, progress: Callable[[int, int], None]
+    session: Session,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    graph: CausalGraph,
+    *,
+    folder: Path,
+    progress: Callable[[int, int], None],
 ) -> Confidential[MembershipReport]:
     """Membership inference on the real rows, as `attack_rows`."""
     return session.inspect(
-        lambda table: attack_rows(table.fit_codes, release, domain, graph, folder=folder, progress=progress),
+        lambda table: attack_rows(
+            table.fit_codes, release, domain, graph, folder=folder, progress=progress
+        ),
         reason="membership inference on real rows",
     )
 
 
 def attack_rows(
-    codes: AnyCodes, release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph, *, folder: Path, progress: Callable[[int, int], None]
+    codes: AnyCodes,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    graph: CausalGraph,
+    *,
+    folder: Path,
+    progress: Callable[[int, int], None],
 ) -> MembershipReport:
     """Membership inference against the pipeline of `release` on a sub-sample of `codes`.
 
-    The black box, the model's ELBO and the noisy tables are declared beforehand; they share the 5% of error. Coins and shadow results lie
-    in `folder` (see `attack_folder`): an attack that was interrupted there goes on with the models that it has.
+    The black box, the model's ELBO and the noisy tables are declared beforehand; they share the 5%
+    of error. Coins and shadow results lie in `folder` (see `attack_folder`): an attack that was
+    interrupted there goes on with the models that it has.
 
     Raises:
         attacks.AttackError: the sub-sample is too small for the game.
-        OutputError: the workers or the cluster of `compute` cannot go on, or `folder` cannot be written.
+        OutputError: the workers or the cluster of `compute` cannot go on, or `folder` cannot be
+            written.
     """
     shadow = shadow_spec(release)
     plan = make_plan(shadow, domain)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
     rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
-    targets, claim = isolated_targets(rows, TARGETS, rng), Claim(plan.epsilon, plan.delta, plan.profile)
+    targets, claim = (
+        isolated_targets(rows, TARGETS, rng),
+        Claim(plan.epsilon, plan.delta, plan.profile),
+    )
     models = kept.models_of(_game(shadow, plan, graph), rows, np.asarray(targets))
     logging.getLogger("joblib").setLevel(logging.ERROR)
     try:
@@ -198,24 +265,49 @@ def attack_rows(
         )
     except FleetError as error:
         raise OutputError(str(error)) from None
-    measurer, worlds = TableMeasurer(domain, plan), two_worlds(rows, int(targets[0]), release.privacy.adjacency)
+    measurer, worlds = (
+        TableMeasurer(domain, plan),
+        two_worlds(rows, int(targets[0]), release.privacy.adjacency),
+    )
     releases = table_releases(release.attacks.membership.pairs, tables=len(measurer(worlds[0])))
-    return replace(report, others=(*report.others, attack_tables(measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3))))
+    return replace(
+        report,
+        others=(
+            *report.others,
+            attack_tables(
+                measurer, *worlds, releases=releases, claim=claim, confidence=shared_confidence(3)
+            ),
+        ),
+    )
 
 
 def _game(shadow: spec.ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
-    """All that shadow models are trained by; not where they run, which may change between an interruption and going on."""
-    spends = [(s.purpose, event_to_json(s.mechanism.event(plan.rows_per_unit))) for s in plan.spends]
-    return "\n".join([shadow.model_dump_json(exclude={"compute", "tracking"}), json.dumps(spends, sort_keys=True), repr(graph)])
+    """All that shadow models are trained by; not where they run, which may change between an
+    interruption and going on.
+    """
+    spends = [
+        (s.purpose, event_to_json(s.mechanism.event(plan.rows_per_unit))) for s in plan.spends
+    ]
+    return "\n".join(
+        [
+            shadow.model_dump_json(exclude={"compute", "tracking"}),
+            json.dumps(spends, sort_keys=True),
+            repr(graph),
+        ]
+    )
 
 
 def table_releases(pairs: int, *, tables: int) -> int:
-    """Releases of each world in the attack on `tables` noisy tables: many more than models, but for wide tables no more than cost little."""
+    """Releases of each world in the attack on `tables` noisy tables: many more than models, but for
+    wide tables no more than cost little.
+    """
     return max(pairs, min(TABLE_RELEASES * pairs, MOST_TABLES // (2 * tables)))
 
 
 def two_worlds(rows: AnyCodes, target: int, relation: Relation) -> tuple[AnyCodes, AnyCodes]:
-    """Neighbouring tables without and with the row at `target`; by `replace_one` the first other row, which neither shares, stands in for it."""
+    """Neighbouring tables without and with the row at `target`; by `replace_one` the first other
+    row, which neither shares, stands in for it.
+    """
     rest, record = np.delete(rows, target, axis=0), rows[target : target + 1]
     if relation == "add_remove":
         return rest, np.concatenate([rest, record])
@@ -233,11 +325,15 @@ class TableMeasurer:
         """Count `rows` `[rows, columns]` and add the planned noise."""
         codes = np.asarray(rows, dtype=np.uint16)
         unread = pd.DataFrame(index=range(len(codes)))  # tables are counted from levels
-        return _with_positions(measure(Rehearsal(codes, self.domain, self.plan, frame=unread)).value, self.domain.names)
+        return _with_positions(
+            measure(Rehearsal(codes, self.domain, self.plan, frame=unread)).value, self.domain.names
+        )
 
 
 def attack_facts(report: MembershipReport, *, pairs: int) -> Membership:
-    """A report on so many `pairs` as were asked for, as the plain facts of an audit record: as confidential as the rows were."""
+    """A report on so many `pairs` as were asked for, as the plain facts of an audit record: as
+    confidential as the rows were.
+    """
     gap = report.main.advantage
     return Membership(
         pairs=pairs - report.dropped,
@@ -260,7 +356,10 @@ def _advantage(gap: Interval) -> Advantage:
 
 def declared_facts(report: MembershipReport) -> tuple[DeclaredAttack, ...]:
     """Each declared attack of a report, the black box first."""
-    return tuple(_declared(verdict, confidence=shared_confidence(len(report.declared))) for verdict in report.declared)
+    return tuple(
+        _declared(verdict, confidence=shared_confidence(len(report.declared)))
+        for verdict in report.declared
+    )
 
 
 def _declared(verdict: Verdict, *, confidence: float) -> DeclaredAttack:
@@ -276,22 +375,38 @@ def _declared(verdict: Verdict, *, confidence: float) -> DeclaredAttack:
         auc_upper=verdict.row.auc.upper,
         tpr_upper=tpr.upper if tpr else None,
         epsilon_lower=verdict.epsilon_lower,
-        epsilon_provable=provable_epsilon(verdict.row.models, delta=verdict.claim.delta if verdict.claim else 0.0, confidence=confidence),
+        epsilon_provable=provable_epsilon(
+            verdict.row.models,
+            delta=verdict.claim.delta if verdict.claim else 0.0,
+            confidence=confidence,
+        ),
         control=_advantage(verdict.control) if verdict.control else None,
         refuted=verdict.refutes_claim,
     )
 
 
 def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
-    """The release's spec at the size of a shadow model: same budget, same model, fewer rows and steps."""
+    """The release's spec at the size of a shadow model: same budget, same model, fewer rows and
+    steps.
+    """
     attack = release.attacks.membership
     share = release.privacy.shares
     return release.model_copy(
         update={
-            "dataset": release.dataset.model_copy(update={"rows": spec.Rows(kind="public", value=attack.rows)}),
-            "privacy": release.privacy.model_copy(update={"shares": share.model_copy(update={"measure": share.measure + share.graph, "graph": 0.0})}),
+            "dataset": release.dataset.model_copy(
+                update={"rows": spec.Rows(kind="public", value=attack.rows)}
+            ),
+            "privacy": release.privacy.model_copy(
+                update={
+                    "shares": share.model_copy(
+                        update={"measure": share.measure + share.graph, "graph": 0.0}
+                    )
+                }
+            ),
             "graph": release.graph.model_copy(update={"mode": "given"}),
-            "synthesizer": release.synthesizer.model_copy(update={"steps": attack.steps, "batch": max(1, math.ceil(attack.rows / 8))}),
+            "synthesizer": release.synthesizer.model_copy(
+                update={"steps": attack.steps, "batch": max(1, math.ceil(attack.rows / 8))}
+            ),
             "sampling": release.sampling.model_copy(update={"rows": attack.rows}),
             "evaluation": release.evaluation.model_copy(update={"holdout": 0.0}),
         }
@@ -313,7 +428,9 @@ def check_cluster(release: spec.ReleaseSpec) -> None:
 
 
 def _runner(release: spec.ReleaseSpec) -> Runner:
-    """Where shadow models run. A Dask cluster runs as many at a time as it has threads, whatever `compute.threads` says."""
+    """Where shadow models run. A Dask cluster runs as many at a time as it has threads, whatever
+    `compute.threads` says.
+    """
     workers = release.compute.threads or os.cpu_count() or 1
     return RUNNERS[release.compute.backend](workers=workers, address=release.compute.address)
 

@@ -1,7 +1,8 @@
-"""Many rehearsals of the pipeline side by side: the same measuring, training and sampling, with the training of all in one program.
+"""Many rehearsals of the pipeline side by side: the same measuring, training and sampling, with the
+training of all in one program.
 
-What a fleet of shadow models shares is public: plan, graph, architecture and features. Rows, noise, starting weights and draws are
-each model's own.
+What a fleet of shadow models shares is public: plan, graph, architecture and features. Rows, noise,
+starting weights and draws are each model's own.
 """
 
 from __future__ import annotations
@@ -25,9 +26,16 @@ from synthdp.spec import model as spec
 
 
 def shadows(
-    rows: Sequence[Codes], release: spec.ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph, *, rngs: Sequence[np.random.Generator]
+    rows: Sequence[Codes],
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    plan: Plan,
+    graph: CausalGraph,
+    *,
+    rngs: Sequence[np.random.Generator],
 ) -> Iterator[Codes]:
-    """The synthetic set of a shadow release on each of `rows`, levels `[rows, columns]`, one after the other as they are drawn.
+    """The synthetic set of a shadow release on each of `rows`, levels `[rows, columns]`, one after
+    the other as they are drawn.
 
     `rngs`: what feeds the sampling of each. All models are trained before the first is sampled.
     """
@@ -35,7 +43,9 @@ def shadows(
         yield sample(fitted, release, rng=rng, progress=_quiet).value
 
 
-def fitted_shadows(rows: Sequence[Codes], release: spec.ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph) -> Iterator[Fitted]:
+def fitted_shadows(
+    rows: Sequence[Codes], release: spec.ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
+) -> Iterator[Fitted]:
     """All that a shadow release on each of `rows` would publish but its sample."""
     torch.set_num_threads(1)
     found = GraphResult(graph)
@@ -43,16 +53,24 @@ def fitted_shadows(rows: Sequence[Codes], release: spec.ReleaseSpec, domain: Dom
     marginals = [measure(rehearsal) for rehearsal in rehearsals]
     drafts = [drafted(release, domain, own, found) for own in marginals]
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
-    heads = _together(rehearsals, regressions, plan, "targets") if regressions else [None] * len(drafts)
+    heads = (
+        _together(rehearsals, regressions, plan, "targets") if regressions else [None] * len(drafts)
+    )
     weights = _together(rehearsals, [draft.network for draft in drafts], plan, "train")
     for draft, own, trained, head in zip(drafts, marginals, weights, heads, strict=True):
         yield Fitted(own, found, finished(draft, release, trained, head))
 
 
-def _together(rehearsals: Sequence[Rehearsal], modules: Sequence[PerExampleLoss], plan: Plan, purpose: str) -> list[Released[Weights]]:
+def _together(
+    rehearsals: Sequence[Rehearsal], modules: Sequence[PerExampleLoss], plan: Plan, purpose: str
+) -> list[Released[Weights]]:
     """All `modules` trained by their planned spend `purpose`."""
     settings = training_of(plan, purpose)
-    return train_side_by_side(rehearsals, [Training(settings, module, _quiet, None) for module in modules], purpose=purpose)
+    return train_side_by_side(
+        rehearsals,
+        [Training(settings, module, _quiet, None) for module in modules],
+        purpose=purpose,
+    )
 
 
 def _quiet(done: int, total: int) -> None:

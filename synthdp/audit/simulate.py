@@ -1,8 +1,9 @@
-"""The simulated twin of a spec: rows that look like the declared table and say nothing about the real one.
+"""The simulated twin of a spec: rows that look like the declared table and say nothing about the
+real one.
 
-Drawn from a bundle's released model where there is one, and else from a causal network over the spec's columns
-and given arrows with random effects. Either way a function of public things, so that whatever is computed on the
-twin may be published.
+Drawn from a bundle's released model where there is one, and else from a causal network over the
+spec's columns and given arrows with random effects. Either way a function of public things, so that
+whatever is computed on the twin may be published.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from synthdp.spec import model as spec
 EFFECT = 2.0  # spread of the logits that the hidden units add: dependence that is easily seen
 
 
-def simulated_twin(release: spec.ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator) -> Codes:
-    """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network where that is None.
+def simulated_twin(
+    release: spec.ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
+) -> Codes:
+    """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network where
+    that is None.
 
     Raises:
         VerifyError: the bundle's model is damaged.
@@ -33,7 +37,10 @@ def simulated_twin(release: spec.ReleaseSpec, domain: Domain, *, bundle: Path | 
     """
     model = _random_network(release, domain, rng) if bundle is None else Synthesizer.load(bundle)
     if model.columns != domain.names or model.architecture.sizes != domain.sizes:
-        raise OutputError(f"the model in {bundle} is of other columns than the spec", hint="give the spec that made the bundle, or another --out")
+        raise OutputError(
+            f"the model in {bundle} is of other columns than the spec",
+            hint="give the spec that made the bundle, or another --out",
+        )
     return model.sample(release.dataset.rows.value, rng=rng)
 
 
@@ -43,11 +50,19 @@ def released_model(out: Path) -> Path | None:
     return bundle if (bundle / MODEL_FILE).exists() else None
 
 
-def _random_network(release: spec.ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
-    architecture = architecture_for(release, domain, CausalGraph.from_spec(release.graph, domain.names))
-    model = CausalVae(architecture, generator=torch.Generator().manual_seed(int(rng.integers(2**63))))
+def _random_network(
+    release: spec.ReleaseSpec, domain: Domain, rng: np.random.Generator
+) -> Synthesizer:
+    architecture = architecture_for(
+        release, domain, CausalGraph.from_spec(release.graph, domain.names)
+    )
+    model = CausalVae(
+        architecture, generator=torch.Generator().manual_seed(int(rng.integers(2**63)))
+    )
     with torch.no_grad():
         for name, p in model.named_parameters():
             scale = EFFECT / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
             p.copy_(torch.from_numpy(scale * rng.standard_normal(tuple(p.shape), dtype=np.float32)))
-    return Synthesizer(domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()})
+    return Synthesizer(
+        domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()}
+    )

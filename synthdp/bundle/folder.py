@@ -1,4 +1,6 @@
-"""A bundle's folder appears whole or not at all, and never takes the place of anything but a bundle."""
+"""A bundle's folder appears whole or not at all, and never takes the place of anything but a
+bundle.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,28 @@ def check_target(folder: Path, *, force: bool) -> None:
     """Whether a bundle can be written to `folder`; call it before anything is spent.
 
     Raises:
-        OutputError: it exists and is not empty (and not `force`), is no bundle, or its parent cannot be written.
+        OutputError: it exists and is not empty (and not `force`), is no bundle, or its parent
+            cannot be written.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise OutputError(f"{folder} is not a folder", hint="choose another output folder")
     if folder.is_dir() and any(folder.iterdir()):
         if not (folder / SUMS).is_file():
-            raise OutputError(f"{folder} exists and is not a bundle, so it is never replaced", hint="choose another output folder")
+            raise OutputError(
+                f"{folder} exists and is not a bundle, so it is never replaced",
+                hint="choose another output folder",
+            )
         if not force:
-            raise OutputError(f"{folder} already holds a bundle", hint="give --force to replace it, or choose another output folder")
+            raise OutputError(
+                f"{folder} already holds a bundle",
+                hint="give --force to replace it, or choose another output folder",
+            )
     parent = next(p for p in folder.absolute().parents if p.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-        raise OutputError(f"{parent} cannot be written", hint="choose an output folder that you can write to, or change its permissions")
+        raise OutputError(
+            f"{parent} cannot be written",
+            hint="choose an output folder that you can write to, or change its permissions",
+        )
 
 
 @contextmanager
@@ -45,7 +57,10 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
         _replace(draft, folder, force=force)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise OutputError(f"cannot write the bundle {folder}: {reason}", hint="make room or allow writing, then resume the release") from None
+        raise OutputError(
+            f"cannot write the bundle {folder}: {reason}",
+            hint="make room or allow writing, then resume the release",
+        ) from None
     finally:
         if draft is not None:
             shutil.rmtree(draft, ignore_errors=True)

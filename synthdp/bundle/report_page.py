@@ -1,6 +1,7 @@
 """The bundle's public report, made of the bundle's other files and of nothing else.
 
-It takes a folder and no values: whatever is not published cannot get into it. `verify` makes it again and compares.
+It takes a folder and no values: whatever is not published cannot get into it. `verify` makes it
+again and compares.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ MOST_ROWS = 100_000  # of the table; their order is random, so the first are a f
 
 
 def public_report(folder: Path) -> str:
-    """The page's text for the bundle in `folder`, from its spec, certificate, profile, graph, noisy tables and the table's first rows.
+    """The page's text for the bundle in `folder`, from its spec, certificate, profile, graph, noisy
+    tables and the table's first rows.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError, SpecError, VerifyError: one of these files is not what it should be.
+        OSError, ValueError, KeyError, TypeError, SpecError, VerifyError: one of these files is not
+        what it should be.
     """
     spec = parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml")
     domain = Domain.from_spec(spec.columns)
@@ -46,7 +49,9 @@ def public_report(folder: Path) -> str:
         codes=published_levels(folder / CSV_NAME, domain, header=tuple(spec.columns)),
         rows=spec.sampling.rows or 0,
         first=spec.evaluation.targets,
-        notes=tuple(f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints),
+        notes=tuple(
+            f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
+        ),
     )
     return render_public(content)
 
@@ -54,21 +59,43 @@ def public_report(folder: Path) -> str:
 def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:
     graph = CausalGraph.from_json(stated)
     edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
-    return GraphView(mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation"))
+    return GraphView(
+        mode=spec.graph.mode, svg=graph.to_svg(), edges=edges, validation=stated.get("validation")
+    )
 
 
 def _table(stated: Mapping[str, Any]) -> NoisyTable:
-    return NoisyTable(tuple(stated["columns"]), np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]), float(stated["sigma"]))
+    return NoisyTable(
+        tuple(stated["columns"]),
+        np.asarray(stated["counts"], dtype=np.float64).reshape(stated["shape"]),
+        float(stated["sigma"]),
+    )
 
 
 def published_levels(path: Path, domain: Domain, *, header: Sequence[str]) -> Codes:
-    """Levels of the modelled columns in the first `MOST_ROWS` rows of a published table, shape `[rows, columns]`."""
+    """Levels of the modelled columns in the first `MOST_ROWS` rows of a published table, shape
+    `[rows, columns]`.
+    """
     check_plain(path)
     check_header(path, header)
-    frame = pd.read_csv(path, nrows=MOST_ROWS, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8", index_col=False)
-    return np.column_stack([encode_column(c, _values(c, frame[c.name])).codes for c in domain.columns])
+    frame = pd.read_csv(
+        path,
+        nrows=MOST_ROWS,
+        dtype=str,
+        keep_default_na=False,
+        na_filter=False,
+        encoding="utf-8",
+        index_col=False,
+    )
+    return np.column_stack(
+        [encode_column(c, _values(c, frame[c.name])).codes for c in domain.columns]
+    )
 
 
 def _values(column: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
     values = text.mask(text == "")
-    return pd.to_datetime(values, format=DATE_FORMATS[column.resolution], errors="coerce") if column.type == "datetime" else values
+    return (
+        pd.to_datetime(values, format=DATE_FORMATS[column.resolution], errors="coerce")
+        if column.type == "datetime"
+        else values
+    )

@@ -9,7 +9,9 @@ from synthdp.spec.model import Column, Dataset, derived_of
 
 
 def plain(text: str) -> str:
-    """A steward's words on one line, safe inside a Markdown table or sentence: no markup, link or picture of theirs is drawn."""
+    """A steward's words on one line, safe inside a Markdown table or sentence: no markup, link or
+    picture of theirs is drawn.
+    """
     words = " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "'")
     return re.sub(r"([|*_\[\]~])", r"\\\1", words)
 
@@ -35,5 +37,8 @@ def title_of(dataset: Dataset) -> str:
 def about_column(column: Column) -> str:
     """What a column holds, and what it is computed from; empty where neither was stated."""
     derived = derived_of(column)
-    said = [column.description, None if derived is None else f"computed from other columns: {derived}"]
+    said = [
+        column.description,
+        None if derived is None else f"computed from other columns: {derived}",
+    ]
     return "; ".join(s for s in said if s)

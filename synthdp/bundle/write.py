@@ -1,7 +1,8 @@
 """The public bundle: the one place where anything leaves the steward's machine for others.
 
-Everything that came out of rows must arrive as `Released`, with receipts that the ledger on disk still
-honours; anything else is refused by type before a byte is written. The folder appears whole or not at all.
+Everything that came out of rows must arrive as `Released`, with receipts that the ledger on disk
+still honours; anything else is refused by type before a byte is written. The folder appears whole
+or not at all.
 """
 
 from __future__ import annotations
@@ -61,11 +62,21 @@ FILES = (
     CSV_NAME,
     PARQUET_NAME,
 )
-# In a bundle only where the spec states its publication, or a key was given. SUMS lists the first and not the
-# second: the statement names SUMS.
+# In a bundle only where the spec states its publication, or a key was given. SUMS lists the first
+# and not the second: the statement names SUMS.
 OPTIONAL = (DEPLOYMENT, STATEMENT)
-WRITING = ("certificate", "table", "descriptions and profile", "public report")  # steps of `write_bundle`
-SCORED_FILES = (DATACARD, "privacy/certificate.json", "privacy/certificate.md", REPORT)  # those that tell released scores
+WRITING = (
+    "certificate",
+    "table",
+    "descriptions and profile",
+    "public report",
+)  # steps of `write_bundle`
+SCORED_FILES = (
+    DATACARD,
+    "privacy/certificate.json",
+    "privacy/certificate.md",
+    REPORT,
+)  # those that tell released scores
 PUBLIC_PROVENANCE = {"given", "required"}
 
 
@@ -86,11 +97,12 @@ class Saves(Protocol):
 class BundleContent:
     """All that goes into a bundle.
 
-    `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was validated
-    or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole plan, with what the run did not
-    need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the spec's
-    columns and number of rows. `validation` is what released tables say of a given graph. `audit` was made without real rows.
-    `scores` are there exactly where the spec has them charged.
+    `graph` may be a plain `CausalGraph` only where the spec gives every arrow; a graph that was
+    validated or learned on rows is `Released`. `planned` and `group_epsilons` are of the whole
+    plan, with what the run did not
+    need: its spends, and units in a group -> epsilon at the spec's delta. `synthetic` has the
+    spec's columns and number of rows. `validation` is what released tables say of a given graph.
+    `audit` was made without real rows. `scores` are there exactly where the spec has them charged.
     """
 
     spec: ReleaseSpec
@@ -115,12 +127,14 @@ def write_bundle(
     signer: Signer | None = None,
     begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
-    """Write the bundle of a release to `folder`, atomically; returns the folder. Without a `signer` it says that it is unsigned.
+    """Write the bundle of a release to `folder`, atomically; returns the folder. Without a `signer`
+    it says that it is unsigned.
 
     `begin` hears of each of the `WRITING` by name.
 
     Raises:
-        BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or a charge was not planned.
+        BoundaryError: something from rows is not `Released`, its receipts are not in the ledger, or
+            a charge was not planned.
         OutputError: `folder` exists (and not `force`), or cannot be written.
         VerifyError: the ledger on disk was tampered with.
     """
@@ -131,7 +145,8 @@ def write_bundle(
     return folder
 
 
-# --- what may cross ----------------------------------------------------------------------------------------
+# --- what may cross
+# ----------------------------------------------------------------------------------------
 
 
 def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
@@ -154,10 +169,15 @@ def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
 
 
 def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
-    """Receipts of each file that came out of rows; refuses values of any other type than they must have."""
+    """Receipts of each file that came out of rows; refuses values of any other type than they must
+    have.
+    """
     receipts = _table_receipts(content)
     if (content.scores is not None) != content.spec.evaluation.charged:
-        _refuse("scores", "must be there where the spec's evaluation.disclosure is charged, and nowhere else")
+        _refuse(
+            "scores",
+            "must be there where the spec's evaluation.disclosure is charged, and nowhere else",
+        )
     if content.scores is None:
         return receipts
     paid = _released("scores", content.scores, tuple).receipts
@@ -169,7 +189,10 @@ def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
 def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     """Receipts of what every bundle has."""
     receipts = {
-        **dict.fromkeys((CSV_NAME, PARQUET_NAME), _released("synthetic", content.synthetic, pd.DataFrame).receipts),
+        **dict.fromkeys(
+            (CSV_NAME, PARQUET_NAME),
+            _released("synthetic", content.synthetic, pd.DataFrame).receipts,
+        ),
         "marginals.json": _released("tables", content.tables, tuple).receipts,
         **dict.fromkeys(MODEL_FILES, _released("model", content.model, None).receipts),
     }
@@ -177,25 +200,43 @@ def _table_receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
         raise BoundaryError("bundle: tables must be NoisyTable values")
     receipts[REPORT] = receipts[CSV_NAME] | receipts["marginals.json"]
     graph = content.graph
-    if content.validation is None and isinstance(graph, CausalGraph) and _from_spec_alone(graph, content.spec):
+    if (
+        content.validation is None
+        and isinstance(graph, CausalGraph)
+        and _from_spec_alone(graph, content.spec)
+    ):
         return receipts
     paid = _released("graph", graph, CausalGraph).receipts
     if content.validation is not None:
         paid |= _released("validation", content.validation, ValidationReport).receipts
-    return receipts | dict.fromkeys(("graph.json", "graph.svg"), paid) | {REPORT: receipts[REPORT] | paid}
+    return (
+        receipts
+        | dict.fromkeys(("graph.json", "graph.svg"), paid)
+        | {REPORT: receipts[REPORT] | paid}
+    )
 
 
 def _from_spec_alone(graph: CausalGraph, spec: ReleaseSpec) -> bool:
-    """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair and nothing was measured."""
+    """Whether no row had a say in the graph: also in mode learn, where the spec decides every pair
+    and nothing was measured.
+    """
     if spec.graph.mode == "learn":
         return graph == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
-    return spec.graph.mode in ("none", "given") and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
+    return (
+        spec.graph.mode in ("none", "given")
+        and {e.provenance for e in graph.edges} <= PUBLIC_PROVENANCE
+    )
 
 
 def _released(name: str, value: object, inner: type | None) -> Released[Any]:
-    """`value` if it is `Released`, holds an `inner` (or else something that can save itself), and was paid for."""
+    """`value` if it is `Released`, holds an `inner` (or else something that can save itself), and
+    was paid for.
+    """
     if type(value) is not Released:
-        _refuse(name, f"is {type(value).__name__}, not Released: only what came out of a charged mechanism may be published")
+        _refuse(
+            name,
+            f"is {type(value).__name__}, not Released: only what came out of a charged mechanism may be published",
+        )
     released: Released[Any] = value
     held = released.value
     if not (isinstance(held, inner) if inner else callable(getattr(type(held), "save", None))):
@@ -205,13 +246,18 @@ def _released(name: str, value: object, inner: type | None) -> Released[Any]:
     return released
 
 
-def _check_receipts(file: str, receipts: frozenset[Receipt], entries: dict[str, Entry], run: str) -> None:
+def _check_receipts(
+    file: str, receipts: frozenset[Receipt], entries: dict[str, Entry], run: str
+) -> None:
     for receipt in receipts:
         entry = entries.get(receipt.entry)
         if receipt.run != run:
             _refuse(file, f"has a receipt of run {receipt.run}, but this is run {run}")
         if entry is None or entry.kind != "charge" or entry.run != run:
-            _refuse(file, f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run {run}")
+            _refuse(
+                file,
+                f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run {run}",
+            )
         if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
             raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
 
@@ -221,17 +267,27 @@ def _check_table(content: BundleContent) -> None:
     if sorted(map(str, frame.columns)) != sorted(spec.columns):
         _refuse("synthetic", "does not have exactly the spec's columns")
     if len(frame) != spec.sampling.rows:
-        _refuse("synthetic", f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the real table")
+        _refuse(
+            "synthetic",
+            f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the real table",
+        )
 
 
 def _refuse(name: str, why: str) -> NoReturn:
     raise BoundaryError(f"bundle: {name} {why}")
 
 
-# --- the files ---------------------------------------------------------------------------------------------
+# --- the files
+# ---------------------------------------------------------------------------------------------
 
 
-def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer: Signer | None, begin: Callable[[str], None]) -> None:
+def _write_all(
+    draft: Path,
+    content: BundleContent,
+    entries: list[Entry],
+    signer: Signer | None,
+    begin: Callable[[str], None],
+) -> None:
     certificate, table, description, page = WRITING
     begin(certificate)
     spec = public_spec(content.spec)
@@ -261,11 +317,18 @@ def _write_all(draft: Path, content: BundleContent, entries: list[Entry], signer
         "README.md": readme(spec, facts, day=day),
         DATACARD: datacard(spec, facts, graph, day=day),
         CROISSANT: as_json(croissant(spec, facts, day=day, csv=csv, parquet=parquet)),
-        "graph.json": as_json(graph.to_json() | ({"validation": content.validation.value.to_json()} if content.validation else {})),
+        "graph.json": as_json(
+            graph.to_json()
+            | ({"validation": content.validation.value.to_json()} if content.validation else {})
+        ),
         "graph.svg": graph.to_svg(title=graph_title(spec)),
         "marginals.json": as_json(tables_json(content.tables.value)),
-        "datapackage.json": as_json(descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)),
-        "privacy/ledger.json": as_json({"run": content.run, "entries": [e.to_json() for e in entries]}),
+        "datapackage.json": as_json(
+            descriptor(spec, run=content.run, csv_bytes=csv.bytes, csv_sha256=csv.sha256)
+        ),
+        "privacy/ledger.json": as_json(
+            {"run": content.run, "entries": [e.to_json() for e in entries]}
+        ),
         **_disclosure(spec, facts, entries),
     }
     for name, text in texts.items():
@@ -307,7 +370,10 @@ def _write_model(draft: Path, model: Saves) -> None:
     model.save(draft)
     written = {p.name for p in set(draft.iterdir()) - before}
     if written != set(MODEL_FILES):
-        _refuse("model", f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and nothing else")
+        _refuse(
+            "model",
+            f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and nothing else",
+        )
 
 
 def as_json(content: object) -> str:

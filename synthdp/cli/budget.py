@@ -1,7 +1,9 @@
-"""What each dataset has spent, on what, and by whom, against its cap: as facts, as text, and as a picture.
+"""What each dataset has spent, on what, and by whom, against its cap: as facts, as text, and as a
+picture.
 
-A waterfall: each reservation begins where the one before it ended, because reservations of a dataset add up
-(`ledger.ledger` has the proof). Everything here is public or the steward's own; nothing comes out of rows.
+A waterfall: each reservation begins where the one before it ended, because reservations of a
+dataset add up (`ledger.ledger` has the proof). Everything here is public or the steward's own;
+nothing comes out of rows.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, shortened
 from synthdp.errors import BudgetError
 from synthdp.ledger.entries import Entry
 from synthdp.ledger.ledger import Ledger
-from synthdp.spec.addresses import from_folder, shown_address, shown_path, sqlite_address, sqlite_file
+from synthdp.spec.addresses import (
+    from_folder,
+    shown_address,
+    shown_path,
+    sqlite_address,
+    sqlite_file,
+)
 
 Facts = Mapping[str, Any]
 
@@ -24,17 +32,23 @@ BLOCKS = " ▏▎▍▌▋▊▉█"
 UNSTATED = "not stated"
 
 
-# --- facts -------------------------------------------------------------------------------------------------
+# --- facts
+# -------------------------------------------------------------------------------------------------
 
 
 def open_book(ledger: str) -> Ledger:
-    """The ledger at a path or SQLAlchemy URL, relative ones from the working folder; its chain verified.
+    """The ledger at a path or SQLAlchemy URL, relative ones from the working folder; its chain
+    verified.
 
     Raises:
         BudgetError: there is no such ledger.
         VerifyError: it was tampered with; names the row.
     """
-    address = from_folder(ledger, Path.cwd()) if "://" in ledger else sqlite_address(Path(ledger).absolute())
+    address = (
+        from_folder(ledger, Path.cwd())
+        if "://" in ledger
+        else sqlite_address(Path(ledger).absolute())
+    )
     file = sqlite_file(address)
     if file is not None and not file.exists():
         raise BudgetError(
@@ -54,7 +68,10 @@ def budget_facts(book: Ledger, dataset: str | None) -> list[dict[str, Any]]:
     """
     names = sorted({e.dataset for e in book.entries()})
     if dataset is not None and dataset not in names:
-        raise BudgetError(f"the ledger knows no dataset {dataset!r}", hint=f"it knows {', '.join(names) or 'none'}")
+        raise BudgetError(
+            f"the ledger knows no dataset {dataset!r}",
+            hint=f"it knows {', '.join(names) or 'none'}",
+        )
     return [_dataset_facts(book, name) for name in names if dataset in (None, name)]
 
 
@@ -66,8 +83,14 @@ def _dataset_facts(book: Ledger, name: str) -> dict[str, Any]:
         "delta": balance.delta,
         "cap_epsilon": balance.cap_epsilon,
         "cap_delta": balance.cap_delta,
-        "runs": [_run_facts(e, [other for other in entries if other.run == e.run]) for e in entries if e.kind == "reserve"],
-        "units": sorted({e.body["unit"] for e in entries if e.kind == "reserve" and "unit" in e.body}),
+        "runs": [
+            _run_facts(e, [other for other in entries if other.run == e.run])
+            for e in entries
+            if e.kind == "reserve"
+        ],
+        "units": sorted(
+            {e.body["unit"] for e in entries if e.kind == "reserve" and "unit" in e.body}
+        ),
     }
 
 
@@ -83,7 +106,8 @@ def _run_facts(reservation: Entry, own: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-# --- text --------------------------------------------------------------------------------------------------
+# --- text
+# --------------------------------------------------------------------------------------------------
 
 
 def budget_text(facts: Sequence[Facts]) -> str:
@@ -94,13 +118,19 @@ def budget_text(facts: Sequence[Facts]) -> str:
 def _lines(data: Facts) -> list[str]:
     runs, scale = data["runs"], _scale(data)
     width = max([len(_who(r)) for r in runs] + [len("left")])
-    lines = [f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta {data['delta']:g}{_of(data['cap_delta'])}"]
+    lines = [
+        f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta {data['delta']:g}{_of(data['cap_delta'])}"
+    ]
     for run, (start, end) in zip(runs, pairwise(_ends(data)), strict=True):
         bar = _bar(start / scale, end / scale)
-        lines.append(f"  {_who(run):<{width}}  {bar}  {run['epsilon']:>6.4g}  {run['run']}  {_state(run)}")
+        lines.append(
+            f"  {_who(run):<{width}}  {bar}  {run['epsilon']:>6.4g}  {run['run']}  {_state(run)}"
+        )
     left = _left(data)
     if left is not None:
-        lines.append(f"  {'left':<{width}}  {_bar(data['epsilon'] / scale, (data['epsilon'] + left) / scale, full='░')}  {left:>6.4g}")
+        lines.append(
+            f"  {'left':<{width}}  {_bar(data['epsilon'] / scale, (data['epsilon'] + left) / scale, full='░')}  {left:>6.4g}"
+        )
     return lines + ([f"  {w}" for w in _warnings(data)])
 
 
@@ -140,19 +170,26 @@ def _of(cap: float | None) -> str:
 
 
 def _against(data: Facts) -> str:
-    return ", no cap" if data["cap_epsilon"] is None else f", of {data['cap_epsilon']:g}, {_left(data):.4g} left"
+    return (
+        ", no cap"
+        if data["cap_epsilon"] is None
+        else f", of {data['cap_epsilon']:g}, {_left(data):.4g} left"
+    )
 
 
 def _warnings(data: Facts) -> list[str]:
     found = []
     if len(data["units"]) > 1:
-        found.append(f"warning: runs protect different units ({'; '.join(data['units'])}); their sum bounds only what all of them protect")
+        found.append(
+            f"warning: runs protect different units ({'; '.join(data['units'])}); their sum bounds only what all of them protect"
+        )
     if data["cap_epsilon"] is not None and data["epsilon"] > data["cap_epsilon"] * (1 + 1e-9):
         found.append("warning: more is spent than the cap allows; the cap was lowered afterwards")
     return found
 
 
-# --- picture -----------------------------------------------------------------------------------------------
+# --- picture
+# -----------------------------------------------------------------------------------------------
 
 LEFT, WIDTH, ROW, RIGHT = 230, 420, 26, 330  # names, bars, one line, what for
 
@@ -167,13 +204,28 @@ def budget_svg(facts: Sequence[Facts]) -> str:
         y += ROW
     spent = "; ".join(f"{d['dataset']}: epsilon {d['epsilon']:g} spent{_against(d)}" for d in facts)
     title = "Privacy budget: what was spent, on what, and by whom"
-    return frame(body, name="budget", title=title, description=spent or "nothing was spent", width=LEFT + WIDTH + RIGHT, height=int(y))
+    return frame(
+        body,
+        name="budget",
+        title=title,
+        description=spent or "nothing was spent",
+        width=LEFT + WIDTH + RIGHT,
+        height=int(y),
+    )
 
 
 def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
     """Shapes of one dataset, from `y` down, and where they end."""
     unit = WIDTH / _scale(data)
-    out = [label(14, y, f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}", size=15, bold=True)]
+    out = [
+        label(
+            14,
+            y,
+            f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}",
+            size=15,
+            bold=True,
+        )
+    ]
     top, left = y + 10, _left(data)
     for run, (start, end) in zip(data["runs"], pairwise(_ends(data)), strict=True):
         y += ROW
@@ -184,15 +236,37 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
             label(
                 LEFT + WIDTH + 14,
                 y + 5,
-                shortened(f"{run['epsilon']:g}: {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}", most=44),
+                shortened(
+                    f"{run['epsilon']:g}: {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}",
+                    most=44,
+                ),
             ),
         ]
-        out += [_line(LEFT + end * unit, y - 8, y + ROW + 8, FAINT)] if run is not data["runs"][-1] or left is not None else []
+        out += (
+            [_line(LEFT + end * unit, y - 8, y + ROW + 8, FAINT)]
+            if run is not data["runs"][-1] or left is not None
+            else []
+        )
     if left is not None:
         y += ROW
-        out += [label(LEFT - 10, y + 5, "left", anchor="end"), _box(LEFT + data["epsilon"] * unit, y - 8, left * unit, "none", edge=FAINT)]
-        out += [label(LEFT + WIDTH + 14, y + 5, f"{left:.4g}"), _line(LEFT + data["cap_epsilon"] * unit, top, y + 14, HOT, width=2.0)]
-        out.append(label(LEFT + data["cap_epsilon"] * unit, y + 28, f"cap {data['cap_epsilon']:g}", anchor="middle", size=11, colour=HOT))
+        out += [
+            label(LEFT - 10, y + 5, "left", anchor="end"),
+            _box(LEFT + data["epsilon"] * unit, y - 8, left * unit, "none", edge=FAINT),
+        ]
+        out += [
+            label(LEFT + WIDTH + 14, y + 5, f"{left:.4g}"),
+            _line(LEFT + data["cap_epsilon"] * unit, top, y + 14, HOT, width=2.0),
+        ]
+        out.append(
+            label(
+                LEFT + data["cap_epsilon"] * unit,
+                y + 28,
+                f"cap {data['cap_epsilon']:g}",
+                anchor="middle",
+                size=11,
+                colour=HOT,
+            )
+        )
         y += 14
     for warning in _warnings(data):
         y += ROW

@@ -1,4 +1,6 @@
-"""What a spec makes of a table's columns, before any row is read: the levels that everything later sees."""
+"""What a spec makes of a table's columns, before any row is read: the levels that everything later
+sees.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ MOST_LABELS = 8  # of a column, in text
 
 def column_facts(release: ReleaseSpec) -> list[dict[str, Any]]:
     """Name, type and levels of each column, in order."""
-    return [{"column": c.name, "type": c.type, "levels": c.levels, "labels": list(c.labels)} for c in Domain.from_spec(release.columns).columns]
+    return [
+        {"column": c.name, "type": c.type, "levels": c.levels, "labels": list(c.labels)}
+        for c in Domain.from_spec(release.columns).columns
+    ]
 
 
 def column_rows(facts: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:

@@ -1,4 +1,6 @@
-"""`synthdp doctor`: what a release needs of this machine, looked at before it is needed. Reads no rows, spends and creates nothing."""
+"""`synthdp doctor`: what a release needs of this machine, looked at before it is needed. Reads no
+rows, spends and creates nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from urllib.request import urlopen
 
 from synthdp import __version__
 from synthdp.errors import SynthdpError
-from synthdp.spec.addresses import check_uri, ledger_address, reason, shown_address, sqlite_file, store_address
+from synthdp.spec.addresses import (
+    check_uri,
+    ledger_address,
+    reason,
+    shown_address,
+    sqlite_file,
+    store_address,
+)
 from synthdp.spec.model import ReleaseSpec
 
 State = Literal["ok", "note", "wrong"]
@@ -27,7 +36,9 @@ SECONDS = 5  # that a server may take to answer
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `wrong` keeps a release from running; `note` is good to know. `hint` says what to do."""
+    """One thing that was looked at. `wrong` keeps a release from running; `note` is good to know.
+    `hint` says what to do.
+    """
 
     what: str
     state: State
@@ -36,13 +47,26 @@ class Finding:
 
 
 def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Finding, ...]:
-    """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the working folder."""
-    found = [*_programs(), *_machine(folder), _telemetry(), _ledger(release, folder), _store(release, folder), _gpu(release)]
+    """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the
+    working folder.
+    """
+    found = [
+        *_programs(),
+        *_machine(folder),
+        _telemetry(),
+        _ledger(release, folder),
+        _store(release, folder),
+        _gpu(release),
+    ]
     return (*found, _signing(release))
 
 
 def _programs() -> Iterator[Finding]:
-    yield Finding("synthdp", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    yield Finding(
+        "synthdp",
+        "ok",
+        f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+    )
     wrong = list(_unmet())
     if wrong:
         hint = "install them with `pip install` and constraints.txt, or run `make install`"
@@ -73,22 +97,46 @@ def _unmet() -> Iterator[str]:
 
 
 def _machine(folder: Path) -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     yield Finding("cores", "ok", f"{cores}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    yield _enough("memory", memory, LEAST_MEMORY, "a release of a table like Adult takes .7 GB; see `synthdp plan` for yours")
+    yield _enough(
+        "memory",
+        memory,
+        LEAST_MEMORY,
+        "a release of a table like Adult takes .7 GB; see `synthdp plan` for yours",
+    )
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Finding("folder", "wrong", f"{folder} cannot be written", "work in a folder of your own: ledger, MLflow and releases are written there")
-    yield _enough("disk", shutil.disk_usage(folder).free / 1e9, LEAST_DISK, "a full disk stops a release after its budget was reserved; make room")
+        yield Finding(
+            "folder",
+            "wrong",
+            f"{folder} cannot be written",
+            "work in a folder of your own: ledger, MLflow and releases are written there",
+        )
+    yield _enough(
+        "disk",
+        shutil.disk_usage(folder).free / 1e9,
+        LEAST_DISK,
+        "a full disk stops a release after its budget was reserved; make room",
+    )
 
 
 def _enough(what: str, gigabytes: float, least: float, hint: str) -> Finding:
     few = gigabytes < least
-    return Finding(what, "note" if few else "ok", f"{gigabytes:.1f} GB{f', less than {least:g}' if few else ''}", hint if few else None)
+    return Finding(
+        what,
+        "note" if few else "ok",
+        f"{gigabytes:.1f} GB{f', less than {least:g}' if few else ''}",
+        hint if few else None,
+    )
 
 
 def _telemetry() -> Finding:
-    """Every command that imports MLflow switches it off first; other programs of the steward's may not."""
+    """Every command that imports MLflow switches it off first; other programs of the steward's may
+    not.
+    """
     if os.environ.get("MLFLOW_DISABLE_TELEMETRY", "").lower() in ("true", "1"):
         return Finding("telemetry", "ok", "MLflow's is off")
     hint = "export MLFLOW_DISABLE_TELEMETRY=true, for MLflow that you start yourself"
@@ -108,7 +156,12 @@ def _ledger(release: ReleaseSpec | None, folder: Path) -> Finding:
         book.verify_chain()
         datasets = sorted({e.dataset for e in book.entries()})
     except SynthdpError as error:
-        return Finding("ledger", "wrong", error.message, error.hint or "what it says is left is not to be trusted: bring it back from a backup")
+        return Finding(
+            "ledger",
+            "wrong",
+            error.message,
+            error.hint or "what it says is left is not to be trusted: bring it back from a backup",
+        )
     return Finding("ledger", "ok", f"whole; datasets: {', '.join(datasets) or 'none'}")
 
 
@@ -125,8 +178,17 @@ def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
         return _server(uri)
     file = sqlite_file(uri)
     if file is not None:
-        return _sqlite(file) if file.exists() else Finding("mlflow", "ok", f"{file}: none yet; the first release makes it")
-    return Finding("mlflow", "note", "a database that is not looked into here", "a release tries it before anything is spent")
+        return (
+            _sqlite(file)
+            if file.exists()
+            else Finding("mlflow", "ok", f"{file}: none yet; the first release makes it")
+        )
+    return Finding(
+        "mlflow",
+        "note",
+        "a database that is not looked into here",
+        "a release tries it before anything is spent",
+    )
 
 
 def _sqlite(path: Path) -> Finding:
@@ -136,7 +198,12 @@ def _sqlite(path: Path) -> Finding:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             (runs,) = database.execute("SELECT count(*) FROM runs").fetchone()
     except sqlite3.Error as error:
-        return Finding("mlflow", "wrong", f"{path}: is no MLflow store ({error})", "move it away, or name another with tracking.uri")
+        return Finding(
+            "mlflow",
+            "wrong",
+            f"{path}: is no MLflow store ({error})",
+            "move it away, or name another with tracking.uri",
+        )
     return Finding("mlflow", "ok", f"{path}: {runs} runs; look at them with `synthdp ui`")
 
 
@@ -146,17 +213,34 @@ def _server(uri: str) -> Finding:
         with urlopen(f"{uri.rstrip('/')}/health", timeout=SECONDS) as answer:
             healthy = answer.status == 200
     except (URLError, OSError, ValueError, HTTPException) as error:
-        return Finding("mlflow", "wrong", f"{shown} does not answer: {reason(error)}", "start the server, or set tracking.enabled: false")
-    return Finding("mlflow", "ok" if healthy else "wrong", f"{shown} answers", None if healthy else "it is no MLflow server")
+        return Finding(
+            "mlflow",
+            "wrong",
+            f"{shown} does not answer: {reason(error)}",
+            "start the server, or set tracking.enabled: false",
+        )
+    return Finding(
+        "mlflow",
+        "ok" if healthy else "wrong",
+        f"{shown} answers",
+        None if healthy else "it is no MLflow server",
+    )
 
 
 def _gpu(release: ReleaseSpec | None) -> Finding:
     import torch
 
     if torch.cuda.is_available():
-        return Finding("gpu", "ok", f"{torch.cuda.get_device_name(0)}; compute.device: cuda would use it")
+        return Finding(
+            "gpu", "ok", f"{torch.cuda.get_device_name(0)}; compute.device: cuda would use it"
+        )
     if release is not None and release.compute.device == "cuda":
-        return Finding("gpu", "wrong", "compute.device is cuda, and this machine has no CUDA device", "say compute.device: cpu; it is the same code")
+        return Finding(
+            "gpu",
+            "wrong",
+            "compute.device is cuda, and this machine has no CUDA device",
+            "say compute.device: cpu; it is the same code",
+        )
     return Finding("gpu", "ok", "none, and none is needed")
 
 
@@ -170,5 +254,10 @@ def _signing(release: ReleaseSpec | None) -> Finding:
     except SynthdpError as error:
         return Finding("signing", "wrong", error.message, error.hint)
     if signer is None:
-        return Finding("signing", "note", f"{settings.key_env} is not set: bundles will be unsigned", "make a key with `synthdp keygen`")
+        return Finding(
+            "signing",
+            "note",
+            f"{settings.key_env} is not set: bundles will be unsigned",
+            "make a key with `synthdp keygen`",
+        )
     return Finding("signing", "ok", signer.identity)

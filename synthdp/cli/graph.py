@@ -1,6 +1,8 @@
-"""`synthdp graph`: look at causal graphs, carry them between programs, compare them, and learn or validate one by itself.
+"""`synthdp graph`: look at causal graphs, carry them between programs, compare them, and learn or
+validate one by itself.
 
-Only `learn` and `validate` read rows; they reserve and charge the graph's share of the spec's budget. Exit codes are those of `synthdp`.
+Only `learn` and `validate` read rows; they reserve and charge the graph's share of the spec's
+budget. Exit codes are those of `synthdp`.
 """
 
 from __future__ import annotations
@@ -14,20 +16,40 @@ import typer
 from synthdp.cli.options import Json, write_file
 from synthdp.cli.options import show as tell
 
-graph_app = typer.Typer(help="Show, convert, compare, learn and validate causal graphs.", no_args_is_help=True, rich_markup_mode=None)
+graph_app = typer.Typer(
+    help="Show, convert, compare, learn and validate causal graphs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Format = Literal["yaml", "dot", "dagitty", "bif", "gml", "svg", "json"]
-Source = Annotated[Path, typer.Argument(help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml, .bif).")]
-Spec = Annotated[Path, typer.Argument(help="The spec (YAML); its graph.mode must be the command's.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET/graph].")]
-Force = Annotated[bool, typer.Option("--force", help="Drop an interrupted run and pay for a new one.")]
+Source = Annotated[
+    Path,
+    typer.Argument(
+        help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml, .bif)."
+    ),
+]
+Spec = Annotated[
+    Path, typer.Argument(help="The spec (YAML); its graph.mode must be the command's.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET/graph].")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Drop an interrupted run and pay for a new one.")
+]
 
 
 @graph_app.command()
 def show(
     source: Source,
-    form: Annotated[Format | None, typer.Option("--format", help="Convert to this format [default: text for people].")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write [default: stdout].")] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="Convert to this format [default: text for people]."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write [default: stdout].")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Show a graph, or convert it; free of charge, reads no rows."""
@@ -44,7 +66,9 @@ def show(
         _print(text)
         return
     if out is None:
-        _print(text) if sys.stdout.isatty() else typer.echo(text, nl=False)  # a program gets every character as it is
+        _print(text) if sys.stdout.isatty() else typer.echo(
+            text, nl=False
+        )  # a program gets every character as it is
         return
     write_file(out, text, option="--out")
     typer.echo(f"wrote {out}", err=True)
@@ -60,11 +84,19 @@ def _bif(source: Path) -> str:
     if source.suffix.lower() == ".bif":
         return write_bif(parse_bif(read_text(source), file=str(source)))
     spec = source / "spec.yaml" if source.is_dir() else source
-    if spec.suffix.lower() not in (".yaml", ".yml") or not spec.is_file() or "\nsynthdp:" not in f"\n{read_text(spec)}":
+    if (
+        spec.suffix.lower() not in (".yaml", ".yml")
+        or not spec.is_file()
+        or "\nsynthdp:" not in f"\n{read_text(spec)}"
+    ):
         raise GraphFileError(
-            f"{source}: BIF lists the levels of each column, which this file does not hold", hint="convert a spec, a bundle or a .bif file"
+            f"{source}: BIF lists the levels of each column, which this file does not hold",
+            hint="convert a spec, a bundle or a .bif file",
         )
-    typer.echo("synthdp: BIF holds a table for each column; here they are uniform: only the structure and the levels count", err=True)
+    typer.echo(
+        "synthdp: BIF holds a table for each column; here they are uniform: only the structure and the levels count",
+        err=True,
+    )
     return write_bif(uniform_network(read_graph(source), Domain.from_spec(load_spec(spec).columns)))
 
 
@@ -72,7 +104,9 @@ def _bif(source: Path) -> str:
 def diff(
     before: Source,
     after: Source,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Draw both graphs in one picture, into this file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Draw both graphs in one picture, into this file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of arcs."""
@@ -83,49 +117,79 @@ def diff(
 
     found = difference(read_graph(before), read_graph(after))
     if svg is not None:
-        write_file(svg, draw(found.picture(), title=f"{before.name} and {after.name}", styles=DIFFERENCE), option="--svg")
+        write_file(
+            svg,
+            draw(found.picture(), title=f"{before.name} and {after.name}", styles=DIFFERENCE),
+            option="--svg",
+        )
     tell(found.to_json(), as_json=as_json, text=lambda: difference_text(found))
 
 
 @graph_app.command()
 def learn(spec: Spec, out: Out = None, force: Force = False, as_json: Json = False) -> None:
-    """Learn the spec's graph alone; spends the graph's share of its budget. Give the command again to go on with an interrupted run."""
+    """Learn the spec's graph alone; spends the graph's share of its budget. Give the command again
+    to go on with an interrupted run.
+    """
     _run(spec, "learn", out=out, force=force, as_json=as_json)
 
 
 @graph_app.command()
 def validate(spec: Spec, out: Out = None, force: Force = False, as_json: Json = False) -> None:
-    """Hold the spec's graph against noisy tables; spends the graph's share of its budget. Give it again to go on with an interrupted run."""
+    """Hold the spec's graph against noisy tables; spends the graph's share of its budget. Give it
+    again to go on with an interrupted run.
+    """
     _run(spec, "validate", out=out, force=force, as_json=as_json)
 
 
 @graph_app.command()
 def orient(
-    spec: Annotated[Path, typer.Argument(help="The spec (YAML), with a graph's share of the budget.")],
+    spec: Annotated[
+        Path, typer.Argument(help="The spec (YAML), with a graph's share of the budget.")
+    ],
     one: Annotated[str, typer.Argument(help="A numeric column.")],
     other: Annotated[str, typer.Argument(help="Another.")],
     score: Annotated[
         Literal["table", "hsic", "spearman", "kendall", "iqr"],
-        typer.Option(help="What is released: a noisy two-way table, which tells most; or one of the scores of Kusner et al. (2016)."),
+        typer.Option(
+            help="What is released: a noisy two-way table, which tells most; or one of the scores of Kusner et al. (2016)."
+        ),
     ] = "table",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run while it lasts [default: releases/DATASET/orient].")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Folder of the run while it lasts [default: releases/DATASET/orient]."
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's share of the spec's budget."""
+    """Say which of two numeric columns is the cause, by an additive noise model; spends the graph's
+    share of the spec's budget.
+    """
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.release.graph_only import run_orientation
 
     with ProgressDisplay() as display:
-        job, found = run_orientation(spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display))
-    cost = {"epsilon_planned": job.plan.epsilon_spent, "epsilon_spent": job.spent.epsilon_spent, "delta": job.plan.delta, "run": job.folder.run}
+        job, found = run_orientation(
+            spec, (one, other), score=score, out=out, force=force, reporter=Reporter(display)
+        )
+    cost = {
+        "epsilon_planned": job.plan.epsilon_spent,
+        "epsilon_spent": job.spent.epsilon_spent,
+        "delta": job.plan.delta,
+        "run": job.folder.run,
+    }
     words = f"{found.cause} -> {found.effect}: the scores without noise say the same with probability {found.probability:.3f} ({found.score})"
-    spent = f"epsilon {job.plan.epsilon_spent:.4f} at delta {job.plan.delta:g}, run {job.folder.run}"
+    spent = (
+        f"epsilon {job.plan.epsilon_spent:.4f} at delta {job.plan.delta:g}, run {job.folder.run}"
+    )
     tell(found.to_json() | cost, as_json=as_json, text=lambda: f"{words}\n{spent}")
 
 
-def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool) -> None:
+def _run(
+    spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, force: bool, as_json: bool
+) -> None:
     from synthdp.cli.graph_text import outcome_text
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.errors import GateError
@@ -138,7 +202,9 @@ def _run(spec: Path, mode: Literal["learn", "validate"], *, out: Path | None, fo
     if outcome.refused:
         privacy = outcome.job.release.privacy
         spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another run pays again"
-        raise GateError(outcome.refused.message, hint=f"{spent}; see {outcome.job.out / 'graph.json'}")
+        raise GateError(
+            outcome.refused.message, hint=f"{spent}; see {outcome.job.out / 'graph.json'}"
+        )
 
 
 def _facts(outcome: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Graphs as text for people: links with what is known of them, what tables say of claims, and how two graphs differ."""
+"""Graphs as text for people: links with what is known of them, what tables say of claims, and how
+two graphs differ.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,40 @@ MOST_OPEN = 20
 def graph_text(graph: CausalGraph) -> str:
     """All links in column order of their effects, aligned; then groups and unseen causes."""
     rank = {n: i for i, n in enumerate(graph.nodes)}
-    links = sorted((e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause]))
-    lines = [f"{len(graph.nodes)} columns, {len(graph.directed)} arrows, {len(graph.undirected)} links of unknown direction"]
+    links = sorted(
+        (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
+    )
+    lines = [
+        f"{len(graph.nodes)} columns, {len(graph.directed)} arrows, {len(graph.undirected)} links of unknown direction"
+    ]
     lines += _aligned([(_words(e), e.provenance) for e in links])
     lines += [f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()]
     lines += [f"unseen common cause: {', '.join(names)}" for names in graph.latent]
     shown = [" - ".join(pair) for pair in graph.open_pairs[:MOST_OPEN]]
     if shown:
-        more = f", and {len(graph.open_pairs) - MOST_OPEN} more" if len(graph.open_pairs) > MOST_OPEN else ""
+        more = (
+            f", and {len(graph.open_pairs) - MOST_OPEN} more"
+            if len(graph.open_pairs) > MOST_OPEN
+            else ""
+        )
         lines.append(f"not enough evidence for or against: {', '.join(shown)}{more}")
     return "\n".join(lines)
 
 
 def validation_text(found: ValidationReport) -> str:
-    """Every claim with its status, refuted ones first, and the smallest effect that its test could have seen."""
+    """Every claim with its status, refuted ones first, and the smallest effect that its test could
+    have seen.
+    """
     order = {"refuted": 0, "undecided": 1, "supported": 2}
-    rows = [(f.status, str(f.claim), _effect(f)) for f in sorted(found.findings, key=lambda f: order[f.status])]
+    rows = [
+        (f.status, str(f.claim), _effect(f))
+        for f in sorted(found.findings, key=lambda f: order[f.status])
+    ]
     counts = found.counts()
-    head = [f"{kind}s: {', '.join(f'{n} {status}' for status, n in counts[kind].items())}" for kind in ("arrow", "independence")]
+    head = [
+        f"{kind}s: {', '.join(f'{n} {status}' for status, n in counts[kind].items())}"
+        for kind in ("arrow", "independence")
+    ]
     return "\n".join([*head, *_aligned(rows)])
 
 
@@ -64,10 +82,21 @@ def difference_text(difference: GraphDifference) -> str:
     """What differs, and by how much."""
     kinds = {"added": difference.added, "removed": difference.removed}
     lines = [f"{kind:<8} {_words(e)}" for kind, edges in kinds.items() for e in edges]
-    lines += [f"{'turned':<8} {_words(before)}  is now  {_words(after)}" for before, after in difference.turned]
-    lines += [f"only in {side}: {', '.join(names)}" for side, names in difference.columns.items() if names]
+    lines += [
+        f"{'turned':<8} {_words(before)}  is now  {_words(after)}"
+        for before, after in difference.turned
+    ]
+    lines += [
+        f"only in {side}: {', '.join(names)}" for side, names in difference.columns.items() if names
+    ]
     head = f"{difference.common} links in common, {len(difference.added)} added, {len(difference.removed)} removed, {len(difference.turned)} turned"
-    return "\n".join([head, *lines, f"structural Hamming distance {difference.distance}, F1 of arcs {difference.f1:.3f}"])
+    return "\n".join(
+        [
+            head,
+            *lines,
+            f"structural Hamming distance {difference.distance}, F1 of arcs {difference.f1:.3f}",
+        ]
+    )
 
 
 def _words(edge: GraphEdge) -> str:
@@ -81,5 +110,11 @@ def _effect(finding: Finding) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(rows[0]) if rows else 0)]
-    return ["  " + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    widths = [
+        max((len(row[i]) for row in rows), default=0) for i in range(len(rows[0]) if rows else 0)
+    ]
+    return [
+        "  "
+        + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,8 +1,8 @@
 """The command line: parses, calls, prints. Data goes to stdout, progress and errors to stderr.
 
-Exit codes: 0 ok, 1 internal, 2 spec or output invalid, 3 budget refused, 4 gate failed (budget spent, bundle
-withheld), 5 data does not fit the spec, 6 verify failed, 130 interrupted
-(Ctrl-C) and 143 ended by SIGTERM, both resumable.
+Exit codes: 0 ok, 1 internal, 2 spec or output invalid, 3 budget refused, 4 gate failed (budget
+spent, bundle withheld), 5 data does not fit the spec, 6 verify failed, 130 interrupted (Ctrl-C) and
+143 ended by SIGTERM, both resumable.
 
 Heavy modules are imported inside commands, so that `--help` and `validate` start at once.
 """
@@ -34,7 +34,9 @@ app.add_typer(graph_app, name="graph")
 app.add_typer(review_app)
 
 SpecArgument = Annotated[Path, typer.Argument(help="The release's spec (YAML).")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace an existing bundle, or drop an interrupted run.")
+]
 
 
 @app.command()
@@ -53,7 +55,9 @@ def validate(spec: SpecArgument, as_json: Json = False) -> None:
     show(
         facts,
         as_json=as_json,
-        text=lambda: f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g}, graph {loaded.graph.mode})",
+        text=lambda: (
+            f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g}, graph {loaded.graph.mode})"
+        ),
     )
 
 
@@ -68,14 +72,30 @@ def schema(as_json: Json = False) -> None:
 @app.command()
 def init(
     csv: Annotated[Path | None, typer.Argument(help="A CSV file; only its header is read.")] = None,
-    builtin: Annotated[str | None, typer.Option("--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path("spec.yaml"),
-    rows: Annotated[int | None, typer.Option("--rows", help="The number of rows, as a constant that may be published.", min=1)] = None,
-    ask: Annotated[bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")] = True,
+    builtin: Annotated[
+        str | None,
+        typer.Option(
+            "--builtin", help="Instead of a file: pain1000, pain5000 or eedi, ready to be released."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Where to write the draft.")] = Path(
+        "spec.yaml"
+    ),
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows", help="The number of rows, as a constant that may be published.", min=1
+        ),
+    ] = None,
+    ask: Annotated[
+        bool, typer.Option(help="Ask for types, units, bounds, bins and budget.")
+    ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them from rows, and shows the levels they make."""
+    """Write a draft spec from a CSV's header; asks for units, bounds and bins, never reads them
+    from rows, and shows the levels they make.
+    """
     from synthdp.errors import OutputError
     from synthdp.spec.init.draft import draft_spec
 
@@ -85,7 +105,9 @@ def init(
         text = _builtin_draft(builtin)
     else:
         relative = Path(os.path.relpath(csv, out.parent)) if csv.exists() else csv
-        text = draft_spec(csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative)
+        text = draft_spec(
+            csv, ask=_ask if ask and sys.stdin.isatty() else None, rows=rows, path=relative
+        )
     write_file(out, text, option="--out")
     _preview(out, text, as_json=as_json)
 
@@ -95,7 +117,10 @@ def _builtin_draft(name: str | None) -> str:
     from synthdp.errors import OutputError
 
     if name is None or name not in DRAFTS:
-        raise OutputError("no table to draft a spec for", hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}")
+        raise OutputError(
+            "no table to draft a spec for",
+            hint=f"give a CSV file, or --builtin with one of {', '.join(DRAFTS)}",
+        )
     return DRAFTS[name]()
 
 
@@ -114,14 +139,22 @@ def _preview(out: Path, text: str, *, as_json: bool) -> None:
     if as_json or columns:
         show(facts, as_json=as_json, text=lambda: columns_text(columns))
     ready = f"it is complete: run `synthdp plan {out}`, then `synthdp release {out}`"
-    todo = f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
+    todo = (
+        f"{left} places are left to fill in: `synthdp validate {out}` lists them" if left else ready
+    )
     typer.echo(f"wrote {out}; {todo}", err=True)
 
 
 def _ask(question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
     choices = f" ({', '.join(allowed)})" if allowed else ""
     suffix = " " if question.endswith("?") and not choices and not default else ": "
-    answer: str = typer.prompt(f"{question}{choices}", default=default or "", show_default=bool(default), prompt_suffix=suffix, err=True)
+    answer: str = typer.prompt(
+        f"{question}{choices}",
+        default=default or "",
+        show_default=bool(default),
+        prompt_suffix=suffix,
+        err=True,
+    )
     return answer
 
 
@@ -148,7 +181,9 @@ def _plan_text(facts: dict[str, Any]) -> str:
 
 
 @app.command()
-def release(spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+def release(
+    spec: SpecArgument, out: Out = None, force: Force = False, as_json: Json = False
+) -> None:
     """Run a release: measure, train, sample, judge, and write the bundle."""
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
@@ -164,7 +199,10 @@ def resume(
     out: Annotated[Path, typer.Argument(help="Output folder of the interrupted run.")],
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", help="Go on by this spec; it may differ in constraints, sampling and what else is done with released values."),
+        typer.Option(
+            "--spec",
+            help="Go on by this spec; it may differ in constraints, sampling and what else is done with released values.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -187,11 +225,17 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     if outcome.failed:
         privacy = outcome.job.release.privacy
         spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release pays again"
-        raise GateError("the bundle is withheld: " + "; ".join(map(str, outcome.failed)), hint=f"{spent}; see {outcome.report}")
+        raise GateError(
+            "the bundle is withheld: " + "; ".join(map(str, outcome.failed)),
+            hint=f"{spent}; see {outcome.report}",
+        )
 
 
 @app.command()
-def keygen(folder: Annotated[Path, typer.Argument(help="Where to put the two files.")], as_json: Json = False) -> None:
+def keygen(
+    folder: Annotated[Path, typer.Argument(help="Where to put the two files.")],
+    as_json: Json = False,
+) -> None:
     """Make a key pair to sign bundles with; existing keys are never replaced."""
     from synthdp.bundle.signing.keys import make_keys
 
@@ -210,13 +254,25 @@ def keygen(folder: Annotated[Path, typer.Argument(help="Where to put the two fil
 def sample(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
     rows: Annotated[int, typer.Option(help="Rows to draw.", min=1, max=2_000_000_000)],
-    out: Annotated[Path | None, typer.Option("--out", help="File to write, .csv or .parquet [default: CSV on stdout].")] = None,
-    do: Annotated[list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")] = None,
-    given: Annotated[list[str] | None, typer.Option("--given", help="Condition on an observed COLUMN=VALUE; may be repeated.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="File to write, .csv or .parquet [default: CSV on stdout]."),
+    ] = None,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", help="Intervene: COLUMN=VALUE; may be repeated.")
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--given", help="Condition on an observed COLUMN=VALUE; may be repeated."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For repeatable samples; costs no privacy.", min=0)
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows from a bundle's model, free of charge; with --do under an intervention, with --given of those that were observed so."""
+    """Draw rows from a bundle's model, free of charge; with --do under an intervention, with
+    --given of those that were observed so.
+    """
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.errors import OutputError
     from synthdp.progress import Reporter
@@ -226,28 +282,52 @@ def sample(
     if out is not None:
         check_file(out)
     elif as_json:
-        raise OutputError("--json prints facts where the rows would go", hint="give --out FILE.csv or FILE.parquet")
+        raise OutputError(
+            "--json prints facts where the rows would go",
+            hint="give --out FILE.csv or FILE.parquet",
+        )
     sampler = Sampler.of_bundle(bundle)
     with ProgressDisplay() as display, Reporter(display).stage("sample") as progress:
-        blocks = sampler.sample(rows, do=do or [], given=given or [], rng=generator(seed), progress=progress)
+        blocks = sampler.sample(
+            rows, do=do or [], given=given or [], rng=generator(seed), progress=progress
+        )
         write_blocks(blocks, sampler.columns, out)
     if out is not None:
-        facts = {"file": str(out), "rows": rows, "do": do or [], "given": given or [], "seed": seed, "calibrated": sampler.calibrated(do or [])}
+        facts = {
+            "file": str(out),
+            "rows": rows,
+            "do": do or [],
+            "given": given or [],
+            "seed": seed,
+            "calibrated": sampler.calibrated(do or []),
+        }
         show(facts, as_json=as_json, text=lambda: f"wrote {rows:,} rows to {out}")
 
 
 @app.command()
 def budget(
     dataset: Annotated[str | None, typer.Argument(help="Dataset id [default: all].")] = None,
-    ledger: Annotated[str, typer.Option(help="Ledger file or SQLAlchemy URL.")] = ".synthdp/ledger.db",
-    set_cap: Annotated[tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")] = None,
-    check: Annotated[
-        list[Path] | None, typer.Option("--check", help="A published bundle whose entries must still be there, one of each run; may be repeated.")
+    ledger: Annotated[
+        str, typer.Option(help="Ledger file or SQLAlchemy URL.")
+    ] = ".synthdp/ledger.db",
+    set_cap: Annotated[
+        tuple[float, float] | None, typer.Option(help="New cap: EPSILON DELTA.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Write the picture to this file too.")] = None,
+    check: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--check",
+            help="A published bundle whose entries must still be there, one of each run; may be repeated.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Write the picture to this file too.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's chain."""
+    """Show what each dataset has spent, on what, by whom, and what is left; checks the ledger's
+    chain.
+    """
     from synthdp.cli.budget import budget_facts, budget_svg, budget_text, open_book
     from synthdp.errors import BudgetError
     from synthdp.verify.at_hand import check_one_of_each_run, check_published
@@ -262,12 +342,21 @@ def budget(
     facts = budget_facts(book, dataset)
     if svg is not None:
         write_file(svg, budget_svg(facts), option="--svg")
-    held = [f"{bundle}: all {count} entries that it published are in the ledger" for bundle, count in checked.items()]
-    show({"datasets": facts, "checked": checked}, as_json=as_json, text=lambda: "\n".join([budget_text(facts), *held]))
+    held = [
+        f"{bundle}: all {count} entries that it published are in the ledger"
+        for bundle, count in checked.items()
+    ]
+    show(
+        {"datasets": facts, "checked": checked},
+        as_json=as_json,
+        text=lambda: "\n".join([budget_text(facts), *held]),
+    )
 
 
 def main() -> None:
-    """Entry point: turns errors into exit codes, text on stderr and, with `--json`, one object on stdout."""
+    """Entry point: turns errors into exit codes, text on stderr and, with `--json`, one object on
+    stdout.
+    """
     begin()
     with terminable():
         try:
@@ -285,20 +374,29 @@ def _tell(error: SynthdpError) -> NoReturn:
     typer.echo(printable(f"synthdp: {error}"), err=True)
     if budget is not None:
         typer.echo(printable(f"  {budget}"), err=True)
-    show_error(error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)}))
+    show_error(
+        error.to_json() | ({} if budget is None else {"budget": budget.removeprefix(BUDGET)})
+    )
     sys.exit(error.exit_code)
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Usage errors as Typer prints them; a bug by its kind and place alone, since its text may quote rows."""
-    show = getattr(error, "show", None)  # Typer carries its own copy of click, so its errors have no public base
+    """Usage errors as Typer prints them; a bug by its kind and place alone, since its text may
+    quote rows.
+    """
+    show = getattr(
+        error, "show", None
+    )  # Typer carries its own copy of click, so its errors have no public base
     if show is not None:
         show()
         show_error(told(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
         sys.exit(2)
     import traceback
 
-    frames = [f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
+    frames = [
+        f"{Path(f.filename).name}:{f.lineno} in {f.name}"
+        for f in traceback.extract_tb(error.__traceback__)
+    ]
     what = f"internal error {type(error).__name__} (message withheld: it may quote data)"
     typer.echo(f"synthdp: {what}", err=True)
     typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)

@@ -1,4 +1,6 @@
-"""What the files of the command line share: options that many commands have, and how a result is printed."""
+"""What the files of the command line share: options that many commands have, and how a result is
+printed.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ from typer.core import TyperGroup
 
 from synthdp.errors import OutputError, StoppedError, TerminatedError, budget_note, printable
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object instead of text, of an error too.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Output folder [default: releases/DATASET].")
+]
 
 
 class Terminated(KeyboardInterrupt):
@@ -30,7 +36,10 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def terminable() -> Iterator[None]:
     """Inside, SIGTERM raises `Terminated`, unless the process has something else in mind for it."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
     if ours:
         signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -45,15 +54,25 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 class Commands(TyperGroup):
-    """Turns an interruption into an error of ours: Typer would forget what the run noted of its budget."""
+    """Turns an interruption into an error of ours: Typer would forget what the run noted of its
+    budget.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """As Typer does."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            again = "the same command goes on with the models that it has trained" if ctx.invoked_subcommand == "audit" else None
-            error = TerminatedError("ended by SIGTERM", hint=again) if isinstance(stop, Terminated) else StoppedError("interrupted", hint=again)
+            again = (
+                "the same command goes on with the models that it has trained"
+                if ctx.invoked_subcommand == "audit"
+                else None
+            )
+            error = (
+                TerminatedError("ended by SIGTERM", hint=again)
+                if isinstance(stop, Terminated)
+                else StoppedError("interrupted", hint=again)
+            )
             if (note := budget_note(stop)) is not None:
                 error.add_note(note)
             raise error from None
@@ -61,7 +80,9 @@ class Commands(TyperGroup):
 
 @dataclass
 class _Stdout:
-    """Whether stdout has the JSON of this command: an error that comes after its facts adds no second object."""
+    """Whether stdout has the JSON of this command: an error that comes after its facts adds no
+    second object.
+    """
 
     has_json: bool = False
 
@@ -83,7 +104,9 @@ def begin() -> None:
 
 def show_error(error: dict[str, Any]) -> None:
     """Where `--json` was given, and no facts are on stdout, the error there."""
-    words = list(takewhile(lambda word: word != "--", sys.argv[1:]))  # of a usage error, no command was told its options
+    words = list(
+        takewhile(lambda word: word != "--", sys.argv[1:])
+    )  # of a usage error, no command was told its options
     if "--json" in words and not _stdout.has_json:
         show(error, as_json=True, text=str)
 
@@ -97,4 +120,6 @@ def write_file(path: Path, text: str, *, option: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}", hint=f"choose another file with {option}") from None
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}", hint=f"choose another file with {option}"
+        ) from None

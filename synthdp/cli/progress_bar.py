@@ -8,7 +8,15 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from synthdp.progress import Advance
 
@@ -16,7 +24,9 @@ PLAIN_SECONDS = 10.0  # between two plain lines of one stage
 
 
 class ProgressDisplay:
-    """The running stages as bars (a terminal only) or as plain lines that say how far they are; finished ones as plain lines."""
+    """The running stages as bars (a terminal only) or as plain lines that say how far they are;
+    finished ones as plain lines.
+    """
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False)
@@ -34,7 +44,12 @@ class ProgressDisplay:
             threading.Thread(target=self._tell, name="progress", daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ended.set()
         self._progress.stop()
 
@@ -45,12 +60,16 @@ class ProgressDisplay:
 
         def advance(done: int, total: int, what: str = "", /) -> None:
             plain.advance(done, total, what)
-            self._progress.update(task, completed=done, total=total, description=f"{title}: {what}" if what else title)
+            self._progress.update(
+                task, completed=done, total=total, description=f"{title}: {what}" if what else title
+            )
 
         return advance
 
     def finish(self, title: str, seconds: float) -> None:
-        """The bar goes, and the stage's line stays: one live line cannot be torn by what others print."""
+        """The bar goes, and the stage's line stays: one live line cannot be torn by what others
+        print.
+        """
         self._running.pop(title)
         self._progress.remove_task(self._tasks.pop(title))
         self._console.print(f"{title}: {seconds:.1f} s", markup=False)
@@ -88,7 +107,8 @@ class _Plain:
         done, total, what = self._at
         spent = now - self._started
         parts = [f"{done:,} of {total:,}" if total else "", what, f"{spent:.0f} s so far"]
-        # As if the other steps took as long as those that have ended; of one that takes longer, nothing is known.
+        # As if the other steps took as long as those that have ended; of one that takes longer,
+        # nothing is known.
         left = (self._heard - self._started) / done * total - spent if done else 0.0
         if left > 0:
             parts.append(f"about {left:.0f} s left")

@@ -1,6 +1,8 @@
-"""Commands that look at releases and at the machine: `verify`, `diff`, `audit`, `doctor`, `track`, `ui`. Exit codes are those of `synthdp`.
+"""Commands that look at releases and at the machine: `verify`, `diff`, `audit`, `doctor`, `track`,
+`ui`. Exit codes are those of `synthdp`.
 
-Only `audit` may read rows, on its own account: it spends nothing, and what it finds on them is for the steward alone.
+Only `audit` may read rows, on its own account: it spends nothing, and what it finds on them is for
+the steward alone.
 """
 
 from __future__ import annotations
@@ -20,17 +22,28 @@ review_app = typer.Typer(rich_markup_mode=None)
 @review_app.command()
 def verify(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    key: Annotated[Path | None, typer.Option("--key", help="The publisher's public key (PEM): accept only what it signed.")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="The publisher's public key (PEM): accept only what it signed."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check offline that a bundle agrees with itself: files, ledger, epsilon, noise, data, model, certificate; and who signed it."""
+    """Check offline that a bundle agrees with itself: files, ledger, epsilon, noise, data, model,
+    certificate; and who signed it.
+    """
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.progress import Reporter
     from synthdp.verify.checks import verify_bundle
 
     with ProgressDisplay() as display, Reporter(display).stage("verify") as progress:
         report = verify_bundle(bundle, key=key, progress=progress)
-    facts = {"bundle": str(bundle), "valid": True, "epsilon": report.epsilon, "delta": report.delta, "checks": list(report.checks)}
+    facts = {
+        "bundle": str(bundle),
+        "valid": True,
+        "epsilon": report.epsilon,
+        "delta": report.delta,
+        "checks": list(report.checks),
+    }
     facts |= {"signed_by": report.signer, "origin_checked": report.origin_checked}
     show(
         facts,
@@ -48,7 +61,9 @@ def diff(
     bundle_b: Annotated[Path, typer.Argument(help="Another, to compare with the first.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two bundles: budget, graph, table and public quality of the second are better, worse, same; verifies both, reads no rows."""
+    """Compare two bundles: budget, graph, table and public quality of the second are better, worse,
+    same; verifies both, reads no rows.
+    """
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.cli.text import difference_text
     from synthdp.progress import Reporter
@@ -61,18 +76,36 @@ def diff(
 
 @review_app.command()
 def audit(
-    what: Annotated[Path, typer.Argument(metavar="SPEC|BUNDLE", help="A release's spec, or the folder of a bundle, which needs no rows.")],
+    what: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC|BUNDLE",
+            help="A release's spec, or the folder of a bundle, which needs no rows.",
+        ),
+    ],
     replay: Annotated[
-        bool, typer.Option("--replay", help="Only record and replay: deterministic, reads no rows. Of a bundle also verify, and its tables.")
+        bool,
+        typer.Option(
+            "--replay",
+            help="Only record and replay: deterministic, reads no rows. Of a bundle also verify, and its tables.",
+        ),
     ] = False,
     simulated: Annotated[
-        bool, typer.Option("--simulated", help="Use the simulated twin instead of the real rows, as a bundle always does: the result is public.")
+        bool,
+        typer.Option(
+            "--simulated",
+            help="Use the simulated twin instead of the real rows, as a bundle always does: the result is public.",
+        ),
     ] = False,
-    runs: Annotated[int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)] = 5000,
+    runs: Annotated[
+        int, typer.Option(help="Runs of each mechanism in the statistical audits.", min=100)
+    ] = 5000,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Try to refute what a spec's mechanisms, or a bundle, claim; spends no budget. On real rows the result is for the steward alone."""
+    """Try to refute what a spec's mechanisms, or a bundle, claim; spends no budget. On real rows
+    the result is for the steward alone.
+    """
     from synthdp.audit.bundle import NEEDS_ROWS, audit_bundle
     from synthdp.audit.plan import audit as run_audit
     from synthdp.cli.progress_bar import ProgressDisplay
@@ -81,13 +114,21 @@ def audit(
     from synthdp.progress import Reporter
 
     if replay and simulated:
-        raise OutputError("--replay needs no rows, real or simulated", hint="give one of --replay and --simulated")
-    rows: Literal["none", "simulated", "real"] = "none" if replay else "simulated" if simulated else "real"
+        raise OutputError(
+            "--replay needs no rows, real or simulated", hint="give one of --replay and --simulated"
+        )
+    rows: Literal["none", "simulated", "real"] = (
+        "none" if replay else "simulated" if simulated else "real"
+    )
     with ProgressDisplay() as display:
         if what.is_dir():
-            record, path = audit_bundle(what, replay_only=replay, out=out, runs=runs, reporter=Reporter(display))
+            record, path = audit_bundle(
+                what, replay_only=replay, out=out, runs=runs, reporter=Reporter(display)
+            )
         else:
-            record, path = run_audit(what, rows=rows, out=out, runs=runs, reporter=Reporter(display))
+            record, path = run_audit(
+                what, rows=rows, out=out, runs=runs, reporter=Reporter(display)
+            )
     left = [NEEDS_ROWS] if what.is_dir() else []
     show(
         record.model_dump() | {"record": str(path)} | ({"not_audited": NEEDS_ROWS} if left else {}),
@@ -96,16 +137,25 @@ def audit(
     )
     if record.refuted:
         found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
-        hint = "do not use this bundle; tell its publisher" if what.is_dir() else "do not release; report this as a defect"
+        hint = (
+            "do not use this bundle; tell its publisher"
+            if what.is_dir()
+            else "do not release; report this as a defect"
+        )
         raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint=hint)
 
 
 @review_app.command()
 def doctor(
-    spec: Annotated[Path | None, typer.Argument(help="A spec, whose ledger, store, device and key are looked at too.")] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(help="A spec, whose ledger, store, device and key are looked at too."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look at what a release needs of this machine: libraries, ledger, MLflow, cores, memory, GPU, telemetry. Exit code 2 if something is wrong."""
+    """Look at what a release needs of this machine: libraries, ledger, MLflow, cores, memory, GPU,
+    telemetry. Exit code 2 if something is wrong.
+    """
     from dataclasses import asdict
 
     from synthdp.cli.doctor import examine
@@ -115,47 +165,85 @@ def doctor(
 
     found = examine(load_spec(spec) if spec else None, home(spec) if spec else Path.cwd())
     wrong = [f.what for f in found if f.state == "wrong"]
-    show({"ok": not wrong, "findings": [asdict(f) for f in found]}, as_json=as_json, text=lambda: doctor_text(found))
+    show(
+        {"ok": not wrong, "findings": [asdict(f) for f in found]},
+        as_json=as_json,
+        text=lambda: doctor_text(found),
+    )
     if wrong:
-        raise OutputError(f"a release would not run here: {', '.join(wrong)}", hint="see above what to do")
+        raise OutputError(
+            f"a release would not run here: {', '.join(wrong)}", hint="see above what to do"
+        )
 
 
 @review_app.command()
 def track(
     out: Annotated[Path, typer.Argument(help="Output folder of a release.")],
-    store: Annotated[str | None, typer.Option("--store", help="An MLflow tracking URI [default: that of the release's spec].")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", help="An MLflow tracking URI [default: that of the release's spec]."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Log a release that MLflow did not get, or not wholly, since its server did not answer; reads no rows, spends nothing."""
+    """Log a release that MLflow did not get, or not wholly, since its server did not answer; reads
+    no rows, spends nothing.
+    """
     from synthdp.errors import OutputError
     from synthdp.tracking.mlflow_run import log_later
 
     warnings = log_later(out, store=from_folder(store, Path.cwd()) if store else None)
     if warnings:
-        raise OutputError("; ".join(warnings), hint=f"give the command again: `synthdp track {out}` adds what is missing")
+        raise OutputError(
+            "; ".join(warnings),
+            hint=f"give the command again: `synthdp track {out}` adds what is missing",
+        )
     show({"logged": str(out)}, as_json=as_json, text=lambda: f"{out}: logged")
 
 
 @review_app.command()
 def ui(
-    spec: Annotated[Path | None, typer.Argument(help="A spec whose releases are looked at [default: mlflow.db in this folder].")] = None,
-    store: Annotated[str | None, typer.Option("--store", help="An MLflow tracking URI instead.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)] = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser, where this is a terminal.")] = True,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A spec whose releases are looked at [default: mlflow.db in this folder]."
+        ),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="An MLflow tracking URI instead.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port on loopback [default: a free one].", min=1, max=65535)
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option(help="Open the page in a browser, where this is a terminal.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
-    """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone, until Ctrl-C."""
+    """Show releases in MLflow, at the view for reviewers: starts its server on this machine alone,
+    until Ctrl-C.
+    """
     from synthdp.spec.load.loader import load_spec
     from synthdp.tracking.server import existing, serving, store_of
 
     loaded = load_spec(spec) if spec else None
     if store is not None:
-        uri, experiment = existing(from_folder(store, Path.cwd())), loaded.tracking.experiment if loaded else "synthdp"
+        uri, experiment = (
+            existing(from_folder(store, Path.cwd())),
+            loaded.tracking.experiment if loaded else "synthdp",
+        )
     else:
         uri, experiment = store_of(loaded, home(spec) if spec else Path.cwd())
     with serving(uri, port=port, experiment=experiment) as address:
         page = _shown_page(address, uri)
-        show({"url": page}, as_json=as_json, text=lambda: f"{page}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)")
+        show(
+            {"url": page},
+            as_json=as_json,
+            text=lambda: (
+                f"{page}\n(confidential: for the steward's reviewers only; Ctrl-C ends it)"
+            ),
+        )
         sys.stdout.flush()
         if browser and sys.stdout.isatty():
             typer.launch(address)
@@ -166,7 +254,11 @@ def _shown_page(address: str, uri: str) -> str:
     """The page's address, without what may be a password or a token in that of a server."""
     shown = shown_address(uri)
     plain = not uri.startswith("http") or uri.rstrip("/") == shown
-    return address if plain else f"{shown}/...  (its path, and what else its address holds, are not shown; they are in tracking.uri)"
+    return (
+        address
+        if plain
+        else f"{shown}/...  (its path, and what else its address holds, are not shown; they are in tracking.uri)"
+    )
 
 
 def _until_interrupted(uri: str) -> None:

@@ -29,7 +29,9 @@ def _render(*parts: object) -> str:
     return buffer.getvalue().rstrip()
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]) -> Table:
+def _table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]
+) -> Table:
     """`numbers`: places of the columns that are lined up on the right."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for i, name in enumerate(header):
@@ -41,7 +43,10 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, 
 
 def plan_text(facts: Mapping[str, Any]) -> str:
     """A plan as text."""
-    spends = [(s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"])) for s in facts["spends"]]
+    spends = [
+        (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
+        for s in facts["spends"]
+    ]
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return _render(
@@ -66,7 +71,10 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
         "epsilon_planned": plan.epsilon_spent,
         "epsilon_spent": outcome.job.spent.epsilon_spent,
         "delta": plan.delta,
-        "gates": [{"metric": v.gate.metric, "bound": v.bound, "passed": v.passed} for v in outcome.verdicts],
+        "gates": [
+            {"metric": v.gate.metric, "bound": v.bound, "passed": v.passed}
+            for v in outcome.verdicts
+        ],
         "seconds": outcome.seconds,
         "warnings": list(outcome.warnings),
     }
@@ -75,10 +83,21 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 def outcome_text(outcome: Outcome) -> str:
     """A finished run as text."""
     plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
-    used = "" if spent > plan.epsilon_spent * (1 - 1e-9) else f" ({spent:.4f} used on this outcome, which is no bound)"
+    used = (
+        ""
+        if spent > plan.epsilon_spent * (1 - 1e-9)
+        else f" ({spent:.4f} used on this outcome, which is no bound)"
+    )
     budget = f"epsilon {plan.epsilon_spent:.4f} of {plan.epsilon:g} allowed, at delta {plan.delta:g}{used}"
-    gates = [f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}" for v in outcome.verdicts]
-    where = f"bundle  {outcome.bundle}   (public; check it with `synthdp verify {outcome.bundle}`)" if outcome.bundle else "bundle  withheld"
+    gates = [
+        f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}"
+        for v in outcome.verdicts
+    ]
+    where = (
+        f"bundle  {outcome.bundle}   (public; check it with `synthdp verify {outcome.bundle}`)"
+        if outcome.bundle
+        else "bundle  withheld"
+    )
     return "\n".join(
         [
             f"{budget}, run {outcome.job.folder.run}",
@@ -94,7 +113,11 @@ def audit_text(record: AuditRecord, path: Path) -> str:
     """What an audit found, as text."""
     from synthdp.bundle.certificate.audit_text import audit_markdown
 
-    who = "confidential: for the steward only" if record.rows == "real" else "public: the next release of this plan publishes it"
+    who = (
+        "confidential: for the steward only"
+        if record.rows == "real"
+        else "public: the next release of this plan publishes it"
+    )
     return _render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
 
 
@@ -102,12 +125,24 @@ def difference_text(found: BundleDifference) -> str:
     """How two bundles differ, as text."""
 
     def value(x: str | float | None) -> str:
-        return "-" if x is None else x if isinstance(x, str) else f"{x:,}" if isinstance(x, int) else f"{x:.4g}"
+        return (
+            "-"
+            if x is None
+            else x
+            if isinstance(x, str)
+            else f"{x:,}"
+            if isinstance(x, int)
+            else f"{x:.4g}"
+        )
 
     rows = [(f.topic, f.what, value(f.a), value(f.b), f.verdict, f.why) for f in found.findings]
-    links = [("added", e.cause, e.effect) for e in found.graph.added] + [("removed", e.cause, e.effect) for e in found.graph.removed]
+    links = [("added", e.cause, e.effect) for e in found.graph.added] + [
+        ("removed", e.cause, e.effect) for e in found.graph.removed
+    ]
     links += [("turned", e.cause, e.effect) for _, e in found.graph.turned]
-    listed = [f"{how} {a} - {b}" for how, a, b in links[:MOST_LINKS]] + ([f"and {len(links) - MOST_LINKS} more"] if len(links) > MOST_LINKS else [])
+    listed = [f"{how} {a} - {b}" for how, a, b in links[:MOST_LINKS]] + (
+        [f"and {len(links) - MOST_LINKS} more"] if len(links) > MOST_LINKS else []
+    )
     return _render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
         _table("", ["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
@@ -117,7 +152,14 @@ def difference_text(found: BundleDifference) -> str:
 
 def doctor_text(findings: Sequence[Finding]) -> str:
     """What was found of this machine, as text."""
-    rows = [(f.state.upper() if f.state == "wrong" else f.state, f.what, f.found + (f"\n{f.hint}" if f.hint else "")) for f in findings]
+    rows = [
+        (
+            f.state.upper() if f.state == "wrong" else f.state,
+            f.what,
+            f.found + (f"\n{f.hint}" if f.hint else ""),
+        )
+        for f in findings
+    ]
     return _render(_table("", ["", "", ""], rows, numbers=[]))
 
 
@@ -125,4 +167,7 @@ def columns_text(facts: list[dict[str, Any]]) -> str:
     """The levels that a spec gives each column, as text."""
     from synthdp.cli.column_preview import column_rows
 
-    return _render(_table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]), "(from the spec alone; no row was read)")
+    return _render(
+        _table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
+        "(from the spec alone; no row was read)",
+    )

@@ -1,11 +1,13 @@
 """A public basis of bounded functions of a row: what moment matrices are made of.
 
-Every column becomes a few functions with values in [-1, 1] and mean zero under a uniform reference: ranged columns
-are taken to [-1, 1] by a public monotone scale and get Legendre polynomials; categories get orthogonal contrasts of
-their indicator vector. Products of functions of different columns model interactions. A missing number is a
+Every column becomes a few functions with values in [-1, 1] and mean zero under a uniform reference:
+ranged columns are taken to [-1, 1] by a public monotone scale and get Legendre polynomials;
+categories get orthogonal contrasts of their indicator vector. Products of functions of different
+columns model interactions. A missing number is a
 state: its polynomials are zero and one more function says that it is missing.
 
-Nothing here is fitted to rows: scales, degrees and weights are constants of the spec, or come from released tables.
+Nothing here is fitted to rows: scales, degrees and weights are constants of the spec, or come from
+released tables.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ CONTRAST_DEGREE = 1
 
 @dataclass(frozen=True)
 class Term:
-    """A product of elementary functions `(column, k)`, times `weight`. The empty product is the constant 1."""
+    """A product of elementary functions `(column, k)`, times `weight`. The empty product is the
+    constant 1.
+    """
 
     factors: tuple[tuple[str, int], ...]
     weight: float
@@ -53,9 +57,10 @@ class Term:
 class Basis:
     """The constant, and weighted functions of columns and of combinations of columns.
 
-    `columns`: those that take part; `degree`: of each ranged column's polynomials; `interaction`: most total degree of
-    a product over several columns (1: no products); `weights`: by total degree, from degree 1 on; small weights
-    keep costly terms from taking the noise budget of the others; none is above 1. `scales`: maps other than the declared range.
+    `columns`: those that take part; `degree`: of each ranged column's polynomials; `interaction`:
+    most total degree of a product over several columns (1: no products); `weights`: by total
+    degree, from degree 1 on; small weights keep costly terms from taking the noise budget of the
+    others; none is above 1. `scales`: maps other than the declared range.
     """
 
     domain: Domain
@@ -67,20 +72,30 @@ class Basis:
 
     def __post_init__(self) -> None:
         if not self.weights or not all(0 <= w <= 1 for w in self.weights):
-            raise ValueError(f"weights must lie between 0 and 1, so that no function exceeds 1; got {self.weights}")
+            raise ValueError(
+                f"weights must lie between 0 and 1, so that no function exceeds 1; got {self.weights}"
+            )
         for name in self.columns:
             column = self.domain[name]
             if not column.ranged and column.levels > MOST_LEVELS:
                 raise SynthdpError(
-                    f"column {name!r} has {column.levels} categories, at most {MOST_LEVELS} fit a moment matrix", hint="use algorithm measured_pc"
+                    f"column {name!r} has {column.levels} categories, at most {MOST_LEVELS} fit a moment matrix",
+                    hint="use algorithm measured_pc",
                 )
         if len(self.terms) > MOST_TERMS:
-            raise SynthdpError(f"a basis of {len(self.terms)} functions, at most {MOST_TERMS} are allowed", hint="leave columns out")
+            raise SynthdpError(
+                f"a basis of {len(self.terms)} functions, at most {MOST_TERMS} are allowed",
+                hint="leave columns out",
+            )
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """The constant first, then each column's own functions, then products."""
-        own = [Term(((name, k),), self._weight(degree)) for name in self.columns for k, degree in self._elements(name)]
+        own = [
+            Term(((name, k),), self._weight(degree))
+            for name in self.columns
+            for k, degree in self._elements(name)
+        ]
         return (Term((), 1.0), *own, *self._products())
 
     def _elements(self, name: str) -> list[tuple[int, int]]:
@@ -98,7 +113,12 @@ class Basis:
                 for chosen in product(*(self._elements(n) for n in names)):
                     total = sum(degree for _, degree in chosen)
                     if total <= self.interaction:
-                        found.append(Term(tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True)), self._weight(total)))
+                        found.append(
+                            Term(
+                                tuple((n, k) for n, (k, _) in zip(names, chosen, strict=True)),
+                                self._weight(total),
+                            )
+                        )
         return found
 
     def _weight(self, degree: int) -> float:
@@ -106,11 +126,14 @@ class Basis:
 
     @cached_property
     def largest(self) -> float:
-        """Largest possible squared norm of a row's functions, or a bound of it: each is at most its weight."""
+        """Largest possible squared norm of a row's functions, or a bound of it: each is at most its
+        weight.
+        """
         return float(sum(t.weight**2 for t in self.terms))
 
     def norm(self, *, deviations: float) -> float:
-        """A norm that few rows exceed if columns were uniform and independent: mean plus `deviations` of the squared norm.
+        """A norm that few rows exceed if columns were uniform and independent: mean plus
+        `deviations` of the squared norm.
 
         A public choice: rows beyond it are scaled down, whatever the columns' true law is.
         """
@@ -122,7 +145,11 @@ class Basis:
         values: dict[str, Floats] = {}
         for name in self.columns:
             column = self.domain[name]
-            values[name] = rng.uniform(-1, 1, rows) if column.ranged else np.floor(rng.uniform(0, column.levels, rows))
+            values[name] = (
+                rng.uniform(-1, 1, rows)
+                if column.ranged
+                else np.floor(rng.uniform(0, column.levels, rows))
+            )
         return values
 
     def matrix(self, frame: pd.DataFrame, codes: Codes) -> Floats:
@@ -141,7 +168,9 @@ class Basis:
         level = codes[:, self.domain.index(column.name)]
         if not column.ranged:
             return level.astype(np.float64)
-        if column.type == "datetime":  # cleaned instants are drawn inside their bins; the bin's centre is the row's own
+        if (
+            column.type == "datetime"
+        ):  # cleaned instants are drawn inside their bins; the bin's centre is the row's own
             numbers = np.append(column.centres, [np.nan] * column.missing)[level]
         else:
             numbers = to_numbers(column, frame[column.name])
@@ -156,7 +185,11 @@ class Basis:
             column = self.domain[name]
             if column.ranged:
                 known = ~np.isnan(values[name])
-                powers = np.asarray(legendre.legvander(np.where(known, values[name], 0.0), self.degree) * known[:, None], dtype=np.float64)
+                powers = np.asarray(
+                    legendre.legvander(np.where(known, values[name], 0.0), self.degree)
+                    * known[:, None],
+                    dtype=np.float64,
+                )
                 elementary.update({(name, k): powers[:, k] for k in range(1, self.degree + 1)})
                 elementary[name, 0] = (~known).astype(np.float64)
             else:
@@ -172,7 +205,9 @@ class Basis:
 
 
 def _contrasts(levels: int) -> Floats:
-    """Orthogonal contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1 (Helmert)."""
+    """Orthogonal contrasts of each level's indicator, `[levels, levels - 1]`, rows of norm below 1
+    (Helmert).
+    """
     basis = np.triu(np.ones((levels, levels)), 1)[:, 1:]
     for k in range(1, levels):
         basis[k, k - 1] = -k

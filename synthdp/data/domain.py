@@ -1,7 +1,8 @@
 """The public domain of a table: for each column a finite list of levels, built from the spec alone.
 
-Every column, whatever its type, is described by `levels` states: categories, or spikes and bins of a range,
-and one more state where values may be missing. Marginals, graph tests and the model only ever see levels.
+Every column, whatever its type, is described by `levels` states: categories, or spikes and bins of
+a range, and one more state where values may be missing. Marginals, graph tests and the model only
+ever see levels.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ MISSING_LABEL = "missing"
 
 @dataclass(frozen=True)
 class ColumnDomain:
-    """One column as levels `0 .. levels-1`, in this order: categories, or spikes then bins; missing last.
+    """One column as levels `0 .. levels-1`, in this order: categories, or spikes then bins; missing
+    last.
 
-    For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive for
-    whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole resolution
-    steps since 1970-01-01).
+    For ranges, `edges` are the left edges of the bins and `stop` the end of the last bin (exclusive
+    for whole numbers, inclusive for real ones), on the column's numeric scale (datetimes: whole
+    resolution steps since 1970-01-01).
     """
 
     name: str
@@ -72,12 +74,16 @@ class ColumnDomain:
             return np.arange(len(self.labels) - self.missing, dtype=np.float64)
         edges = np.asarray(self.edges + (self.stop,))
         last = 0.0 if self.type == "number" else 1.0
-        return np.concatenate([np.asarray(self.spikes, dtype=np.float64), (edges[:-1] + edges[1:] - last) / 2])
+        return np.concatenate(
+            [np.asarray(self.spikes, dtype=np.float64), (edges[:-1] + edges[1:] - last) / 2]
+        )
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The columns of a table, in the spec's order. `derived` names columns that are computed from them: a source may hold these, unread."""
+    """The columns of a table, in the spec's order. `derived` names columns that are computed from
+    them: a source may hold these, unread.
+    """
 
     columns: tuple[ColumnDomain, ...]
     derived: tuple[str, ...] = ()
@@ -85,8 +91,13 @@ class Domain:
     @classmethod
     def from_spec(cls, columns: Mapping[str, spec.Column]) -> Domain:
         """What is read and modelled, from the spec's `columns` section."""
-        derived = tuple(name for name, column in columns.items() if spec.derived_of(column) is not None)
-        return cls(tuple(_column(name, column) for name, column in columns.items() if name not in derived), derived)
+        derived = tuple(
+            name for name, column in columns.items() if spec.derived_of(column) is not None
+        )
+        return cls(
+            tuple(_column(name, column) for name, column in columns.items() if name not in derived),
+            derived,
+        )
 
     @classmethod
     def written(cls, columns: Mapping[str, spec.Column]) -> Domain:
@@ -131,7 +142,9 @@ def _column(name: str, column: spec.Column) -> ColumnDomain:
     return _ranged(name, column, tail)
 
 
-def _ranged(name: str, column: spec.Integer | spec.Number | spec.Datetime, tail: tuple[str, ...]) -> ColumnDomain:
+def _ranged(
+    name: str, column: spec.Integer | spec.Number | spec.Datetime, tail: tuple[str, ...]
+) -> ColumnDomain:
     whole = not isinstance(column, spec.Number)
     resolution = column.resolution if isinstance(column, spec.Datetime) else "day"
 
@@ -152,7 +165,19 @@ def _ranged(name: str, column: spec.Integer | spec.Number | spec.Datetime, tail:
         edges = _equal_bins(start, stop, column.bins, whole=whole)
     labels = tuple(_text(column, s) for s in spikes) + _bin_labels(column, edges, stop)
     decimals = column.decimals if isinstance(column, spec.Number) else 0
-    return ColumnDomain(name, column.type, labels + tail, column.missing, spikes, edges, stop, lower, upper, decimals, resolution)
+    return ColumnDomain(
+        name,
+        column.type,
+        labels + tail,
+        column.missing,
+        spikes,
+        edges,
+        stop,
+        lower,
+        upper,
+        decimals,
+        resolution,
+    )
 
 
 def _equal_bins(start: float, stop: float, bins: int, *, whole: bool) -> tuple[float, ...]:
@@ -164,12 +189,17 @@ def _equal_bins(start: float, stop: float, bins: int, *, whole: bool) -> tuple[f
     return tuple(float(e) for e in np.unique(grid)[:-1])
 
 
-def _bin_labels(column: spec.Integer | spec.Number | spec.Datetime, edges: tuple[float, ...], stop: float) -> tuple[str, ...]:
+def _bin_labels(
+    column: spec.Integer | spec.Number | spec.Datetime, edges: tuple[float, ...], stop: float
+) -> tuple[str, ...]:
     ends = edges[1:] + (stop,)
     if isinstance(column, spec.Number):
         closing = [")"] * (len(edges) - 1) + ["]"]
         return tuple(f"[{a:g}, {b:g}{c}" for a, b, c in zip(edges, ends, closing, strict=False))
-    return tuple(_text(column, a) if b - a == 1 else f"{_text(column, a)} to {_text(column, b - 1)}" for a, b in zip(edges, ends, strict=True))
+    return tuple(
+        _text(column, a) if b - a == 1 else f"{_text(column, a)} to {_text(column, b - 1)}"
+        for a, b in zip(edges, ends, strict=True)
+    )
 
 
 def _text(column: spec.Integer | spec.Number | spec.Datetime, value: float) -> str:

@@ -1,8 +1,9 @@
 """Values to levels and back, by the public domain alone.
 
-`encode` never fails on a value: what lies outside the domain is clamped and counted, so that the caller can
-refuse or go on as the spec says. `decode` draws a value inside each bin uniformly (whole numbers: uniformly
-over the bin's whole numbers that are not spikes), so synthetic values never repeat a real one by design.
+`encode` never fails on a value: what lies outside the domain is clamped and counted, so that the
+caller can refuse or go on as the spec says. `decode` draws a value inside each bin uniformly (whole
+numbers: uniformly over the bin's whole numbers that are not spikes), so synthetic values never
+repeat a real one by design.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class EncodedColumn:
     wrong_type: int
     outside: int
     unexpected_missing: int
-    numbers: Floats | None = None  # of a range: inside its bounds, the lower one where the value is missing or none
+    numbers: Floats | None = (
+        None  # of a range: inside its bounds, the lower one where the value is missing or none
+    )
 
     @property
     def misfits(self) -> int:
@@ -39,10 +42,14 @@ class EncodedColumn:
         return self.wrong_type + self.outside + self.unexpected_missing
 
 
-def encode_column(column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray) -> EncodedColumn:
-    """Levels of `values`. Misfits become the nearest level of a range, or the first category, and are counted.
+def encode_column(
+    column: ColumnDomain, values: pd.Series[Any] | pa.Array | pa.ChunkedArray
+) -> EncodedColumn:
+    """Levels of `values`. Misfits become the nearest level of a range, or the first category, and
+    are counted.
 
-    Missing values of a column that declares none are misfits too; they get the first level. Each row's level depends on its
+    Missing values of a column that declares none are misfits too; they get the first level. Each
+    row's level depends on its
     own value alone: `read_values` has the proof, and what follows it here computes row by row.
     """
     read = read_values(column, values)
@@ -63,10 +70,18 @@ def _encode_range(column: ColumnDomain, read: Read) -> EncodedColumn:
         wrong |= np.isfinite(numbers) & (np.floor(numbers) != numbers)
     clean = np.where(np.isnan(numbers), column.lower, numbers)
     outside = (clean < column.lower) | (clean > column.upper)
-    # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be the same in both.
+    # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be the
+    # same in both.
     clean = np.clip(clean, column.lower, column.upper) + 0.0
     codes = level_of(column, clean)
-    return _finish(column, codes, absent, wrong_type=int(wrong.sum()), outside=int((outside & ~wrong).sum()), numbers=clean)
+    return _finish(
+        column,
+        codes,
+        absent,
+        wrong_type=int(wrong.sum()),
+        outside=int((outside & ~wrong).sum()),
+        numbers=clean,
+    )
 
 
 def _finish(
@@ -99,8 +114,12 @@ def level_of(column: ColumnDomain, numbers: npt.NDArray[np.float64]) -> npt.NDAr
     return codes
 
 
-def decode_column(column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator) -> pd.Series[object]:
-    """Values for levels: categories as declared, ranges drawn inside their bins, missing as None / NaN / NaT."""
+def decode_column(
+    column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: np.random.Generator
+) -> pd.Series[object]:
+    """Values for levels: categories as declared, ranges drawn inside their bins, missing as None /
+    NaN / NaT.
+    """
     import pandas as pd
 
     if not column.ranged:
@@ -109,7 +128,11 @@ def decode_column(column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: 
             labels[column.missing_level] = None
         return pd.Series(labels[codes], dtype="str")
     numbers = _draw(column, codes, rng)
-    missing = codes == column.missing_level if column.missing_level is not None else np.zeros(len(codes), dtype=bool)
+    missing = (
+        codes == column.missing_level
+        if column.missing_level is not None
+        else np.zeros(len(codes), dtype=bool)
+    )
     if column.type == "integer":
         whole = pd.Series(numbers.astype(np.int64))
         return whole.astype("Int64").mask(pd.Series(missing)) if column.missing else whole
@@ -119,37 +142,57 @@ def decode_column(column: ColumnDomain, codes: npt.NDArray[np.integer], *, rng: 
     return pd.Series(np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]")))
 
 
-def _rounded(column: ColumnDomain, codes: npt.NDArray[np.integer], numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Numbers with the column's digits, never rounded over a bound; spikes are written as they were declared."""
+def _rounded(
+    column: ColumnDomain, codes: npt.NDArray[np.integer], numbers: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Numbers with the column's digits, never rounded over a bound; spikes are written as they were
+    declared.
+    """
     scale = 10.0**column.decimals
     rounded = np.round(numbers, column.decimals)
     rounded = np.where(rounded > column.upper, np.floor(column.upper * scale) / scale, rounded)
     rounded = np.where(rounded < column.lower, np.ceil(column.lower * scale) / scale, rounded)
-    written: npt.NDArray[np.float64] = np.where(codes < len(column.spikes), numbers, np.clip(rounded, column.lower, column.upper))
+    written: npt.NDArray[np.float64] = np.where(
+        codes < len(column.spikes), numbers, np.clip(rounded, column.lower, column.upper)
+    )
     return written
 
 
-def _draw(column: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> npt.NDArray[np.float64]:
+def _draw(
+    column: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
     spikes = len(column.spikes)
     left = np.asarray(column.spikes + column.edges + ((0.0,) if column.missing else ()))
-    width = np.concatenate([np.zeros(spikes), np.diff(column.edges + (column.stop,)), np.zeros(int(column.missing))])
+    width = np.concatenate(
+        [np.zeros(spikes), np.diff(column.edges + (column.stop,)), np.zeros(int(column.missing))]
+    )
     uniform = rng.random(len(codes))
     if column.type == "number":
-        real: npt.NDArray[np.float64] = np.clip(left[codes] + uniform * width[codes], column.lower, column.upper)
+        real: npt.NDArray[np.float64] = np.clip(
+            left[codes] + uniform * width[codes], column.lower, column.upper
+        )
         return real
     drawn: npt.NDArray[np.float64] = left[codes] + np.floor(uniform * width[codes])
     for _ in range(8):  # redraw what fell on a spike inside a bin; a bin of spikes alone keeps them
         again = np.isin(drawn, column.spikes) & (codes >= spikes) & (width[codes] > 1)
         if not again.any():
             break
-        drawn[again] = left[codes[again]] + np.floor(rng.random(int(again.sum())) * width[codes[again]])
+        drawn[again] = left[codes[again]] + np.floor(
+            rng.random(int(again.sum())) * width[codes[again]]
+        )
     return drawn
 
 
 def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, EncodedColumn]]:
-    """Levels of a whole table, shape `[rows, columns]`, and each column's misfit counts (confidential)."""
+    """Levels of a whole table, shape `[rows, columns]`, and each column's misfit counts
+    (confidential).
+    """
     encoded = {c.name: encode_column(c, frame[c.name]) for c in domain.columns}
-    codes = np.column_stack([encoded[n].codes for n in domain.names]) if len(frame) else np.zeros((0, len(domain)), np.uint16)
+    codes = (
+        np.column_stack([encoded[n].codes for n in domain.names])
+        if len(frame)
+        else np.zeros((0, len(domain)), np.uint16)
+    )
     return codes, encoded
 
 
@@ -157,4 +200,6 @@ def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.Data
     """A table of values for levels of shape `[rows, columns]`."""
     import pandas as pd
 
-    return pd.DataFrame({c.name: decode_column(c, codes[:, i], rng=rng) for i, c in enumerate(domain.columns)})
+    return pd.DataFrame(
+        {c.name: decode_column(c, codes[:, i], rng=rng) for i, c in enumerate(domain.columns)}
+    )

@@ -1,8 +1,9 @@
 """What a column's type says of how alike its levels are, as one vector of features for each level.
 
-Levels of an ordered column that lie side by side behave alike: each level's features are the dyadic intervals that it
-lies in, so that what is learned for a level is in part learned for all levels near it. A model that sees little of a level through the
-noise then still knows its neighbourhood. Spikes and the missing state stand apart from the bins; categories stand alone.
+Levels of an ordered column that lie side by side behave alike: each level's features are the dyadic
+intervals that it lies in, so that what is learned for a level is in part learned for all levels
+near it. A model that sees little of a level through the noise then still knows its neighbourhood.
+Spikes and the missing state stand apart from the bins; categories stand alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ MOST_LEVELS = 256  # of a column whose order is used; longer ones have levels th
 
 
 def level_features(column: ColumnDomain) -> FloatArray:
-    """Features of the levels, shape `[levels, features]`; rows have norm 1, and are the identity for categories."""
+    """Features of the levels, shape `[levels, features]`; rows have norm 1, and are the identity
+    for categories.
+    """
     spikes, body = len(column.spikes), column.levels - column.missing
     if not column.ordered or not 2 < body - spikes <= MOST_LEVELS:
         return np.eye(column.levels)
@@ -29,9 +32,11 @@ def level_features(column: ColumnDomain) -> FloatArray:
 
 
 def _halves(levels: list[int], *, whole: bool = True) -> list[list[int]]:
-    """`levels`, its two halves, theirs, and so on down to single levels; without itself unless `whole`.
+    """`levels`, its two halves, theirs, and so on down to single levels; without itself unless
+    `whole`.
 
-    All levels of a column together say nothing, unless there are spikes that they are set apart from.
+    All levels of a column together say nothing, unless there are spikes that they are set apart
+    from.
     """
     middle = (len(levels) + 1) // 2
     parts = [] if len(levels) == 1 else [*_halves(levels[:middle]), *_halves(levels[middle:])]

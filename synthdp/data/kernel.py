@@ -1,4 +1,6 @@
-"""A Gaussian kernel on a public grid of [-1, 1], as finitely many features: exact up to the grid and 1e-9."""
+"""A Gaussian kernel on a public grid of [-1, 1], as finitely many features: exact up to the grid
+and 1e-9.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,21 @@ SMALLEST = 1e-9  # of the eigenvalues kept
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """Numbers in [-1, 1] are taken to the nearest of `POINTS` grid points; NaN is a state of its own, with features zero."""
+    """Numbers in [-1, 1] are taken to the nearest of `POINTS` grid points; NaN is a state of its
+    own, with features zero.
+    """
 
     bandwidth: float = 0.5
 
     @cached_property
     def features(self) -> Floats:
-        """Features of each grid point, and of NaN last, `[points + 1, features]`: their inner products are the kernel."""
+        """Features of each grid point, and of NaN last, `[points + 1, features]`: their inner
+        products are the kernel.
+        """
         grid = np.linspace(-1, 1, POINTS)
-        values, vectors = np.linalg.eigh(np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2)))
+        values, vectors = np.linalg.eigh(
+            np.exp(-((grid[:, None] - grid) ** 2) / (2 * self.bandwidth**2))
+        )
         kept = values > SMALLEST
         return np.vstack([vectors[:, kept] * np.sqrt(values[kept]), np.zeros(kept.sum())])
 
@@ -44,12 +52,13 @@ class KernelGrid:
 
 
 def scatter(first: Floats, second: Floats) -> float:
-    """Norm of sum (a_i - mean a) (x) (b_i - mean b): rows times the square root of the biased HSIC of Gretton et al. (2005).
+    """Norm of sum (a_i - mean a) (x) (b_i - mean b): rows times the square root of the biased HSIC
+    of Gretton et al. (2005).
 
     `first`, `second`: features `[rows, .]`. Zero for no rows. Adding a row (a, b) to n others adds
-    n / (n + 1) (a - mean a) (x) (b - mean b), so it moves the norm by at most the product of the diameters, whatever n:
-    no number of rows is needed to state it [derived here; |u (x) v| = |u| |v|, and a mean of points is no further
-    from a than the furthest of them].
+    n / (n + 1) (a - mean a) (x) (b - mean b), so it moves the norm by at most the product of the
+    diameters, whatever n: no number of rows is needed to state it [derived here; |u (x) v| = |u|
+    |v|, and a mean of points is no further from a than the furthest of them].
     """
     if not len(first):
         return 0.0

@@ -1,4 +1,6 @@
-"""Monotone public maps of a column's numbers to [-1, 1]: by its declared range, or by a released table of its levels."""
+"""Monotone public maps of a column's numbers to [-1, 1]: by its declared range, or by a released
+table of its levels.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,11 @@ def range_scale(column: ColumnDomain) -> Scale:
 
 
 def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
-    """Twice the distribution function minus one, by a noisy table of the column's levels `[levels]`.
+    """Twice the distribution function minus one, by a noisy table of the column's levels
+    `[levels]`.
 
-    A column of that distribution becomes uniform, whatever its units and tails; a spike goes to the middle of its
-    step. Without any count above zero it is the range's scale.
+    A column of that distribution becomes uniform, whatever its units and tails; a spike goes to the
+    middle of its step. Without any count above zero it is the range's scale.
     """
     mass = np.maximum(counts[: column.levels - column.missing], 0.0)
     if mass.sum() <= 0:
@@ -45,7 +48,9 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
     half = SPIKE_WIDTH * (column.upper - column.lower) if column.type == "number" else 0.5
     steps = [(s - half, s + half, m) for s, m in zip(column.spikes, mass, strict=False)]
     ends = (*column.edges[1:], column.stop)
-    bins = [(a, b, m) for a, b, m in zip(column.edges, ends, mass[len(column.spikes) :], strict=True)]
+    bins = [
+        (a, b, m) for a, b, m in zip(column.edges, ends, mass[len(column.spikes) :], strict=True)
+    ]
     knots = np.unique([x for a, b, _ in steps + bins for x in (a, b)])
     total = np.zeros(len(knots))
     for a, b, m in steps + bins:

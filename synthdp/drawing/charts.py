@@ -1,7 +1,8 @@
 """Figures drawn by hand as inline SVG, for the public report and for pair plots.
 
-Nothing here depends on the version of a plotting library, so that `verify` can draw a bundle's figures again and compare
-them byte by byte. Colours are the page's variables, light or dark; all names are escaped text.
+Nothing here depends on the version of a plotting library, so that `verify` can draw a bundle's
+figures again and compare them byte by byte. Colours are the page's variables, light or dark; all
+names are escaped text.
 """
 
 from __future__ import annotations
@@ -25,15 +26,31 @@ FIRST, SECOND = "var(--real)", "var(--synthetic)"
 def svg(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
     """One picture with a name for those who do not see it."""
     size = f'viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" height="{_n(height)}"'
-    return "\n".join([f'<svg role="img" aria-label="{escape(alt)}" {size} font-size="12" fill="currentColor">', *body, "</svg>"])
+    return "\n".join(
+        [
+            f'<svg role="img" aria-label="{escape(alt)}" {size} font-size="12" fill="currentColor">',
+            *body,
+            "</svg>",
+        ]
+    )
 
 
-def overlay(labels: Sequence[str], first: FloatArray, second: FloatArray, *, ordered: bool, alt: str) -> str:
-    """Shares of one column's levels, shape `[levels]` each: paired bars for few levels, steps for a long ordered list."""
-    return _steps(labels, first, second, alt) if ordered and len(labels) > 6 else _bars(labels, first, second, ordered, alt)
+def overlay(
+    labels: Sequence[str], first: FloatArray, second: FloatArray, *, ordered: bool, alt: str
+) -> str:
+    """Shares of one column's levels, shape `[levels]` each: paired bars for few levels, steps for a
+    long ordered list.
+    """
+    return (
+        _steps(labels, first, second, alt)
+        if ordered and len(labels) > 6
+        else _bars(labels, first, second, ordered, alt)
+    )
 
 
-def _bars(labels: Sequence[str], first: FloatArray, second: FloatArray, ordered: bool, alt: str) -> str:
+def _bars(
+    labels: Sequence[str], first: FloatArray, second: FloatArray, ordered: bool, alt: str
+) -> str:
     order = list(range(len(labels))) if ordered else np.argsort(-first, kind="stable").tolist()
     shown, rest = order[:MOST_BARS], order[MOST_BARS:]
     rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in shown]
@@ -42,20 +59,42 @@ def _bars(labels: Sequence[str], first: FloatArray, second: FloatArray, ordered:
     return bars(rows, alt=alt)
 
 
-def bars(rows: Sequence[tuple[str, float, float]], *, left: float = 144.0, wide: float = 140.0, alt: str) -> str:
-    """Paired bars of (name, share, share), the first in the first colour; names take `left`, the longest bar takes `wide`."""
+def bars(
+    rows: Sequence[tuple[str, float, float]], *, left: float = 144.0, wide: float = 140.0, alt: str
+) -> str:
+    """Paired bars of (name, share, share), the first in the first colour; names take `left`, the
+    longest bar takes `wide`.
+    """
     most = max(max(a, b) for _, a, b in rows) or 1.0
     body = []
     for k, (name, a, b) in enumerate(rows):
         y = 6 + 26 * k
         body.append(_text(left - 8, y + 14, name, anchor="end"))
-        body += [_bar(left, y, wide * a / most, 9, FIRST), _bar(left, y + 10, wide * b / most, 9, SECOND)]
-        body.append(_text(left + 5 + wide * max(a, b) / most, y + 14, f"{a:.1%} / {b:.1%}", size=10.5, colour="var(--muted)"))
+        body += [
+            _bar(left, y, wide * a / most, 9, FIRST),
+            _bar(left, y + 10, wide * b / most, 9, SECOND),
+        ]
+        body.append(
+            _text(
+                left + 5 + wide * max(a, b) / most,
+                y + 14,
+                f"{a:.1%} / {b:.1%}",
+                size=10.5,
+                colour="var(--muted)",
+            )
+        )
     return svg(body, width=left + wide + 86, height=10 + 26 * len(rows), alt=alt)
 
 
-def intervals(rows: Sequence[tuple[str, tuple[float, float, float], tuple[float, float, float]]], *, label: str, alt: str) -> str:
-    """For each name two estimates with their intervals, (value, low, high): the first above the second, on one axis with zero."""
+def intervals(
+    rows: Sequence[tuple[str, tuple[float, float, float], tuple[float, float, float]]],
+    *,
+    label: str,
+    alt: str,
+) -> str:
+    """For each name two estimates with their intervals, (value, low, high): the first above the
+    second, on one axis with zero.
+    """
     left, wide, high = 16.0, 560.0, 58.0 * len(rows)
     ends = [0.0, *(v for _, first, second in rows for v in (*first, *second))]
     low, span = min(ends), (max(ends) - min(ends)) or 1.0
@@ -66,12 +105,19 @@ def intervals(rows: Sequence[tuple[str, tuple[float, float, float], tuple[float,
     body = [_text(place(0), high + 14, "0", anchor="middle")]
     for k, (name, *estimates) in enumerate(rows):
         y = 58.0 * k
-        body += [_text(left, y + 14, short(name, 88)), _line(place(0), y + 20, place(0), y + 50, colour="var(--muted)", dashes="2 4")]
-        for j, ((value, bottom, top), colour) in enumerate(zip(estimates, (FIRST, SECOND), strict=True)):
+        body += [
+            _text(left, y + 14, short(name, 88)),
+            _line(place(0), y + 20, place(0), y + 50, colour="var(--muted)", dashes="2 4"),
+        ]
+        for j, ((value, bottom, top), colour) in enumerate(
+            zip(estimates, (FIRST, SECOND), strict=True)
+        ):
             at = y + 27 + 14 * j
             body.append(_line(place(bottom), at, place(top), at, colour=colour, width=2.2))
             body.append(f'<circle cx="{_n(place(value))}" cy="{_n(at)}" r="4" fill="{colour}"/>')
-            body.append(_text(place(top) + 7, at + 4, f"{value:.3g}", size=10.5, colour="var(--muted)"))
+            body.append(
+                _text(place(top) + 7, at + 4, f"{value:.3g}", size=10.5, colour="var(--muted)")
+            )
     body.append(_text(left, high + 30, label))
     return svg(body, width=left + wide + 60, height=high + 38, alt=alt)
 
@@ -85,9 +131,16 @@ def _steps(labels: Sequence[str], first: FloatArray, second: FloatArray, alt: st
         _text(left - 5, top + high, "0", anchor="end", size=10.5),
     ]
     body.append(_line(left, top + high, left + wide, top + high))
-    body.append(f'<path d="{_stairs(x, top + high * (1 - first / most), top + high)}" fill="{FIRST}" fill-opacity=".5"/>')
-    body.append(f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none" stroke="{SECOND}" stroke-width="1.8"/>')
-    body += [_text(left, top + high + 16, short(labels[0], 22)), _text(left + wide, top + high + 16, short(labels[-1], 22), anchor="end")]
+    body.append(
+        f'<path d="{_stairs(x, top + high * (1 - first / most), top + high)}" fill="{FIRST}" fill-opacity=".5"/>'
+    )
+    body.append(
+        f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none" stroke="{SECOND}" stroke-width="1.8"/>'
+    )
+    body += [
+        _text(left, top + high + 16, short(labels[0], 22)),
+        _text(left + wide, top + high + 16, short(labels[-1], 22), anchor="end"),
+    ]
     return svg(body, width=370, height=top + high + 24, alt=alt)
 
 
@@ -97,31 +150,59 @@ def _stairs(x: FloatArray, y: FloatArray, base: float) -> str:
 
 
 def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float, alt: str) -> str:
-    """What each (label, epsilon) costs alone, what composing them together saves, and what that leaves of `budget`."""
+    """What each (label, epsilon) costs alone, what composing them together saves, and what that
+    leaves of `budget`.
+    """
     ends = np.cumsum([0.0, *(epsilon for _, epsilon in steps)]).tolist()
     rows = [(name, a, b, SECOND) for (name, _), a, b in zip(steps, ends, ends[1:], strict=False)]
     if len(steps) > 1:
         rows.append(("saved by one accounting", total, ends[-1], "var(--good)"))
-    rows += [("guaranteed", 0.0, total, "currentColor"), ("left of the budget", total, max(total, budget), "var(--line)")]
+    rows += [
+        ("guaranteed", 0.0, total, "currentColor"),
+        ("left of the budget", total, max(total, budget), "var(--line)"),
+    ]
     left, wide = 190.0, 420.0
     scale = wide / max(budget, ends[-1], total)
     body = []
     for k, (name, a, b, colour) in enumerate(rows):
         y = 6 + 28 * k
-        body += [_text(left - 8, y + 14, short(name, 28), anchor="end"), _bar(left + scale * a, y, scale * (b - a), 19, colour)]
+        body += [
+            _text(left - 8, y + 14, short(name, 28), anchor="end"),
+            _bar(left + scale * a, y, scale * (b - a), 19, colour),
+        ]
         body.append(_text(left + scale * max(a, b) + 6, y + 14, f"{b - a:.3g}"))
     high = 28 * len(rows) + 8
-    body.append(_line(left + scale * budget, 2, left + scale * budget, high, colour="var(--bound)", width=1.8, dashes="5 4"))
+    body.append(
+        _line(
+            left + scale * budget,
+            2,
+            left + scale * budget,
+            high,
+            colour="var(--bound)",
+            width=1.8,
+            dashes="5 4",
+        )
+    )
     body.append(_text(left + scale * budget, high + 13, f"budget {budget:g}", anchor="end"))
     return svg(body, width=680, height=high + 20, alt=alt)
 
 
 def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
-    """Strengths in [0, 1], shape `[columns, columns]`, as shaded cells with their value where it is worth reading."""
+    """Strengths in [0, 1], shape `[columns, columns]`, as shaded cells with their value where it is
+    worth reading.
+    """
     left, top, cell = 146.0, 10.0, 30.0 if len(names) <= 20 else 15.0
     body = []
     for i, name in enumerate(names):
-        body.append(_text(left - 6, top + cell * (i + 0.5) + 4, short(name, 18), anchor="end", size=min(12, cell - 3)))
+        body.append(
+            _text(
+                left - 6,
+                top + cell * (i + 0.5) + 4,
+                short(name, 18),
+                anchor="end",
+                size=min(12, cell - 3),
+            )
+        )
         x, y = left + cell * (i + 0.5) + 4, top + cell * len(names) + 8
         body.append(
             f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="end" font-size="{_n(min(12, cell - 3))}" '
@@ -132,7 +213,10 @@ def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
             body.append(_cell(left + cell * j, top + cell * i, cell - 1, strength))
             if cell > 20 and strength >= 0.1:
                 body.append(_on_cell(left + cell * (j + 0.5) - 0.5, top + cell * i + 18, strength))
-    side, deep = cell * len(names), 22 + 5.6 * max(len(short(name, 18)) for name in names)  # room for slanted names
+    side, deep = (
+        cell * len(names),
+        22 + 5.6 * max(len(short(name, 18)) for name in names),
+    )  # room for slanted names
     return svg(body, width=left + side + 10, height=top + side + deep, alt=alt)
 
 
@@ -140,31 +224,59 @@ def _cell(x: float, y: float, side: float, strength: float) -> str:
     shade = f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="var(--line)" fill-opacity=".35"/>'
     if strength < 0.005:
         return shade
-    return shade + f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="{SECOND}" fill-opacity="{strength:.2f}"/>'
+    return (
+        shade
+        + f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="{SECOND}" fill-opacity="{strength:.2f}"/>'
+    )
 
 
 def _on_cell(x: float, y: float, strength: float) -> str:
     # Dark cells take the page's own colour, which stands out from them in both modes.
-    return _text(x, y, f"{strength:.2f}".lstrip("0"), anchor="middle", size=10, colour="var(--page)" if strength > 0.55 else "currentColor")
+    return _text(
+        x,
+        y,
+        f"{strength:.2f}".lstrip("0"),
+        anchor="middle",
+        size=10,
+        colour="var(--page)" if strength > 0.55 else "currentColor",
+    )
 
 
-def pairplot(names: Sequence[str], tables: Sequence[Sequence[FloatArray | None]], *, alt: str) -> str:
-    """A matrix of small tables. `tables[i][j]`, shape `[levels of i, levels of j]` or None, is drawn at row i and column j.
+def pairplot(
+    names: Sequence[str], tables: Sequence[Sequence[FloatArray | None]], *, alt: str
+) -> str:
+    """A matrix of small tables. `tables[i][j]`, shape `[levels of i, levels of j]` or None, is
+    drawn at row i and column j.
 
-    Below the diagonal in the second colour, above it in the first; on it, shape `[levels]`, the column alone.
+    Below the diagonal in the second colour, above it in the first; on it, shape `[levels]`, the
+    column alone.
     """
     left, cell, gap = 112.0, 58.0, 5.0
     body = []
     for i, name in enumerate(names):
         y = 4 + i * (cell + gap)
         body.append(_text(left - 6, y + cell / 2 + 4, short(name, 16), anchor="end", size=11))
-        body.append(_text(left + i * (cell + gap) + cell / 2, 4 + len(names) * (cell + gap) + 12, short(name, 10), anchor="middle", size=9.5))
+        body.append(
+            _text(
+                left + i * (cell + gap) + cell / 2,
+                4 + len(names) * (cell + gap) + 12,
+                short(name, 10),
+                anchor="middle",
+                size=9.5,
+            )
+        )
         for j in range(len(names)):
             x, table = left + j * (cell + gap), tables[i][j]
             if table is None:
                 continue
-            body.append(f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(cell)}" height="{_n(cell)}" fill="none" stroke="var(--line)"/>')
-            body += _column(table, x, y, cell) if i == j else _table(table, x, y, cell, SECOND if j < i else FIRST)
+            body.append(
+                f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(cell)}" height="{_n(cell)}" fill="none" stroke="var(--line)"/>'
+            )
+            body += (
+                _column(table, x, y, cell)
+                if i == j
+                else _table(table, x, y, cell, SECOND if j < i else FIRST)
+            )
     side = len(names) * (cell + gap)
     return svg(body, width=left + side + 6, height=side + 24, alt=alt)
 
@@ -177,19 +289,26 @@ def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str
 
 
 def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> Iterator[str]:
-    """Levels of the row's column go up, those of the column's to the right; a stronger colour is commoner."""
+    """Levels of the row's column go up, those of the column's to the right; a stronger colour is
+    commoner.
+    """
     most = float(table.max()) or 1.0
     shade = np.round(SHADES * np.sqrt(table / most)).astype(int)
     high, wide = cell / table.shape[0], cell / table.shape[1]
     for level in range(1, SHADES + 1):
         cells = zip(*np.nonzero(shade == level), strict=True)
-        path = "".join(f"M{_n(x + j * wide)} {_n(y + cell - (i + 1) * high)}h{_n(wide)}v{_n(high)}h{_n(-wide)}z" for i, j in cells)
+        path = "".join(
+            f"M{_n(x + j * wide)} {_n(y + cell - (i + 1) * high)}h{_n(wide)}v{_n(high)}h{_n(-wide)}z"
+            for i, j in cells
+        )
         if path:
             yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / SHADES:.1f}"/>'
 
 
 def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
-    """The highest true positive rate that any attack can have at each false positive rate, points (FPR, TPR), on log axes."""
+    """The highest true positive rate that any attack can have at each false positive rate, points
+    (FPR, TPR), on log axes.
+    """
     left, top, side, floor = 62.0, 8.0, 300.0, 1e-3
 
     def place(rate: float) -> float:
@@ -198,14 +317,25 @@ def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
     body = []
     for tick in (0.001, 0.01, 0.1, 1.0):
         at = place(tick)
-        body += [_line(left, top + side - at, left + side, top + side - at), _line(left + at, top, left + at, top + side)]
+        body += [
+            _line(left, top + side - at, left + side, top + side - at),
+            _line(left + at, top, left + at, top + side),
+        ]
         body.append(_text(left - 6, top + side - at + 4, f"{tick:g}", anchor="end", size=11))
         body.append(_text(left + at, top + side + 16, f"{tick:g}", anchor="middle", size=11))
-    path = " ".join(f"{'L' if k else 'M'}{_n(left + place(a))},{_n(top + side - place(b))}" for k, (a, b) in enumerate(points))
-    body.append(f'<path d="{path} L{_n(left + side)},{_n(top)} L{_n(left)},{_n(top)} z" fill="var(--bound)" fill-opacity=".12"/>')
+    path = " ".join(
+        f"{'L' if k else 'M'}{_n(left + place(a))},{_n(top + side - place(b))}"
+        for k, (a, b) in enumerate(points)
+    )
+    body.append(
+        f'<path d="{path} L{_n(left + side)},{_n(top)} L{_n(left)},{_n(top)} z" fill="var(--bound)" fill-opacity=".12"/>'
+    )
     body.append(f'<path d="{path}" fill="none" stroke="var(--bound)" stroke-width="2.4"/>')
     body.append(_line(left, top + side, left + side, top, colour="currentColor", dashes="2 4"))
-    body += [_text(left + 10, top + 20, "no attack can be here"), _text(left + side - 8, top + side - 12, "dotted: guessing", anchor="end")]
+    body += [
+        _text(left + 10, top + 20, "no attack can be here"),
+        _text(left + side - 8, top + side - 12, "dotted: guessing", anchor="end"),
+    ]
     body.append(_text(left + side / 2, top + side + 36, "false positive rate", anchor="middle"))
     body.append(
         f'<text x="14" y="{_n(top + side / 2)}" text-anchor="middle" transform="rotate(-90 14 {_n(top + side / 2)})">true positive rate</text>'
@@ -217,12 +347,29 @@ def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0.0))}" height="{_n(height)}" fill="{colour}"/>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, *, colour: str = "var(--line)", width: float = 1.0, dashes: str = "") -> str:
+def _line(
+    x1: float,
+    y1: float,
+    x2: float,
+    y2: float,
+    *,
+    colour: str = "var(--line)",
+    width: float = 1.0,
+    dashes: str = "",
+) -> str:
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
     return f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" stroke="{colour}" stroke-width="{_n(width)}"{dashed}/>'
 
 
-def _text(x: float, y: float, words: str, *, anchor: str = "start", size: float = 12, colour: str = "currentColor") -> str:
+def _text(
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    size: float = 12,
+    colour: str = "currentColor",
+) -> str:
     return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{_n(size)}" fill="{colour}">{_escaped(words)}</text>'
 
 

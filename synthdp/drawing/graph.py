@@ -1,7 +1,7 @@
 """A picture of a causal graph as one self-contained SVG: causes left, effects right.
 
-What is believed of a link shows in its colour and in its line style, so that it reads in black and white
-too. No scripts, fonts or other files are referred to; all text is escaped.
+What is believed of a link shows in its colour and in its line style, so that it reads in black and
+white too. No scripts, fonts or other files are referred to; all text is escaped.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ _Point = tuple[float, float]
 _Slot = tuple[str, ...]
 """A place in a layer: (node,), or (cause, effect, layer, kind) for a link passing through."""
 _Route = tuple[str, str, str]
-"""A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent` one."""
+"""A link as it is laid out: (left end, right end, kind); a pair may have a `link` and a `latent`
+one.
+"""
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
 MOST_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
@@ -111,9 +113,15 @@ class _Box:
 
 
 def draw(graph: Graph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
-    """The SVG text of a graph; `styles` by provenance. Solid arrow heads for known directions, none for unknown ones."""
+    """The SVG text of a graph; `styles` by provenance. Solid arrow heads for known directions, none
+    for unknown ones.
+    """
     # Many pairs without an answer would bury the graph: they are then counted, not drawn.
-    edges = graph.edges if len(graph.open_pairs) <= len(graph.nodes) else tuple(e for e in graph.edges if e.structural)
+    edges = (
+        graph.edges
+        if len(graph.open_pairs) <= len(graph.nodes)
+        else tuple(e for e in graph.edges if e.structural)
+    )
     boxes, bends = _layout(graph, edges)
     used = [p for p in styles if any(e.provenance == p for e in edges)]
     hidden = len(graph.edges) - len(edges)
@@ -145,11 +153,20 @@ def draw(graph: Graph, *, title: str, styles: Mapping[str, Style] = STYLES) -> s
 
 def _text(text: str) -> str:
     """Escaped for SVG, without the control characters that XML refuses."""
-    return escape("".join(c for c in text if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"), {'"': "&quot;"})
+    return escape(
+        "".join(
+            c
+            for c in text
+            if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"
+        ),
+        {'"': "&quot;"},
+    )
 
 
 def _layers(graph: Graph) -> dict[str, int]:
-    """Longest path from the roots; then causes move right, next to their first effect, which shortens arrows."""
+    """Longest path from the roots; then causes move right, next to their first effect, which
+    shortens arrows.
+    """
     layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
     for name in reversed(graph.order()):
         effects = [layer[m] for m in graph.dag.successors(name)]
@@ -157,19 +174,33 @@ def _layers(graph: Graph) -> dict[str, int]:
     return layer
 
 
-def _layout(graph: Graph, edges: Sequence[Link]) -> tuple[dict[str, _Box], dict[_Route, list[_Point]]]:
-    """Boxes of the nodes, and for each link that skips layers the points it passes between other boxes.
+def _layout(
+    graph: Graph, edges: Sequence[Link]
+) -> tuple[dict[str, _Box], dict[_Route, list[_Point]]]:
+    """Boxes of the nodes, and for each link that skips layers the points it passes between other
+    boxes.
 
-    Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a few sweeps
-    each way (Sugiyama's method).
+    Such a link takes a row in every layer it crosses. Rows follow the mean row of the neighbours, a
+    few sweeps each way (Sugiyama's method).
     """
     level = _layers(graph)
-    layers: list[list[_Slot]] = [[(n,) for n in graph.nodes if level[n] == i] for i in range(max(level.values(), default=-1) + 1)]
+    layers: list[list[_Slot]] = [
+        [(n,) for n in graph.nodes if level[n] == i]
+        for i in range(max(level.values(), default=-1) + 1)
+    ]
     before: dict[_Slot, list[_Slot]] = {}
     after: dict[_Slot, list[_Slot]] = {}
     pairs = [(*e.pair, "link") for e in edges] + [(*pair, "latent") for pair in _confounded(graph)]
-    for a, b, kind in [(a, b, kind) if level[a] < level[b] else (b, a, kind) for a, b, kind in pairs if level[a] != level[b]]:
-        chain: list[_Slot] = [(a,), *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])), (b,)]
+    for a, b, kind in [
+        (a, b, kind) if level[a] < level[b] else (b, a, kind)
+        for a, b, kind in pairs
+        if level[a] != level[b]
+    ]:
+        chain: list[_Slot] = [
+            (a,),
+            *((a, b, str(i), kind) for i in range(level[a] + 1, level[b])),
+            (b,),
+        ]
         for i, slot in enumerate(chain[1:-1]):
             layers[level[a] + 1 + i].append(slot)
         for left, right in pairwise(chain):
@@ -185,19 +216,30 @@ def _layout(graph: Graph, edges: Sequence[Link]) -> tuple[dict[str, _Box], dict[
         for slot in slots:
             y = MARGIN + (row[slot] - top) * ROW_GAP
             if len(slot) == 1:
-                boxes[slot[0]] = _Box(x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest)
+                boxes[slot[0]] = _Box(
+                    x + (widest - _width(slot[0])) / 2, y, _width(slot[0]), x, x + widest
+                )
             else:
-                bends.setdefault((slot[0], slot[1], slot[3]), []).extend([(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)])
+                bends.setdefault((slot[0], slot[1], slot[3]), []).extend(
+                    [(x, y + HEIGHT / 2), (x + widest, y + HEIGHT / 2)]
+                )
         x += widest + COLUMN_GAP
     return boxes, bends
 
 
-def _rows(layers: list[list[_Slot]], before: Mapping[_Slot, list[_Slot]], after: Mapping[_Slot, list[_Slot]]) -> dict[_Slot, float]:
+def _rows(
+    layers: list[list[_Slot]],
+    before: Mapping[_Slot, list[_Slot]],
+    after: Mapping[_Slot, list[_Slot]],
+) -> dict[_Slot, float]:
     row = {s: i - (len(slots) - 1) / 2 for slots in layers for i, s in enumerate(slots)}
     for sweep in range(12):
         side = before if sweep % 2 == 0 else after
         for slots in layers if sweep % 2 == 0 else reversed(layers):
-            target = {s: sum(row[m] for m in side[s]) / len(side[s]) if s in side else row[s] for s in slots}
+            target = {
+                s: sum(row[m] for m in side[s]) / len(side[s]) if s in side else row[s]
+                for s in slots
+            }
             slots.sort(key=lambda s: (target[s], s))
             row.update({s: i - (len(slots) - 1) / 2 for i, s in enumerate(slots)})
     return row
@@ -207,7 +249,9 @@ def _width(name: str) -> float:
     return 18 + sum(9.6 if c.isupper() or not c.isascii() else 7.4 for c in name)
 
 
-def _link(edge: Link, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], style: Style) -> str:
+def _link(
+    edge: Link, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], style: Style
+) -> str:
     path = _path(edge.pair, boxes, bends, kind="link", gap=4 if edge.directed else 0)
     dashes = f' stroke-dasharray="{style.dashes}"' if style.dashes else ""
     head = f' marker-end="url(#head-{edge.provenance})"' if edge.directed else ""
@@ -216,8 +260,17 @@ def _link(edge: Link, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Po
     return f'<path class="{edge.provenance}" d="{path}" {look}><title>{_text(words)}</title></path>'
 
 
-def _path(pair: Pair, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]], *, kind: str, gap: float, drop: float = 0.0) -> str:
-    """From the right of the left box to the left of the right one, which it misses by `gap`; around the right side within a layer.
+def _path(
+    pair: Pair,
+    boxes: Mapping[str, _Box],
+    bends: Mapping[_Route, list[_Point]],
+    *,
+    kind: str,
+    gap: float,
+    drop: float = 0.0,
+) -> str:
+    """From the right of the left box to the left of the right one, which it misses by `gap`; around
+    the right side within a layer.
 
     Inside a layer it runs level, since wider boxes may stand above and below.
     """
@@ -225,7 +278,9 @@ def _path(pair: Pair, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Po
     (x1, y1), (x2, y2) = boxes[a].right, boxes[b].left
     if x2 < x1:  # side by side in a layer: no arrow, and never a structural link
         side = max(boxes[a].right[0], boxes[b].right[0]) + 30
-        return _curve([(x1, y1 + drop), (side, (y1 + y2) / 2 + drop), (boxes[b].right[0], y2 + drop)])
+        return _curve(
+            [(x1, y1 + drop), (side, (y1 + y2) / 2 + drop), (boxes[b].right[0], y2 + drop)]
+        )
     via = bends.get((a, b, kind)) or bends.get((b, a, kind)) or []
     leaves, enters = (boxes[a].stop, y1 + drop), (min(boxes[b].start, x2 - gap), y2 + drop)
     return _curve([(x1, y1 + drop), leaves, *via, enters, (x2 - gap, y2 + drop)])
@@ -247,18 +302,31 @@ def _node(name: str, box: _Box) -> str:
 
 
 def _confounded(graph: Graph) -> list[Pair]:
-    """Pairs that get a latent line; the pairs of an unseen cause of hundreds of columns would bury the graph, and are told in words."""
-    return [pair for names in graph.latent if len(names) <= MOST_SHARING for pair in combinations(names, 2)]
+    """Pairs that get a latent line; the pairs of an unseen cause of hundreds of columns would bury
+    the graph, and are told in words.
+    """
+    return [
+        pair
+        for names in graph.latent
+        if len(names) <= MOST_SHARING
+        for pair in combinations(names, 2)
+    ]
 
 
-def _latents(graph: Graph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]) -> list[str]:
-    """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one to the other."""
+def _latents(
+    graph: Graph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]
+) -> list[str]:
+    """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one
+    to the other.
+    """
     colour, dashes, width = LATENT
     lines = []
     for a, b in _confounded(graph):
         path = _path((a, b), boxes, bends, kind="latent", gap=0, drop=LATENT_DROP)
         look = f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}" marker-start="url(#dot)" marker-end="url(#dot)"'
-        lines.append(f'<path class="latent" d="{path}" {look}><title>{_text(f"{a} and {b}: unseen common cause")}</title></path>')
+        lines.append(
+            f'<path class="latent" d="{path}" {look}><title>{_text(f"{a} and {b}: unseen common cause")}</title></path>'
+        )
     return lines
 
 
@@ -274,13 +342,25 @@ def _head(provenance: str, style: Style) -> str:
     )
 
 
-def _legend(used: Mapping[str, Style], graph: Graph, top: float, hidden: int, *, named: bool) -> list[str]:
-    rows = [(s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning) for p, s in used.items()]
+def _legend(
+    used: Mapping[str, Style], graph: Graph, top: float, hidden: int, *, named: bool
+) -> list[str]:
+    rows = [
+        (s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning)
+        for p, s in used.items()
+    ]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
     wide = sum(len(names) > MOST_SHARING for names in graph.latent)
     if wide:
-        rows.append(("none", "", 0.0, f"unseen causes of more than {MOST_SHARING} columns each, not drawn: {wide}"))
+        rows.append(
+            (
+                "none",
+                "",
+                0.0,
+                f"unseen causes of more than {MOST_SHARING} columns each, not drawn: {wide}",
+            )
+        )
     if hidden:
         rows.append(("none", "", 0.0, f"{hidden} more pairs without enough evidence are not drawn"))
     lines = []
@@ -288,12 +368,17 @@ def _legend(used: Mapping[str, Style], graph: Graph, top: float, hidden: int, *,
         y = top + 10 + 20 * i
         dash = f' stroke-dasharray="{dashes}"' if dashes else ""
         line = f'<line x1="{MARGIN}" y1="{y:.1f}" x2="{MARGIN + 46}" y2="{y:.1f}" stroke="{colour}" stroke-width="{width}"{dash}/>'
-        lines.append(f'{line}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="#111111">{_text(words)}</text>')
+        lines.append(
+            f'{line}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="#111111">{_text(words)}</text>'
+        )
     return lines
 
 
 def _description(graph: Graph) -> str:
     """The graph in words, for those who do not see the picture."""
-    links = [f"{e.cause} {'causes' if e.directed else 'is linked to'} {e.effect} ({e.provenance})" for e in graph.edges]
+    links = [
+        f"{e.cause} {'causes' if e.directed else 'is linked to'} {e.effect} ({e.provenance})"
+        for e in graph.edges
+    ]
     latent = [f"{', '.join(names)} share an unseen cause" for names in graph.latent]
     return f"{len(graph.nodes)} columns. " + ("; ".join(links + latent) or "No links") + "."

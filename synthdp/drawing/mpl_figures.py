@@ -1,7 +1,9 @@
 """Figures of the steward's report, as inline SVG that follows the page's colours, light or dark.
 
-Matplotlib draws with stand-in colours that become CSS variables; text stays text. No pyplot, no global state
-but a temporary rc context. Names and categories are data: they are never parsed as mathematics or markup.
+Matplotlib draws with stand-in colours that become CSS variables; text stays text. No pyplot, no
+global state
+but a temporary rc context. Names and categories are data: they are never parsed as mathematics or
+markup.
 """
 
 from __future__ import annotations
@@ -26,8 +28,22 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 # Stand-ins that no colour map gives, and what each becomes in the page.
-TEXT, MUTED, LINE, REAL, SYNTHETIC, BOUND = "#010101", "#010102", "#010103", "#010104", "#010105", "#010106"
-_CSS = {TEXT: "currentColor", MUTED: "var(--muted)", LINE: "var(--line)", REAL: "var(--real)", SYNTHETIC: "var(--synthetic)", BOUND: "var(--bound)"}
+TEXT, MUTED, LINE, REAL, SYNTHETIC, BOUND = (
+    "#010101",
+    "#010102",
+    "#010103",
+    "#010104",
+    "#010105",
+    "#010106",
+)
+_CSS = {
+    TEXT: "currentColor",
+    MUTED: "var(--muted)",
+    LINE: "var(--line)",
+    REAL: "var(--real)",
+    SYNTHETIC: "var(--synthetic)",
+    BOUND: "var(--bound)",
+}
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -53,7 +69,10 @@ MOST_TICKS = 60
 
 def short(text: str, most: int = 26) -> str:
     """A name for an axis: control characters shown as such, cut to `most` characters."""
-    clean = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c for c in text)
+    clean = "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c
+        for c in text
+    )
     return clean if len(clean) <= most else clean[: most - 1] + "…"
 
 
@@ -100,10 +119,19 @@ def _tag(tag: str, name: str) -> str:
     return tag
 
 
-def overlay(labels: Sequence[str], real: FloatArray, synthetic: FloatArray, *, ordered: bool, name: str, alt: str) -> str:
+def overlay(
+    labels: Sequence[str],
+    real: FloatArray,
+    synthetic: FloatArray,
+    *,
+    ordered: bool,
+    name: str,
+    alt: str,
+) -> str:
     """Shares of one column's levels, real beside synthetic, shape `[levels]` each.
 
-    Bars for a few categories (the largest real shares first), steps for an ordered or long list of levels.
+    Bars for a few categories (the largest real shares first), steps for an ordered or long list of
+    levels.
     """
     with _drawing():
         if ordered and len(labels) > 6:
@@ -157,8 +185,12 @@ def _percent(axis: Any) -> None:
     axis.set_major_formatter(PercentFormatter(1.0, decimals=None))
 
 
-def association_difference(columns: Sequence[str], difference: FloatArray, *, name: str, alt: str) -> str:
-    """Heat map of synthetic minus real association, shape `[columns, columns]`; orange is lost, purple is invented."""
+def association_difference(
+    columns: Sequence[str], difference: FloatArray, *, name: str, alt: str
+) -> str:
+    """Heat map of synthetic minus real association, shape `[columns, columns]`; orange is lost,
+    purple is invented.
+    """
     size = len(columns)
     shown = size <= MOST_TICKS
     with _drawing():
@@ -187,24 +219,63 @@ def _cell_values(axes: Axes, difference: FloatArray, limit: float) -> None:
     for i, j in zip(*np.nonzero(np.abs(difference) >= 0.05), strict=True):
         value = difference[i, j]
         # Text on a cell keeps its own colour in both modes, as the cell does.
-        axes.text(j, i, f"{value:+.2f}", ha="center", va="center", fontsize=6.5, color="white" if abs(value) > 0.6 * limit else "black")
+        axes.text(
+            j,
+            i,
+            f"{value:+.2f}",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            color="white" if abs(value) > 0.6 * limit else "black",
+        )
 
 
-def utility_dots(rows: Sequence[tuple[str, float, float, float | None, float | None]], *, label: str, name: str, alt: str) -> str:
-    """One line per (name, real, synthetic, low, high): the score of learning on real and on synthetic rows.
+def utility_dots(
+    rows: Sequence[tuple[str, float, float, float | None, float | None]],
+    *,
+    label: str,
+    name: str,
+    alt: str,
+) -> str:
+    """One line per (name, real, synthetic, low, high): the score of learning on real and on
+    synthetic rows.
 
-    `low` and `high` bound the difference real - synthetic; the whisker shows where the synthetic score would
-    lie for each, the real score held fixed.
+    `low` and `high` bound the difference real - synthetic; the whisker shows where the synthetic
+    score would lie for each, the real score held fixed.
     """
     with _drawing():
         figure, axes = _axes(7.6, 0.9 + 0.32 * len(rows))
         for y, (_, real, synthetic, low, high) in enumerate(rows):
             axes.plot([synthetic, real], [y, y], color=LINE, linewidth=1.2, zorder=1)
             if low is not None and high is not None:
-                axes.plot([real - high, real - low], [y, y], color=SYNTHETIC, linewidth=4, alpha=0.35, solid_capstyle="butt", zorder=2)
+                axes.plot(
+                    [real - high, real - low],
+                    [y, y],
+                    color=SYNTHETIC,
+                    linewidth=4,
+                    alpha=0.35,
+                    solid_capstyle="butt",
+                    zorder=2,
+                )
         y_all = np.arange(len(rows))
-        axes.scatter([r[1] for r in rows], y_all, s=48, facecolors="none", edgecolors=REAL, linewidths=1.8, label="learnt on real rows", zorder=3)
-        axes.scatter([r[2] for r in rows], y_all, s=34, color=SYNTHETIC, label="learnt on synthetic rows (bar: 95% interval of the gap)", zorder=4)
+        axes.scatter(
+            [r[1] for r in rows],
+            y_all,
+            s=48,
+            facecolors="none",
+            edgecolors=REAL,
+            linewidths=1.8,
+            label="learnt on real rows",
+            zorder=3,
+        )
+        axes.scatter(
+            [r[2] for r in rows],
+            y_all,
+            s=34,
+            color=SYNTHETIC,
+            label="learnt on synthetic rows (bar: 95% interval of the gap)",
+            zorder=4,
+        )
         axes.set_yticks(y_all, [short(r[0], 40) for r in rows])
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -215,8 +286,17 @@ def utility_dots(rows: Sequence[tuple[str, float, float, float | None, float | N
         return _svg(figure, name, alt)
 
 
-def attack_roc(points: Sequence[tuple[float, float]], *, epsilon: float | None, delta: float | None, name: str, alt: str) -> str:
-    """ROC of a membership attack, points (FPR, TPR), on log axes, with chance and what (epsilon, delta) allows."""
+def attack_roc(
+    points: Sequence[tuple[float, float]],
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    name: str,
+    alt: str,
+) -> str:
+    """ROC of a membership attack, points (FPR, TPR), on log axes, with chance and what (epsilon,
+    delta) allows.
+    """
     curve = np.asarray(sorted(points), dtype=np.float64)
     positive = curve[curve > 0]
     low = max(1e-3, min(0.05, float(positive.min()) / 1.5 if len(positive) else 0.05))
@@ -226,10 +306,31 @@ def attack_roc(points: Sequence[tuple[float, float]], *, epsilon: float | None, 
         axes.plot(grid, grid, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), label="guessing")
         if epsilon is not None:
             allowed = roc_bound(grid, epsilon=epsilon, delta=delta or 0.0)
-            axes.plot(grid, allowed, color=BOUND, linewidth=1.8, linestyle="--", label="most that the claim allows")
+            axes.plot(
+                grid,
+                allowed,
+                color=BOUND,
+                linewidth=1.8,
+                linestyle="--",
+                label="most that the claim allows",
+            )
             axes.fill_between(grid, allowed, 1.0, color=BOUND, alpha=0.10, linewidth=0)
-        axes.step(np.maximum(curve[:, 0], low), np.maximum(curve[:, 1], low), where="post", color=SYNTHETIC, linewidth=2, label="attack")
-        axes.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1.05), xlabel="false positive rate", ylabel="true positive rate")
+        axes.step(
+            np.maximum(curve[:, 0], low),
+            np.maximum(curve[:, 1], low),
+            where="post",
+            color=SYNTHETIC,
+            linewidth=2,
+            label="attack",
+        )
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlim=(low, 1),
+            ylim=(low, 1.05),
+            xlabel="false positive rate",
+            ylabel="true positive rate",
+        )
         for axis in (axes.xaxis, axes.yaxis):
             _decades(axis, low)
         axes.grid(color=LINE, linewidth=0.5)
@@ -248,10 +349,12 @@ def _decades(axis: Any, low: float) -> None:
 
 
 def roc_bound(false_positive_rate: FloatArray, *, epsilon: float, delta: float) -> FloatArray:
-    """Largest TPR at each FPR under (epsilon, delta)-DP, by both sides of its definition [derived here; see also Kairouz, Oh and
-    Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem 2.1].
+    """Largest TPR at each FPR under (epsilon, delta)-DP, by both sides of its definition [derived
+    here; see also Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy"
+    (2015), Theorem 2.1].
 
-    The guess "in" gives TPR <= e^epsilon FPR + delta, the guess "out" 1 - FPR <= e^epsilon (1 - TPR) + delta.
+    The guess "in" gives TPR <= e^epsilon FPR + delta, the guess "out" 1 - FPR <= e^epsilon (1 -
+    TPR) + delta.
     """
     upper = np.exp(epsilon) * false_positive_rate + delta
     other = 1 - np.exp(-epsilon) * (1 - delta - false_positive_rate)
@@ -265,7 +368,9 @@ def crosses_bound(points: Sequence[tuple[float, float]], *, epsilon: float, delt
     return bool((curve[:, 1] > roc_bound(curve[:, 0], epsilon=epsilon, delta=delta) + 1e-12).any())
 
 
-def budget_waterfall(steps: Sequence[tuple[str, float]], *, budget: float, name: str, alt: str) -> str:
+def budget_waterfall(
+    steps: Sequence[tuple[str, float]], *, budget: float, name: str, alt: str
+) -> str:
     """Floating bars: how far each (label, epsilon) carries the composed epsilon, up to `budget`."""
     ends = np.cumsum([0.0, *(epsilon for _, epsilon in steps)])
     rest = max(0.0, budget - float(ends[-1]))
@@ -288,4 +393,6 @@ def budget_waterfall(steps: Sequence[tuple[str, float]], *, budget: float, name:
 
 
 def _beside(axes: Axes, x: float, y: float, text: str) -> None:
-    axes.annotate(text, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
+    axes.annotate(
+        text, (x, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
+    )

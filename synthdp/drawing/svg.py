@@ -1,15 +1,26 @@
-"""Self-contained SVG: one frame with a title and a description for those who do not see it; all text escaped."""
+"""Self-contained SVG: one frame with a title and a description for those who do not see it; all
+text escaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from xml.sax.saxutils import escape
 
-INK, FAINT, HOT, COOL = "#111111", "#7A7A7A", "#C23B00", "#0072B2"  # colour-blind safe (Okabe and Ito), darkened for contrast
+INK, FAINT, HOT, COOL = (
+    "#111111",
+    "#7A7A7A",
+    "#C23B00",
+    "#0072B2",
+)  # colour-blind safe (Okabe and Ito), darkened for contrast
 
 
-def frame(body: Iterable[str], *, name: str, title: str, description: str, width: int, height: int) -> str:
-    """The SVG text of a picture; `name` keeps its ids apart from those of other pictures on one page."""
+def frame(
+    body: Iterable[str], *, name: str, title: str, description: str, width: int, height: int
+) -> str:
+    """The SVG text of a picture; `name` keeps its ids apart from those of other pictures on one
+    page.
+    """
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -26,7 +37,14 @@ def frame(body: Iterable[str], *, name: str, title: str, description: str, width
 
 def safe(text: str) -> str:
     """Escaped, without the characters that XML refuses."""
-    return escape("".join(c for c in text if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"), {'"': "&quot;"})
+    return escape(
+        "".join(
+            c
+            for c in text
+            if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"
+        ),
+        {'"': "&quot;"},
+    )
 
 
 def shortened(text: str, *, most: int = 70) -> str:
@@ -34,15 +52,36 @@ def shortened(text: str, *, most: int = 70) -> str:
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
-def label(x: float, y: float, text: str, *, anchor: str = "start", size: int = 13, bold: bool = False, colour: str = INK) -> str:
+def label(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    size: int = 13,
+    bold: bool = False,
+    colour: str = INK,
+) -> str:
     """One line of text."""
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight} fill="{colour}">{safe(text)}</text>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, *, colour: str = INK, width: float = 1.0, dashes: str = "", head: str = "") -> str:
+def line(
+    x1: float,
+    y1: float,
+    x2: float,
+    y2: float,
+    *,
+    colour: str = INK,
+    width: float = 1.0,
+    dashes: str = "",
+    head: str = "",
+) -> str:
     """A straight line; `head` is the id of a marker at its end."""
-    look = (f' stroke-dasharray="{dashes}"' if dashes else "") + (f' marker-end="url(#{head})"' if head else "")
+    look = (f' stroke-dasharray="{dashes}"' if dashes else "") + (
+        f' marker-end="url(#{head})"' if head else ""
+    )
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width}"{look}/>'
 
 

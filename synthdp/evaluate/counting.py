@@ -1,7 +1,7 @@
 """Counts of many small cross tables of level codes, in one streaming pass over the rows.
 
-Every table is counted chunk by chunk, so that the pass needs the memory of its tables and of one chunk. A
-table with few cells is a dense array; one with many cells keeps only the cells that occur.
+Every table is counted chunk by chunk, so that the pass needs the memory of its tables and of one
+chunk. A table with few cells is a dense array; one with many cells keeps only the cells that occur.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Chunks = Iterable[npt.NDArray[np.integer]]
 
 @dataclass(frozen=True, eq=False)
 class CrossTable:
-    """Counts of one table. `keys` (sorted, C order over `sizes`) are the cells held; None means all of them."""
+    """Counts of one table. `keys` (sorted, C order over `sizes`) are the cells held; None means all
+    of them.
+    """
 
     columns: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -44,10 +46,13 @@ class CrossTable:
         return keys, self.counts[keys]
 
 
-def count_tables(codes: npt.NDArray[np.integer] | Chunks, sizes: Sequence[int], tables: Sequence[tuple[int, ...]]) -> tuple[CrossTable, ...]:
+def count_tables(
+    codes: npt.NDArray[np.integer] | Chunks, sizes: Sequence[int], tables: Sequence[tuple[int, ...]]
+) -> tuple[CrossTable, ...]:
     """One `CrossTable` for each tuple of column positions in `tables`.
 
-    `codes` has shape `[rows, columns]`, or is an iterable of such chunks; level codes are below `sizes`.
+    `codes` has shape `[rows, columns]`, or is an iterable of such chunks; level codes are below
+    `sizes`.
     """
     shapes = [tuple(sizes[c] for c in table) for table in tables]
     counters = [_counter(shape, dense) for shape, dense in zip(shapes, _dense(shapes), strict=True)]
@@ -55,11 +60,15 @@ def count_tables(codes: npt.NDArray[np.integer] | Chunks, sizes: Sequence[int], 
         columns = np.ascontiguousarray(chunk.T, dtype=np.int64)
         for table, shape, counter in zip(tables, shapes, counters, strict=True):
             counter.add(_keys(columns, table, shape))
-    return tuple(CrossTable(t, s, *c.result()) for t, s, c in zip(tables, shapes, counters, strict=True))
+    return tuple(
+        CrossTable(t, s, *c.result()) for t, s, c in zip(tables, shapes, counters, strict=True)
+    )
 
 
 def total_variation(a: CrossTable, b: CrossTable) -> float:
-    """Half the summed absolute difference of the two tables' shares, in [0, 1]. Both must hold rows."""
+    """Half the summed absolute difference of the two tables' shares, in [0, 1]. Both must hold
+    rows.
+    """
     if a.keys is None and b.keys is None:
         return float(0.5 * np.abs(a.counts / a.total - b.counts / b.total).sum())
     (keys_a, counts_a), (keys_b, counts_b) = a.occupied(), b.occupied()
@@ -82,7 +91,9 @@ def _cells(shape: tuple[int, ...]) -> int:
     for size in shape:
         cells *= size
     if cells > np.iinfo(np.int64).max:
-        raise ValueError(f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can name; use fewer columns")
+        raise ValueError(
+            f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can name; use fewer columns"
+        )
     return cells
 
 
@@ -121,7 +132,9 @@ class _Sparse:
         new, counts = np.unique(keys, return_counts=True)
         self._keys, cell = np.unique(np.concatenate([self._keys, new]), return_inverse=True)
         weights = np.concatenate([self._counts, counts])
-        self._counts = np.bincount(cell, weights=weights, minlength=len(self._keys)).astype(np.int64)
+        self._counts = np.bincount(cell, weights=weights, minlength=len(self._keys)).astype(
+            np.int64
+        )
 
     def result(self) -> tuple[IntArray, IntArray]:
         return self._keys, self._counts

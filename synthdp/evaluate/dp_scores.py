@@ -1,8 +1,10 @@
-"""Headline scores that may be published: paid for like any look at the rows, and told with intervals that include the noise.
+"""Headline scores that may be published: paid for like any look at the rows, and told with
+intervals that include the noise.
 
-Public are the mean total variation of one-way and of two-way tables against the fitted rows, and how often a model that learnt
-on synthetic rows alone is right on held-out real rows. What a model would reach that learnt on *real* rows is not: training it privately
-would cost far more than counting its answers.
+Public are the mean total variation of one-way and of two-way tables against the fitted rows, and
+how often a model that learnt on synthetic rows alone is right on held-out real rows. What a model
+would reach that learnt on *real* rows is not: training it privately would cost far more than
+counting its answers.
 """
 
 from __future__ import annotations
@@ -34,10 +36,12 @@ class NoisyTable(Protocol):
 
 
 class ChargedScore(spec.Model):
-    """One published score. `counts` are what was released: misplaced rows, or wrong and right answers, with noise of parameter `sigma`.
+    """One published score. `counts` are what was released: misplaced rows, or wrong and right
+    answers, with noise of parameter `sigma`.
 
-    `value` and the 95% interval from `low` to `high` follow from them and from released tables; there is no value where the noise hides
-    whether there are any rows. `tables` says over how many tables a distance is averaged.
+    `value` and the 95% interval from `low` to `high` follow from them and from released tables;
+    there is no value where the noise hides whether there are any rows. `tables` says over how many
+    tables a distance is averaged.
     """
 
     name: Literal["tv1", "tv2", "tstr_accuracy"]
@@ -53,39 +57,73 @@ class ChargedScore(spec.Model):
 ChargedScores = tuple[ChargedScore, ...]
 
 
-def charged_scores(release: spec.ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[NoisyTable]) -> ChargedScores:
-    """Scores and intervals from noisy counts and the released one-way `tables`; a function of released values."""
+def charged_scores(
+    release: spec.ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[NoisyTable]
+) -> ChargedScores:
+    """Scores and intervals from noisy counts and the released one-way `tables`; a function of
+    released values.
+    """
     unit = release.dataset.privacy_unit
     together = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
     targets = [t for t in release.evaluation.targets if not domain[t].ranged]
     rows = counted_rows(tables)
     found = []
-    for (name, of), misplaced in zip(compared(domain).items(), scored.misplaced.tolist(), strict=True):
+    for (name, of), misplaced in zip(
+        compared(domain).items(), scored.misplaced.tolist(), strict=True
+    ):
         value, low, high = distance(misplaced, *rows, sigma=scored.sigma)
-        found.append(ChargedScore.model_validate(_facts(name, (misplaced,), scored.sigma, value, low, high) | {"tables": len(of)}))
+        found.append(
+            ChargedScore.model_validate(
+                _facts(name, (misplaced,), scored.sigma, value, low, high) | {"tables": len(of)}
+            )
+        )
     for target, answers in zip(targets, scored.answers.tolist(), strict=True):
         value, low, high = accuracy(*answers, sigma=scored.sigma, together=together)
-        found.append(ChargedScore.model_validate(_facts("tstr_accuracy", tuple(answers), scored.sigma, value, low, high) | {"target": target}))
+        found.append(
+            ChargedScore.model_validate(
+                _facts("tstr_accuracy", tuple(answers), scored.sigma, value, low, high)
+                | {"target": target}
+            )
+        )
     return tuple(found)
 
 
-def _facts(name: str, counts: tuple[int, ...], sigma: float, value: float | None, low: float, high: float) -> dict[str, object]:
-    return {"name": name, "counts": counts, "sigma": sigma, "value": value, "low": low, "high": high}
+def _facts(
+    name: str, counts: tuple[int, ...], sigma: float, value: float | None, low: float, high: float
+) -> dict[str, object]:
+    return {
+        "name": name,
+        "counts": counts,
+        "sigma": sigma,
+        "value": value,
+        "low": low,
+        "high": high,
+    }
 
 
 def headline(scores: ChargedScores) -> dict[str, float]:
-    """The figures that gates and tracking know: tv1_charged, tv2_charged, and the mean accuracy over targets, those that have a value."""
-    found = {f"{s.name}_charged": s.value for s in scores if s.target is None and s.value is not None}
+    """The figures that gates and tracking know: tv1_charged, tv2_charged, and the mean accuracy
+    over targets, those that have a value.
+    """
+    found = {
+        f"{s.name}_charged": s.value for s in scores if s.target is None and s.value is not None
+    }
     accuracies = [s.value for s in scores if s.target is not None]
     known = [a for a in accuracies if a is not None]
-    return found | ({"tstr_accuracy_charged": math.fsum(known) / len(known)} if known and len(known) == len(accuracies) else {})
+    return found | (
+        {"tstr_accuracy_charged": math.fsum(known) / len(known)}
+        if known and len(known) == len(accuracies)
+        else {}
+    )
 
 
 def counted_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
-    """About how many rows were fitted, and the variance of that: released one-way tables say it, each by its sum.
+    """About how many rows were fitted, and the variance of that: released one-way tables say it,
+    each by its sum.
 
-    A sum over L cells has variance at most L sigma^2 (that of a discrete Gaussian is at most sigma^2: Canonne, Kamath and Steinke,
-    arXiv:2004.00010v4, Corollary 9); of each column the first table counts, and sums are weighted by their precision.
+    A sum over L cells has variance at most L sigma^2 (that of a discrete Gaussian is at most
+    sigma^2: Canonne, Kamath and Steinke, arXiv:2004.00010v4, Corollary 9); of each column the first
+    table counts, and sums are weighted by their precision.
     """
     single = {table.columns[0]: table for table in reversed(tables) if len(table.columns) == 1}
     weights = [1 / (t.counts.size * t.sigma**2) for t in single.values()]
@@ -93,11 +131,14 @@ def counted_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
     return math.fsum(sums) / math.fsum(weights), 1 / math.fsum(weights)
 
 
-def distance(misplaced: int, rows: float, variance: float, *, sigma: float) -> tuple[float | None, float, float]:
+def distance(
+    misplaced: int, rows: float, variance: float, *, sigma: float
+) -> tuple[float | None, float, float]:
     """Total variation and its interval: misplaced rows over `rows`, both noisy.
 
-    The interval [derived here, as Fieller's] holds each t for which misplaced - t rows, of mean 0 at the true t and variance
-    sigma^2 + t^2 `variance`, is within 1.96 standard deviations. Rows were rounded down: the upper end counts one more.
+    The interval [derived here, as Fieller's] holds each t for which misplaced - t rows, of mean 0
+    at the true t and variance sigma^2 + t^2 `variance`, is within 1.96 standard deviations. Rows
+    were rounded down: the upper end counts one more.
     """
     square = rows**2 - Z**2 * variance
     if rows <= 0 or square <= 0:
@@ -107,12 +148,16 @@ def distance(misplaced: int, rows: float, variance: float, *, sigma: float) -> t
     return _share((misplaced + 0.5) / rows), _share(low), _share(high)
 
 
-def accuracy(wrong: int, right: int, *, sigma: float, together: int) -> tuple[float | None, float, float]:
-    """Share of right answers, and an interval for what it is on rows like these: noise and the choice of test rows both count.
+def accuracy(
+    wrong: int, right: int, *, sigma: float, together: int
+) -> tuple[float | None, float, float]:
+    """Share of right answers, and an interval for what it is on rows like these: noise and the
+    choice of test rows both count.
 
-    [Derived here: Wilson's interval with noise.] With n = wrong + right, right - a n has mean 0 at the true share a, and variance at most
-    sigma^2 (a^2 + (1 - a)^2) + `together` a (1 - a) n: noise on both counts, and rows that come in units of at most `together`, whose
-    answers may be all alike. The interval holds each a for which it is within 1.96 standard deviations.
+    [Derived here: Wilson's interval with noise.] With n = wrong + right, right - a n has mean 0 at
+    the true share a, and variance at most sigma^2 (a^2 + (1 - a)^2) + `together` a (1 - a) n: noise
+    on both counts, and rows that come in units of at most `together`, whose answers may be all
+    alike. The interval holds each a for which it is within 1.96 standard deviations.
     """
     rows = wrong + right
     noise, chance = (Z * sigma) ** 2, Z**2 * together * rows

@@ -1,7 +1,8 @@
 """Features and targets for classifiers, built from a table's values by the public domain alone.
 
-Nothing is fitted to rows here: categories become indicators, ranges are scaled by their public bounds, a
-missing value and each spike of a range get an indicator of their own. Values outside the domain are clamped.
+Nothing is fitted to rows here: categories become indicators, ranges are scaled by their public
+bounds, a missing value and each spike of a range get an indicator of their own. Values outside the
+domain are clamped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from synthdp.data.encoding import Codes, encode_column, to_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_INDICATORS = 256  # of one column; a column with more levels folds them, so that memory stays bounded
+MOST_INDICATORS = (
+    256  # of one column; a column with more levels folds them, so that memory stays bounded
+)
 
 FloatMatrix = npt.NDArray[np.float32]
 IntVector = npt.NDArray[np.int64]
@@ -30,8 +33,10 @@ FloatVector = npt.NDArray[np.float64]
 class Features:
     """One table in the two forms that models like.
 
-    `wide` has indicators, shape `[rows, indicators]`, for linear and distance models. `narrow` has one number
-    a column, shape `[rows, columns]`, for trees: scaled values (NaN where missing), or positions of categories.
+    `wide` has indicators, shape `[rows, indicators]`, for linear and distance models. `narrow` has
+    one number
+    a column, shape `[rows, columns]`, for trees: scaled values (NaN where missing), or positions of
+    categories.
     """
 
     wide: FloatMatrix
@@ -45,8 +50,12 @@ class Features:
         return Features(self.wide[rows], self.narrow[rows])
 
 
-def build_features(domain: Domain, frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Features]:
-    """Features of each column of `names` by itself, for every row of `frame`: made once, and joined for each target."""
+def build_features(
+    domain: Domain, frame: pd.DataFrame, names: Sequence[str]
+) -> dict[str, Features]:
+    """Features of each column of `names` by itself, for every row of `frame`: made once, and joined
+    for each target.
+    """
     return {name: Features(*_column(domain[name], frame[name])) for name in names}
 
 
@@ -75,13 +84,21 @@ def _indicators(codes: Codes, levels: int) -> FloatMatrix:
     return np.eye(min(levels, MOST_INDICATORS), dtype=np.float32)[codes % MOST_INDICATORS]
 
 
-def category_mask(domain: Domain, names: Sequence[str], *, most_levels: int) -> npt.NDArray[np.bool_]:
-    """Which of `narrow`'s columns are unordered categories with at most `most_levels` levels, shape `[columns]`."""
-    return np.asarray([not domain[n].ordered and 2 < domain[n].levels <= most_levels for n in names])
+def category_mask(
+    domain: Domain, names: Sequence[str], *, most_levels: int
+) -> npt.NDArray[np.bool_]:
+    """Which of `narrow`'s columns are unordered categories with at most `most_levels` levels, shape
+    `[columns]`.
+    """
+    return np.asarray(
+        [not domain[n].ordered and 2 < domain[n].levels <= most_levels for n in names]
+    )
 
 
 def clamped_numbers(column: ColumnDomain, values: pd.Series[object]) -> FloatVector:
-    """A ranged column on its numeric scale, inside its public bounds, shape `[rows]`; NaN where missing."""
+    """A ranged column on its numeric scale, inside its public bounds, shape `[rows]`; NaN where
+    missing.
+    """
     return np.clip(to_numbers(column, values), column.lower, column.upper)
 
 

@@ -1,7 +1,8 @@
-"""How close a synthetic table's low-order marginals are to the real ones: mean total variation, associations.
+"""How close a synthetic table's low-order marginals are to the real ones: mean total variation,
+associations.
 
-All functions are pure and see level codes only, so the grid is the public domain's. What is computed on real
-codes is confidential; `noisy_tv1` compares with *released* tables and is public.
+All functions are pure and see level codes only, so the grid is the public domain's. What is
+computed on real codes is confidential; `noisy_tv1` compares with *released* tables and is public.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release o
 
 @dataclass(frozen=True, eq=False)
 class FidelityReport:
-    """Mean total variation (0 is equal, 1 is disjoint) of all 1-way, all 2-way and some 3-way tables.
+    """Mean total variation (0 is equal, 1 is disjoint) of all 1-way, all 2-way and some 3-way
+    tables.
 
-    `tv2` and `tv3` are None where there is no such table. `shares_*` are each column's level shares, shape
-    `[levels]`. Of pairs there are symmetric matrices, shape `[columns, columns]`: `pairs` has the total variation,
-    `association_*` Cramér's V.
+    `tv2` and `tv3` are None where there is no such table. `shares_*` are each column's level
+    shares, shape `[levels]`. Of pairs there are symmetric matrices, shape `[columns, columns]`:
+    `pairs` has the total variation, `association_*` Cramér's V.
     """
 
     tv1: float
@@ -56,9 +58,13 @@ class FidelityReport:
             "tv3": self.tv3,
             "by_column": dict(self.by_column),
             "by_pair": {"columns": list(self.by_column), "tv": _digits(self.pairs)},
-            "by_triple": [{"columns": list(triple), "tv": tv} for triple, tv in self.by_triple.items()],
+            "by_triple": [
+                {"columns": list(triple), "tv": tv} for triple, tv in self.by_triple.items()
+            ],
             "shares_real": {name: shares.tolist() for name, shares in self.shares_real.items()},
-            "shares_synthetic": {name: shares.tolist() for name, shares in self.shares_synthetic.items()},
+            "shares_synthetic": {
+                name: shares.tolist() for name, shares in self.shares_synthetic.items()
+            },
             "association_real": _digits(self.association_real),
             "association_synthetic": _digits(self.association_synthetic),
         }
@@ -73,12 +79,15 @@ def _digits(matrix: FloatArray) -> list[list[float]]:
 def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64) -> FidelityReport:
     """Compare two tables of level codes, shape `[rows, columns]` each, over the same domain.
 
-    `triples` 3-way tables are drawn by a fixed public seed. Raises ValueError where a table has no rows.
+    `triples` 3-way tables are drawn by a fixed public seed. Raises ValueError where a table has no
+    rows.
     """
     if not len(real) or not len(synthetic):
         raise ValueError("fidelity needs at least one row in both tables")
     singles, threes = [(i,) for i in range(len(domain))], choose_triples(len(domain), triples)
-    counted = [count_tables(codes, domain.sizes, [*singles, *threes]) for codes in (real, synthetic)]
+    counted = [
+        count_tables(codes, domain.sizes, [*singles, *threes]) for codes in (real, synthetic)
+    ]
     tv = [total_variation(a, b) for a, b in zip(*counted, strict=True)]
     pairs = compare_pairs(real, synthetic, domain.sizes)
     names, one = domain.names, len(singles)
@@ -88,7 +97,10 @@ def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64
         tv3=_mean(tv[one:]),
         by_column=dict(zip(names, tv[:one], strict=True)),
         pairs=pairs.variation,
-        by_triple={(names[i], names[j], names[k]): value for (i, j, k), value in zip(threes, tv[one:], strict=True)},
+        by_triple={
+            (names[i], names[j], names[k]): value
+            for (i, j, k), value in zip(threes, tv[one:], strict=True)
+        },
         shares_real=_shares(counted[0][:one], names),
         shares_synthetic=_shares(counted[1][:one], names),
         association_real=pairs.association[0],
@@ -111,7 +123,9 @@ def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, Flo
 
 
 def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
-    """At most `count` different column triples, drawn by a fixed public seed; all of them where there are fewer."""
+    """At most `count` different column triples, drawn by a fixed public seed; all of them where
+    there are fewer.
+    """
     available = comb(columns, 3)
     if available <= 20_000:
         every = list(combinations(range(columns), 3))
@@ -136,24 +150,33 @@ class Marginal(Protocol):
 
 
 def noisy_tv1(synthetic: Codes, tables: Sequence[Marginal], domain: Domain) -> float:
-    """Mean total variation between the synthetic and the *released noisy* 1-way tables: a public figure.
+    """Mean total variation between the synthetic and the *released noisy* 1-way tables: a public
+    figure.
 
-    The noisy counts are first brought to the nearest distribution. Tables of several columns are left out;
-    raises ValueError where no 1-way table is left or `synthetic` has no rows.
+    The noisy counts are first brought to the nearest distribution. Tables of several columns are
+    left out; raises ValueError where no 1-way table is left or `synthetic` has no rows.
     """
     single = {table.columns[0]: table for table in tables if len(table.columns) == 1}
     if not single or not len(synthetic):
         raise ValueError("tv1_noisy needs synthetic rows and at least one released 1-way table")
     wanted = [(domain.index(name),) for name in single]
     shares = _shares(count_tables(synthetic, domain.sizes, wanted), domain.names)
-    return float(np.mean([0.5 * np.abs(shares[name] - nearest_distribution(table.counts)).sum() for name, table in single.items()]))
+    return float(
+        np.mean(
+            [
+                0.5 * np.abs(shares[name] - nearest_distribution(table.counts)).sum()
+                for name, table in single.items()
+            ]
+        )
+    )
 
 
 def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
-    """Noisy counts, shape `[cells]`, as shares: the Euclidean projection that keeps the total; uniform if that is not positive.
+    """Noisy counts, shape `[cells]`, as shares: the Euclidean projection that keeps the total;
+    uniform if that is not positive.
 
-    Clipping alone would keep the upward half of the noise in empty cells and move mass to them. Source:
-    J. Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, figure 1.
+    Clipping alone would keep the upward half of the noise in empty cells and move mass to them.
+    Source: J. Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, figure 1.
     """
     noisy = np.asarray(counts, dtype=np.float64).ravel()
     total = noisy.sum()

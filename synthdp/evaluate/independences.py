@@ -1,7 +1,10 @@
-"""Does a table keep the independences that the graph implies? Dependence of pairs of columns given what should separate them.
+"""Does a table keep the independences that the graph implies? Dependence of pairs of columns given
+what should separate them.
 
-A column is independent of every column that is neither its effect nor its cause, given its causes (the local Markov
-property: S. L. Lauritzen et al., "Independence properties of directed Markov fields", Networks 20 (1990)).
+A column is independent of every column that is neither its effect nor its cause, given its causes
+(the local Markov
+property: S. L. Lauritzen et al., "Independence properties of directed Markov fields", Networks 20
+(1990)).
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from synthdp.graph.causal import CausalGraph
 SEED = 0  # public: the same claims are looked at in every release of one graph
 MOST_CLAIMS, MOST_TRIES, MOST_ROWS = 64, 4000, 10_000
 ONE_SIDED = 1.645  # standard deviations that 95% of a Gaussian stay below
-VISIBLE = 0.1  # Cohen's w of a small effect: J. Cohen, "Statistical Power Analysis", 2nd ed. (1988), section 7.2
+# Cohen's w of a small effect: J. Cohen, "Statistical Power Analysis", 2nd ed. (1988), section 7.2
+VISIBLE = 0.1
 
 IntArray = npt.NDArray[np.int64]
 Levels = npt.NDArray[np.integer[Any]]
@@ -28,7 +32,9 @@ Levels = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Dependence:
-    """Cohen's w, and what w chance alone stays below in 95 of 100 tables where there is no dependence."""
+    """Cohen's w, and what w chance alone stays below in 95 of 100 tables where there is no
+    dependence.
+    """
 
     w: float
     by_chance: float
@@ -52,7 +58,9 @@ class IndependenceRow:
 
 @dataclass(frozen=True)
 class IndependenceReport:
-    """The claims that were looked at, and of how many the graph makes at most (`pairs`: all that are not linked)."""
+    """The claims that were looked at, and of how many the graph makes at most (`pairs`: all that
+    are not linked).
+    """
 
     rows: tuple[IndependenceRow, ...]
     pairs: int
@@ -74,31 +82,51 @@ class IndependenceReport:
 def compare_independences(
     real: Codes, synthetic: Codes, *, domain: Domain, graph: CausalGraph, rng: np.random.Generator
 ) -> IndependenceReport | None:
-    """At most `MOST_CLAIMS` claims of the graph on at most `MOST_ROWS` random rows of both tables, `[rows, columns]`; None without graph or rows.
+    """At most `MOST_CLAIMS` claims of the graph on at most `MOST_ROWS` random rows of both tables,
+    `[rows, columns]`; None without graph or rows.
 
     Random ones, since a real table may be sorted.
     """
     if not graph.edges or not len(real) or not len(synthetic):
         return None
-    rows, tables = [], [table[rng.permutation(len(table))[:MOST_ROWS]] for table in (real, synthetic)]
+    rows, tables = (
+        [],
+        [table[rng.permutation(len(table))[:MOST_ROWS]] for table in (real, synthetic)],
+    )
     for x, y, given in claims(graph):
         at = [domain.index(n) for n in (x, y, *given)]
-        w = [conditional_dependence(table[:, at[0]], table[:, at[1]], table[:, at[2:]]) for table in tables]
+        w = [
+            conditional_dependence(table[:, at[0]], table[:, at[1]], table[:, at[2:]])
+            for table in tables
+        ]
         rows.append(IndependenceRow(x, y, given, w[0], w[1]))
     linked = len({frozenset(e) for e in graph.dag.edges})
-    return IndependenceReport(tuple(rows), len(graph.nodes) * (len(graph.nodes) - 1) // 2 - linked) if rows else None
+    return (
+        IndependenceReport(tuple(rows), len(graph.nodes) * (len(graph.nodes) - 1) // 2 - linked)
+        if rows
+        else None
+    )
 
 
 def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Claims (x, y, given) that the graph makes, drawn by a public seed; pairs in one group or with an unseen common cause claim nothing."""
+    """Claims (x, y, given) that the graph makes, drawn by a public seed; pairs in one group or with
+    an unseen common cause claim nothing.
+    """
     order, rng = graph.order(), np.random.default_rng(SEED)
-    silent = {frozenset(pair) for names in (*graph.groups.values(), *graph.latent) for pair in combinations(names, 2)}
+    silent = {
+        frozenset(pair)
+        for names in (*graph.groups.values(), *graph.latent)
+        for pair in combinations(names, 2)
+    }
     silent |= {frozenset(e) for e in graph.dag.edges}
     size = len(order)
     if size * (size - 1) // 2 <= MOST_TRIES:
         tried = rng.permutation(np.column_stack(np.triu_indices(size, 1)))
     else:
-        tried = np.sort(np.column_stack([rng.integers(0, size, MOST_TRIES), rng.integers(0, size, MOST_TRIES)]), axis=1)
+        tried = np.sort(
+            np.column_stack([rng.integers(0, size, MOST_TRIES), rng.integers(0, size, MOST_TRIES)]),
+            axis=1,
+        )
         tried = tried[tried[:, 0] < tried[:, 1]]
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for i, j in tried.tolist():
@@ -116,35 +144,58 @@ def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
 
 def _separator(graph: CausalGraph, x: str, y: str) -> tuple[str, ...] | None:
     """The causes of one that separate both, where causes may be unseen; None if neither's do."""
-    return next((given for given in (graph.parents(y), graph.parents(x)) if not {x, y} & set(given) and graph.d_separated(x, y, given)), None)
+    return next(
+        (
+            given
+            for given in (graph.parents(y), graph.parents(x))
+            if not {x, y} & set(given) and graph.d_separated(x, y, given)
+        ),
+        None,
+    )
 
 
 def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
-    """Dependence of two columns within the strata of others, shapes `[rows]`, `[rows]`, `[rows, columns]`.
+    """Dependence of two columns within the strata of others, shapes `[rows]`, `[rows]`, `[rows,
+    columns]`.
 
-    The sum over strata of Pearson's chi-square, less its expectation n (r - 1) (c - 1) / (n - 1) with the margins held fixed (B. S. Everitt,
-    "The Analysis of Contingency Tables", 2nd ed. (1992), section 2.4), so that strata of few rows do not look like dependence.
+    The sum over strata of Pearson's chi-square, less its expectation n (r - 1) (c - 1) / (n - 1)
+    with the margins held fixed (B. S. Everitt, "The Analysis of Contingency Tables", 2nd ed.
+    (1992), section 2.4), so that strata of few rows do not look like dependence.
     """
     strata, levels = _strata(given), int(y.max()) + 1
     row_key = strata * (int(x.max()) + 1) + x  # a stratum and a level of x
     column_key = strata * levels + y
-    (rows, in_row), (columns, in_column) = (np.unique(key, return_counts=True) for key in (row_key, column_key))
+    (rows, in_row), (columns, in_column) = (
+        np.unique(key, return_counts=True) for key in (row_key, column_key)
+    )
     cells, seen = np.unique(row_key * levels + y, return_counts=True)
     of_cell = cells // levels // (int(x.max()) + 1)
-    expected = in_row[np.searchsorted(rows, cells // levels)] * in_column[np.searchsorted(columns, of_cell * levels + cells % levels)]
+    expected = (
+        in_row[np.searchsorted(rows, cells // levels)]
+        * in_column[np.searchsorted(columns, of_cell * levels + cells % levels)]
+    )
     n = np.bincount(strata).astype(np.float64)
-    chi_square = n * (np.bincount(of_cell, weights=seen.astype(np.float64) ** 2 / expected, minlength=len(n)) - 1)
-    r, c = np.bincount(rows // (int(x.max()) + 1), minlength=len(n)), np.bincount(columns // levels, minlength=len(n))
+    chi_square = n * (
+        np.bincount(of_cell, weights=seen.astype(np.float64) ** 2 / expected, minlength=len(n)) - 1
+    )
+    r, c = (
+        np.bincount(rows // (int(x.max()) + 1), minlength=len(n)),
+        np.bincount(columns // levels, minlength=len(n)),
+    )
     mean = np.divide(n * (r - 1) * (c - 1), n - 1, out=np.zeros_like(n), where=n > 1)
     total = len(strata)
     # About the variance of a chi-square, which is twice its mean.
     chance = ONE_SIDED * float(np.sqrt(2 * mean.sum())) / total
-    return Dependence(float(np.sqrt(max(0.0, (chi_square - mean).sum() / total))), float(np.sqrt(chance)))
+    return Dependence(
+        float(np.sqrt(max(0.0, (chi_square - mean).sum() / total))), float(np.sqrt(chance))
+    )
 
 
 def _strata(columns: Levels) -> IntArray:
     """Which combination of levels each row has, numbered from 0, shape `[rows]`."""
     strata = np.zeros(len(columns), dtype=np.int64)
     for column in columns.T.astype(np.int64):
-        strata = np.unique(strata * (int(column.max()) + 1) + column, return_inverse=True)[1].astype(np.int64)
+        strata = np.unique(strata * (int(column.max()) + 1) + column, return_inverse=True)[
+            1
+        ].astype(np.int64)
     return strata

@@ -1,11 +1,13 @@
-"""The classifiers and regressors that judge a synthetic table, with settings that are quick and repeatable.
+"""The classifiers and regressors that judge a synthetic table, with settings that are quick and
+repeatable.
 
-Linear and distance models see indicators (`wide`), trees see one number a column (`narrow`). All learn in
-float32 on one core. A model that does not converge still counts; the warning goes to the report, not to stderr.
+Linear and distance models see indicators (`wide`), trees see one number a column (`narrow`). All
+learn in float32 on one core. A model that does not converge still counts; the warning goes to the
+report, not to stderr.
 
-Any table with a row teaches something: from one class every model learns to say that class, which ranks nothing (AUC .5) and
-is right as often as that class occurs; a column of one value, or of none, is not looked at; of fewer rows than a
-model's neighbours all are neighbours.
+Any table with a row teaches something: from one class every model learns to say that class, which
+ranks nothing (AUC .5) and is right as often as that class occurs; a column of one value, or of
+none, is not looked at; of fewer rows than a model's neighbours all are neighbours.
 """
 
 from __future__ import annotations
@@ -32,15 +34,22 @@ from synthdp.evaluate.features import Features, FloatVector, IntVector
 
 MOST_TREE_LEVELS = 255  # what histogram trees take as a category
 
-# Without the penalty, boosting with many classes diverges on rare ones (AUC .69 instead of .84 on Adult's occupation).
-TREES: Mapping[str, Any] = {"max_leaf_nodes": 16, "l2_regularization": 10.0, "early_stopping": False}
+# Without the penalty, boosting with many classes diverges on rare ones (AUC .69 instead of .84 on
+# Adult's occupation).
+TREES: Mapping[str, Any] = {
+    "max_leaf_nodes": 16,
+    "l2_regularization": 10.0,
+    "early_stopping": False,
+}
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Learner:
-    """How to make one model: `build(seed, mask of categories)`, the form it sees, and the most rows it can take."""
+    """How to make one model: `build(seed, mask of categories)`, the form it sees, and the most rows
+    it can take.
+    """
 
     build: Callable[[int, Mask], Any]
     form: Literal["wide", "narrow"]
@@ -57,29 +66,45 @@ class _Nearest(KNeighborsClassifier):  # type: ignore[misc]
 
 
 def _linear(model: Any) -> Pipeline:
-    # Features are in [0, 1] by the domain; this only stretches a range whose rows sit in a corner of wide bounds.
+    # Features are in [0, 1] by the domain; this only stretches a range whose rows sit in a corner
+    # of wide bounds.
     return make_pipeline(MaxAbsScaler(), model)
 
 
 CLASSIFIERS: Mapping[str, Learner] = {
-    "logistic": Learner(lambda seed, mask: _linear(LogisticRegression(C=10.0, max_iter=500)), "wide"),
+    "logistic": Learner(
+        lambda seed, mask: _linear(LogisticRegression(C=10.0, max_iter=500)), "wide"
+    ),
     "boosted_trees": Learner(
-        lambda seed, mask: make_pipeline(HistGradientBoostingClassifier(**TREES, categorical_features=mask, random_state=seed)),
+        lambda seed, mask: make_pipeline(
+            HistGradientBoostingClassifier(**TREES, categorical_features=mask, random_state=seed)
+        ),
         "narrow",
     ),
     "random_forest": Learner(
-        lambda seed, mask: make_pipeline(RandomForestClassifier(100, min_samples_leaf=3, max_samples=0.5, random_state=seed)), "narrow"
+        lambda seed, mask: make_pipeline(
+            RandomForestClassifier(100, min_samples_leaf=3, max_samples=0.5, random_state=seed)
+        ),
+        "narrow",
     ),
     "knn": Learner(lambda seed, mask: make_pipeline(_Nearest(15)), "wide"),
-    "linear_svc": Learner(lambda seed, mask: _linear(LinearSVC(dual=False, max_iter=300, random_state=seed)), "wide"),
+    "linear_svc": Learner(
+        lambda seed, mask: _linear(LinearSVC(dual=False, max_iter=300, random_state=seed)), "wide"
+    ),
     # Time grows with the square of the rows.
-    "kernel_svc": Learner(lambda seed, mask: make_pipeline(SVC(gamma="scale", random_state=seed)), "wide", max_rows=5000),
+    "kernel_svc": Learner(
+        lambda seed, mask: make_pipeline(SVC(gamma="scale", random_state=seed)),
+        "wide",
+        max_rows=5000,
+    ),
 }
 
 REGRESSORS: Mapping[str, Learner] = {
     "ridge": Learner(lambda seed, mask: _linear(Ridge(alpha=1.0)), "wide"),
     "boosted_trees": Learner(
-        lambda seed, mask: make_pipeline(HistGradientBoostingRegressor(**TREES, categorical_features=mask, random_state=seed)),
+        lambda seed, mask: make_pipeline(
+            HistGradientBoostingRegressor(**TREES, categorical_features=mask, random_state=seed)
+        ),
         "narrow",
     ),
 }
@@ -93,11 +118,21 @@ class Trained:
     warnings: tuple[str, ...]
 
 
-def class_scores(learner: Learner, train: Features, labels: IntVector, test: Features, *, classes: int, mask: Mask, seed: int) -> Trained:
-    """Learn and score: one score per test row and class, shape `[test rows, classes]`; larger is likelier.
+def class_scores(
+    learner: Learner,
+    train: Features,
+    labels: IntVector,
+    test: Features,
+    *,
+    classes: int,
+    mask: Mask,
+    seed: int,
+) -> Trained:
+    """Learn and score: one score per test row and class, shape `[test rows, classes]`; larger is
+    likelier.
 
-    A class that the training rows lack gets the lowest score; with a single class there is nothing to learn,
-    and that class gets 1.
+    A class that the training rows lack gets the lowest score; with a single class there is nothing
+    to learn, and that class gets 1.
     """
     present = np.unique(labels)
     scores = np.full((len(test), classes), -np.inf)
@@ -114,23 +149,31 @@ def class_scores(learner: Learner, train: Features, labels: IntVector, test: Fea
     return Trained(scores, said)
 
 
-def predictions(learner: Learner, train: Features, values: FloatVector, test: Features, *, mask: Mask, seed: int) -> Trained:
+def predictions(
+    learner: Learner, train: Features, values: FloatVector, test: Features, *, mask: Mask, seed: int
+) -> Trained:
     """Learn and predict a number for each test row, shape `[test rows]`."""
     train, values = _limit(learner, train, values)
     model, said = _fit(learner, train, values, mask, seed)
     return Trained(np.asarray(model.predict(getattr(test, learner.form)), dtype=np.float64), said)
 
 
-def _limit(learner: Learner, train: Features, target: npt.NDArray[Any]) -> tuple[Features, npt.NDArray[Any]]:
+def _limit(
+    learner: Learner, train: Features, target: npt.NDArray[Any]
+) -> tuple[Features, npt.NDArray[Any]]:
     # The caller's rows are already in random order, so that the first are a uniform choice.
     if learner.max_rows is None or len(train) <= learner.max_rows:
         return train, target
     return train.take(np.arange(learner.max_rows)), target[: learner.max_rows]
 
 
-def _fit(learner: Learner, train: Features, target: npt.NDArray[Any], mask: Mask, seed: int) -> tuple[Any, tuple[str, ...]]:
+def _fit(
+    learner: Learner, train: Features, target: npt.NDArray[Any], mask: Mask, seed: int
+) -> tuple[Any, tuple[str, ...]]:
     model, rows = learner.build(seed, mask), getattr(train, learner.form)
-    rows = np.where(np.isnan(rows).all(axis=0), 0, rows)  # histogram trees cannot make bins of no values
+    rows = np.where(
+        np.isnan(rows).all(axis=0), 0, rows
+    )  # histogram trees cannot make bins of no values
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(rows, target)

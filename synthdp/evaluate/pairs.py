@@ -1,7 +1,9 @@
-"""All pairs of columns of two tables at once: how far apart their counts are, and how strongly each pair is associated.
+"""All pairs of columns of two tables at once: how far apart their counts are, and how strongly each
+pair is associated.
 
-A column is counted with all later ones in one go, so that a table of a thousand columns (half a million pairs) takes
-seconds and no pair costs a call of its own. Memory is that of a block of cells and a block of rows, not of all pairs.
+A column is counted with all later ones in one go, so that a table of a thousand columns (half a
+million pairs) takes seconds and no pair costs a call of its own. Memory is that of a block of cells
+and a block of rows, not of all pairs.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ Codes = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class PairFigures:
-    """Matrices `[columns, columns]`, symmetric: total variation (0 on the diagonal), Cramér's V of either table (1 there)."""
+    """Matrices `[columns, columns]`, symmetric: total variation (0 on the diagonal), Cramér's V of
+    either table (1 there).
+    """
 
     variation: FloatArray
     association: tuple[FloatArray, FloatArray]
 
 
 def compare_pairs(first: Codes, second: Codes, sizes: Sequence[int]) -> PairFigures:
-    """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row; codes are below `sizes`."""
+    """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row;
+    codes are below `sizes`.
+    """
     tables, sizes = _occurring(first, second, sizes)
     columns = len(sizes)
     variation = np.zeros((columns, columns))
@@ -40,7 +46,9 @@ def compare_pairs(first: Codes, second: Codes, sizes: Sequence[int]) -> PairFigu
         starts = np.cumsum([0, *(sizes[j] for j in later)])
         counts = [_count(levels, i, later, starts, sizes[i]) for levels in tables]
         shares = [table / levels.shape[1] for table, levels in zip(counts, tables, strict=True)]
-        variation[i, later] = 0.5 * np.add.reduceat(np.abs(shares[0] - shares[1]).sum(axis=1), starts[:-1])
+        variation[i, later] = 0.5 * np.add.reduceat(
+            np.abs(shares[0] - shares[1]).sum(axis=1), starts[:-1]
+        )
         for matrix, table in zip(association, counts, strict=True):
             matrix[i, later] = cramers_v(table, starts[:-1])
     for matrix in (variation, *association):
@@ -49,7 +57,9 @@ def compare_pairs(first: Codes, second: Codes, sizes: Sequence[int]) -> PairFigu
 
 
 def _occurring(first: Codes, second: Codes, sizes: Sequence[int]) -> tuple[list[Codes], list[int]]:
-    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either: others change no figure and cost cells."""
+    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either: others
+    change no figure and cost cells.
+    """
     tables: list[Codes] = [codes.T.copy(order="C") for codes in (first, second)]
     found = []
     for i, size in enumerate(sizes):
@@ -62,7 +72,9 @@ def _occurring(first: Codes, second: Codes, sizes: Sequence[int]) -> tuple[list[
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
-    """Each column with runs of later ones: every pair once, in runs of at most `MOST_CELLS` cells or a single pair."""
+    """Each column with runs of later ones: every pair once, in runs of at most `MOST_CELLS` cells
+    or a single pair.
+    """
     for i, own in enumerate(sizes):
         begin, levels = i + 1, 0
         for j in range(i + 1, len(sizes)):
@@ -75,7 +87,9 @@ def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
 
 
 def _count(levels: Codes, i: int, later: range, starts: IntArray, own: int) -> IntArray:
-    """Counts `[levels of the later columns one after the other, levels of i]` from `levels` `[columns, rows]`."""
+    """Counts `[levels of the later columns one after the other, levels of i]` from `levels`
+    `[columns, rows]`.
+    """
     counts = np.zeros(int(starts[-1]) * own, dtype=np.int64)
     step = max(1, MOST_KEYS // len(later))
     for begin in range(0, levels.shape[1], step):

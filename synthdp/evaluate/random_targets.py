@@ -1,7 +1,9 @@
-"""The long protocol of the base paper: columns drawn at random, each predicted from all others by five classifiers.
+"""The long protocol of the base paper: columns drawn at random, each predicted from all others by
+five classifiers.
 
-Their table 2 tells the difference in points of accuracy between learning on real and on synthetic rows, here with an interval over
-targets. The columns are drawn by a public seed, so that two releases of one table are judged on the same. Numbers get regressors.
+Their table 2 tells the difference in points of accuracy between learning on real and on synthetic
+rows, here with an interval over targets. The columns are drawn by a public seed, so that two
+releases of one table are judged on the same. Numbers get regressors.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Gap:
-    """Mean loss from learning on synthetic rows, in `unit`, with its 95% interval over `targets`; negative is better than real rows."""
+    """Mean loss from learning on synthetic rows, in `unit`, with its 95% interval over `targets`;
+    negative is better than real rows.
+    """
 
     metric: str
     unit: str
@@ -41,7 +45,11 @@ class PaperReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"targets": list(self.targets), "utility": self.utility.to_json(), "gaps": [asdict(gap) for gap in self.gaps]}
+        return {
+            "targets": list(self.targets),
+            "utility": self.utility.to_json(),
+            "gaps": [asdict(gap) for gap in self.gaps],
+        }
 
 
 def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
@@ -55,7 +63,11 @@ def summarize(targets: Sequence[str], utility: UtilityReport) -> PaperReport:
     """The mean gap over targets; a target counts once, by the mean of its learners."""
     gaps = (
         _gap(utility, metric, unit, scale)
-        for metric, unit, scale in (("accuracy", "points of accuracy", 100.0), ("auc", "AUC", 1.0), ("r2", "R²", 1.0))
+        for metric, unit, scale in (
+            ("accuracy", "points of accuracy", 100.0),
+            ("auc", "AUC", 1.0),
+            ("r2", "R²", 1.0),
+        )
     )
     return PaperReport(tuple(targets), utility, tuple(g for g in gaps if g is not None))
 

@@ -31,15 +31,27 @@ if TYPE_CHECKING:
 ANALYSES = 6  # steps of an analyst
 PAIR_ROWS = 5000  # that say which columns are the most connected
 
-__all__ = ["EvaluationReport", "FidelityReport", "UtilityReport", "UtilityRow", "evaluate", "fidelity", "noisy_tv1", "utility"]
+__all__ = [
+    "EvaluationReport",
+    "FidelityReport",
+    "UtilityReport",
+    "UtilityRow",
+    "evaluate",
+    "fidelity",
+    "noisy_tv1",
+    "utility",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class EvaluationReport:
-    """Everything computed on real rows. `floor` compares held-out with training rows: what perfect sampling would reach.
+    """Everything computed on real rows. `floor` compares held-out with training rows: what perfect
+    sampling would reach.
 
-    `fidelity` is None where a table has no rows, `floor` where nothing was held out, `paper` where the spec does not ask for the long
-    protocol, `independences` without a graph. `pairs`: pair plots of the same columns of real and of synthetic rows.
+    `fidelity` is None where a table has no rows, `floor` where nothing was held out, `paper` where
+    the spec does not ask for the long
+    protocol, `independences` without a graph. `pairs`: pair plots of the same columns of real and
+    of synthetic rows.
     """
 
     fidelity: FidelityReport | None
@@ -55,7 +67,9 @@ class EvaluationReport:
     pairs: tuple[PairPlot, PairPlot] | None = None
 
     def metrics(self) -> dict[str, float]:
-        """The figures that gates and tracking know: tv1, tv2, tv3, tstr_auc, tstr_ratio, those that are available."""
+        """The figures that gates and tracking know: tv1, tv2, tv3, tstr_auc, tstr_ratio, those that
+        are available.
+        """
         found: dict[str, float | None] = {
             "tv1": self.fidelity.tv1 if self.fidelity else None,
             "tv2": self.fidelity.tv2 if self.fidelity else None,
@@ -70,7 +84,12 @@ class EvaluationReport:
         return {
             "metrics": self.metrics(),
             "fidelity": self.fidelity.to_json() if self.fidelity else None,
-            "floor": {"tv1": self.floor.tv1, "tv2": self.floor.tv2, "tv3": self.floor.tv3, "by_column": dict(self.floor.by_column)}
+            "floor": {
+                "tv1": self.floor.tv1,
+                "tv2": self.floor.tv2,
+                "tv3": self.floor.tv3,
+                "by_column": dict(self.floor.by_column),
+            }
             if self.floor
             else None,
             "utility": self.utility.to_json(),
@@ -80,7 +99,11 @@ class EvaluationReport:
             "subgroups": [row.to_json() for row in self.subgroups],
             "effects": [row.to_json() for row in self.effects],
             "independences": self.independences.to_json() if self.independences else None,
-            "pairs": dict(zip(("real", "synthetic"), (plot.to_json() for plot in self.pairs), strict=True)) if self.pairs else None,
+            "pairs": dict(
+                zip(("real", "synthetic"), (plot.to_json() for plot in self.pairs), strict=True)
+            )
+            if self.pairs
+            else None,
             "seconds": dict(self.seconds),
         }
 
@@ -98,28 +121,48 @@ def evaluate(
     columns: Mapping[str, Column] | None = None,
     progress: Advance = unheard,
 ) -> EvaluationReport:
-    """Fidelity against the training rows, TSTR and TRTR on the held-out rows, and what an analyst would find.
+    """Fidelity against the training rows, TSTR and TRTR on the held-out rows, and what an analyst
+    would find.
 
     The frames hold values; `codes` are the levels of the three frames in the same order, shape
-    `[rows, columns]` each, and are encoded here where the caller has none. Causal utility needs the `graph`, and effects the spec's `columns`.
-    `progress` hears of each step by name.
+    `[rows, columns]` each, and are encoded here where the caller has none. Causal utility needs the
+    `graph`, and effects the spec's `columns`. `progress` hears of each step by name.
     """
     started = time.perf_counter()
-    levels = codes or tuple(encode(domain, frame)[0] for frame in (real_train, real_test, synthetic))
+    levels = codes or tuple(
+        encode(domain, frame)[0] for frame in (real_train, real_test, synthetic)
+    )
     train, test, drawn = levels
     drawn_targets = random_targets(domain, settings.random_targets)
-    learning = [*trainings(domain, settings.targets, settings.classifiers), *trainings(domain, drawn_targets, CLASSIFIERS)]
+    learning = [
+        *trainings(domain, settings.targets, settings.classifiers),
+        *trainings(domain, drawn_targets, CLASSIFIERS),
+    ]
     steps = Steps(2 + len(learning) + ANALYSES, progress)
     steps.begin("fidelity")
-    near = fidelity(train, drawn, domain, triples=settings.triples) if len(train) and len(drawn) else None
+    near = (
+        fidelity(train, drawn, domain, triples=settings.triples)
+        if len(train) and len(drawn)
+        else None
+    )
     steps.begin("fidelity of held-out rows")
-    floor = fidelity(train, test, domain, triples=settings.triples) if len(train) and len(test) else None
+    floor = (
+        fidelity(train, test, domain, triples=settings.triples)
+        if len(train) and len(test)
+        else None
+    )
     compared = time.perf_counter()
     useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
     learnt = time.perf_counter()
     tables = (real_train, train), (real_test, test), (synthetic, drawn)
-    analysed = _Analysis(domain, settings, tables, steps).report(EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns)
-    seconds = {"fidelity": compared - started, "utility": learnt - compared, "analysis": time.perf_counter() - learnt}
+    analysed = _Analysis(domain, settings, tables, steps).report(
+        EvaluationReport(near, floor, useful, {}, paper), rng, graph, columns
+    )
+    seconds = {
+        "fidelity": compared - started,
+        "utility": learnt - compared,
+        "analysis": time.perf_counter() - learnt,
+    }
     return replace(analysed, seconds=seconds)
 
 
@@ -154,15 +197,23 @@ def _learning(
 
 @dataclass(frozen=True, eq=False)
 class _Analysis:
-    """What an analyst does with a table, on training, held-out and synthetic rows: values and levels of each."""
+    """What an analyst does with a table, on training, held-out and synthetic rows: values and
+    levels of each.
+    """
 
     domain: Domain
     settings: Evaluation
-    tables: tuple[tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes]]
+    tables: tuple[
+        tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes], tuple[pd.DataFrame, Codes]
+    ]
     steps: Steps
 
     def report(
-        self, so_far: EvaluationReport, rng: np.random.Generator, graph: CausalGraph | None, columns: Mapping[str, Column] | None
+        self,
+        so_far: EvaluationReport,
+        rng: np.random.Generator,
+        graph: CausalGraph | None,
+        columns: Mapping[str, Column] | None,
     ) -> EvaluationReport:
         """`so_far` with everything else; nothing where a table has no rows to analyse."""
         real, held_out, synthetic = self.tables
@@ -173,23 +224,64 @@ class _Analysis:
         target = next((t for t in self.settings.targets if not self.domain[t].ranged), None)
         return replace(
             so_far,
-            two_sample=run("two-sample test", lambda: two_sample(real[0], held_out[0], synthetic[0], domain=self.domain, rng=rng)),
-            coverage=run("coverage of intervals", lambda: coverage(real, held_out, synthetic, domain=self.domain)),
-            subgroups=run("subgroups", lambda: subgroups(real, held_out, synthetic, domain=self.domain, columns=groups, target=target, rng=rng)),
-            effects=run("effects", lambda: compare_effects(real, synthetic, self.settings.effects, columns=columns, domain=self.domain, graph=graph))
+            two_sample=run(
+                "two-sample test",
+                lambda: two_sample(real[0], held_out[0], synthetic[0], domain=self.domain, rng=rng),
+            ),
+            coverage=run(
+                "coverage of intervals",
+                lambda: coverage(real, held_out, synthetic, domain=self.domain),
+            ),
+            subgroups=run(
+                "subgroups",
+                lambda: subgroups(
+                    real,
+                    held_out,
+                    synthetic,
+                    domain=self.domain,
+                    columns=groups,
+                    target=target,
+                    rng=rng,
+                ),
+            ),
+            effects=run(
+                "effects",
+                lambda: compare_effects(
+                    real,
+                    synthetic,
+                    self.settings.effects,
+                    columns=columns,
+                    domain=self.domain,
+                    graph=graph,
+                ),
+            )
             if graph is not None and columns is not None
             else (),
-            independences=run("independences", lambda: compare_independences(real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng))
+            independences=run(
+                "independences",
+                lambda: compare_independences(
+                    real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng
+                ),
+            )
             if graph is not None
             else None,
             pairs=run("pair plots", self._pairs),
         )
 
     def _pairs(self) -> tuple[PairPlot, PairPlot] | None:
-        """The same few columns of both tables; which they are, and how they are cut, synthetic rows say alone."""
+        """The same few columns of both tables; which they are, and how they are cut, synthetic rows
+        say alone.
+        """
         drawn, names = self.tables[2][1], self.domain.names
         if len(names) < 2:
             return None
-        chosen = most_connected(names, association(*grid(self.domain, drawn[:PAIR_ROWS], drawn)), first=self.settings.targets)
-        real, synthetic = (pair_plot(self.domain, table, chosen, like=drawn) for table in (self.tables[0][1], drawn))
+        chosen = most_connected(
+            names,
+            association(*grid(self.domain, drawn[:PAIR_ROWS], drawn)),
+            first=self.settings.targets,
+        )
+        real, synthetic = (
+            pair_plot(self.domain, table, chosen, like=drawn)
+            for table in (self.tables[0][1], drawn)
+        )
         return real, synthetic

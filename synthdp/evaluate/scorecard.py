@@ -1,7 +1,8 @@
-"""Have a synthetic table scored for a price: classifiers that learn from it, and are small enough to be used inside the kernel.
+"""Have a synthetic table scored for a price: classifiers that learn from it, and are small enough
+to be used inside the kernel.
 
-They are logistic regressions over levels, and see no real row. What comes out are whole numbers, so that counting their right answers on
-real rows is exact (`privacy.mechanisms.scores`).
+They are logistic regressions over levels, and see no real row. What comes out are whole numbers, so
+that counting their right answers on real rows is exact (`privacy.mechanisms.scores`).
 """
 
 from __future__ import annotations
@@ -25,37 +26,60 @@ POINT = 2.0**-20  # of log odds: points are whole multiples of it
 MOST_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers of 64 bits
 
 
-def score_table(releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, codes: Released[Codes]) -> Released[Scored]:
+def score_table(
+    releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, codes: Released[Codes]
+) -> Released[Scored]:
     """Learn on the synthetic table, then have it scored, for the planned price.
 
-    A run that was interrupted after it gets back the table that was scored then, which is the one to publish.
+    A run that was interrupted after it gets back the table that was scored then, which is the one
+    to publish.
     """
     planned = releaser.plan.find("scores")
     assert planned is not None and isinstance(planned.mechanism, ScoreBudget)
     most = release.evaluation.max_rows
-    cards = [fit_scorecard(codes.value, domain, t, max_rows=most, rng=fresh_generator()) for t in planned.mechanism.targets]
+    cards = [
+        fit_scorecard(codes.value, domain, t, max_rows=most, rng=fresh_generator())
+        for t in planned.mechanism.targets
+    ]
     counted = releaser.release(planned.mechanism.choose(codes.value, cards), purpose="scores")
     return codes.zip(counted).map(lambda pair: pair[1])
 
 
-def fit_scorecard(synthetic: Codes, domain: Domain, target: str, *, max_rows: int, rng: np.random.Generator) -> Scorecard:
-    """Learn `target` from the other columns of at most `max_rows` of the rows, levels `[rows, columns]`; a class that is not there is never said."""
+def fit_scorecard(
+    synthetic: Codes, domain: Domain, target: str, *, max_rows: int, rng: np.random.Generator
+) -> Scorecard:
+    """Learn `target` from the other columns of at most `max_rows` of the rows, levels `[rows,
+    columns]`; a class that is not there is never said.
+    """
     codes = synthetic[rng.permutation(len(synthetic))[:max_rows]]
-    labels, others = codes[:, domain.index(target)], [i for i, name in enumerate(domain.names) if name != target]
+    labels, others = (
+        codes[:, domain.index(target)],
+        [i for i, name in enumerate(domain.names) if name != target],
+    )
     present = np.unique(labels)
     points = [np.zeros((size, domain[target].levels)) for size in domain.sizes]
     start = np.full(domain[target].levels, -float(MOST_POINTS))
     start[present] = 0.0
     if len(present) > 1 and others:
         features = [sparse.csr_matrix(level_features(domain.columns[i])) for i in others]
-        weights, start[present] = _logistic(sparse.hstack([f[codes[:, i]] for f, i in zip(features, others, strict=True)], format="csr"), labels)
+        weights, start[present] = _logistic(
+            sparse.hstack(
+                [f[codes[:, i]] for f, i in zip(features, others, strict=True)], format="csr"
+            ),
+            labels,
+        )
         ends = np.cumsum([f.shape[1] for f in features])[:-1]
         for i, feature, own in zip(others, features, np.split(weights, ends, axis=1), strict=True):
             points[i][:, present] = feature @ own.T
     else:
         start[np.bincount(labels).argmax()] = 1.0
     points[domain.index(target)] += start
-    return Scorecard(target, tuple(np.clip(np.rint(p / POINT), -MOST_POINTS, MOST_POINTS).astype(np.int64) for p in points))
+    return Scorecard(
+        target,
+        tuple(
+            np.clip(np.rint(p / POINT), -MOST_POINTS, MOST_POINTS).astype(np.int64) for p in points
+        ),
+    )
 
 
 def _logistic(features: sparse.csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
 """Scores of predictions under row weights, all resamples at once.
 
-A bootstrap resample of `n` test rows is a row of counts that sum to `n`. Each function takes such weights,
-shape `[resamples, rows]`, and gives one figure per resample; NaN where it is not defined there. The first
+A bootstrap resample of `n` test rows is a row of counts that sum to `n`. Each function takes such
+weights, shape `[resamples, rows]`, and gives one figure per resample; NaN where it is not defined
+there. The first
 row of `resample_weights` is all ones: the plain estimate.
 """
 
@@ -19,7 +20,9 @@ Weights = npt.NDArray[np.float32]
 
 
 def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> Weights:
-    """How often each row is drawn, shape `[1 + resamples, rows]`; float32 holds such counts exactly."""
+    """How often each row is drawn, shape `[1 + resamples, rows]`; float32 holds such counts
+    exactly.
+    """
     weights = np.ones((1 + resamples, rows), dtype=np.float32)
     for i in range(1, 1 + resamples):
         weights[i] = np.bincount(rng.integers(0, rows, size=rows), minlength=rows)
@@ -40,12 +43,14 @@ def auc(scores: FloatArray, positive: npt.NDArray[np.bool_], weights: Weights) -
 
 
 def macro_auc(scores: FloatArray, labels: IntVector, weights: Weights) -> FloatArray:
-    """Mean one-versus-rest AUC, shape `[resamples]`, over the classes that a resample holds (and not alone).
+    """Mean one-versus-rest AUC, shape `[resamples]`, over the classes that a resample holds (and
+    not alone).
 
     `scores` has shape `[rows, classes]`. With two classes this is the usual AUC.
     """
     present = np.unique(labels)
-    # The two one-versus-rest figures of two classes are the same where their scores mirror each other.
+    # The two one-versus-rest figures of two classes are the same where their scores mirror each
+    # other.
     if len(present) == 2 and scores.shape[1] == 2:
         present = present[1:]
     return _mean_defined([auc(scores[:, k], labels == k, weights) for k in present])
@@ -77,11 +82,15 @@ def accuracy(predicted: IntVector, labels: IntVector, weights: Weights) -> Float
 
 
 def macro_f1(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
-    """Unweighted mean F1, shape `[resamples]`, over the classes that a resample holds or that are predicted in it."""
+    """Unweighted mean F1, shape `[resamples]`, over the classes that a resample holds or that are
+    predicted in it.
+    """
     classes = np.union1d(predicted, labels)
     parts = []
     for k in classes:
-        columns = np.column_stack([(predicted == k) & (labels == k), predicted == k, labels == k]).astype(np.float32)
+        columns = np.column_stack(
+            [(predicted == k) & (labels == k), predicted == k, labels == k]
+        ).astype(np.float32)
         both, said, true = (weights @ columns).astype(np.float64).T
         parts.append(_ratio(2 * both, said + true))
     return _mean_defined(parts)
@@ -103,5 +112,7 @@ def mean_absolute_error(predicted: FloatArray, values: FloatArray, weights: Weig
 
 def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
     """Weighted mean of one value per row, shape `[resamples]`."""
-    mean: FloatArray = _sums(weights, values[:, None].astype(np.float64))[:, 0] / weights.sum(axis=1, dtype=np.float64)
+    mean: FloatArray = _sums(weights, values[:, None].astype(np.float64))[:, 0] / weights.sum(
+        axis=1, dtype=np.float64
+    )
     return mean

@@ -1,7 +1,9 @@
-"""A two-sample classifier test: can a classifier tell synthetic rows from real ones that the synthesizer never saw?
+"""A two-sample classifier test: can a classifier tell synthetic rows from real ones that the
+synthesizer never saw?
 
-D. Lopez-Paz and M. Oquab, "Revisiting Classifier Two-Sample Tests", ICLR 2017. AUC .5 is guessing. Beside it stands the same test of
-real training rows against held-out ones, which no table can do better than.
+D. Lopez-Paz and M. Oquab, "Revisiting Classifier Two-Sample Tests", ICLR 2017. AUC .5 is guessing.
+Beside it stands the same test of real training rows against held-out ones, which no table can do
+better than.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ RESAMPLES, TAILS = 200, (0.025, 0.975)
 
 @dataclass(frozen=True)
 class TwoSampleRow:
-    """AUC of one classifier on rows it did not learn from, with its 95% interval; `compared` says which rows were to be told apart."""
+    """AUC of one classifier on rows it did not learn from, with its 95% interval; `compared` says
+    which rows were to be told apart.
+    """
 
     compared: str
     classifier: str
@@ -41,9 +45,15 @@ class TwoSampleRow:
 
 
 def two_sample(
-    real_train: pd.DataFrame, real_test: pd.DataFrame, synthetic: pd.DataFrame, *, domain: Domain, rng: np.random.Generator
+    real_train: pd.DataFrame,
+    real_test: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    *,
+    domain: Domain,
+    rng: np.random.Generator,
 ) -> tuple[TwoSampleRow, ...]:
-    """Held-out real rows against synthetic ones, then against training rows; empty where a table has too few rows.
+    """Held-out real rows against synthetic ones, then against training rows; empty where a table
+    has too few rows.
 
     Both comparisons have as many rows of either kind, so that they can be compared with each other.
     """
@@ -51,7 +61,10 @@ def two_sample(
     if size < LEAST_ROWS:
         return ()
     names = {"synthetic from real": synthetic, "real from real": real_train}
-    drawn = {name: _features(domain, frame, size, rng) for name, frame in ({"held out": real_test} | names).items()}
+    drawn = {
+        name: _features(domain, frame, size, rng)
+        for name, frame in ({"held out": real_test} | names).items()
+    }
     found = []
     for name in names:
         for learner in LEARNERS:
@@ -64,16 +77,36 @@ def _features(domain: Domain, frame: pd.DataFrame, size: int, rng: np.random.Gen
     return join([*build_features(domain, chosen, domain.names).values()])
 
 
-def _row(name: str, learner: str, domain: Domain, real: Features, other: Features, rng: np.random.Generator) -> TwoSampleRow:
+def _row(
+    name: str,
+    learner: str,
+    domain: Domain,
+    real: Features,
+    other: Features,
+    rng: np.random.Generator,
+) -> TwoSampleRow:
     """Learn on half of the rows of either kind, judge on the others."""
     from synthdp.evaluate.learners import CLASSIFIERS, MOST_TREE_LEVELS, class_scores
 
     half = len(real) // 2
-    parts = [_stacked(real.take(rows), other.take(rows)) for rows in (np.arange(half), np.arange(half, len(real)))]
+    parts = [
+        _stacked(real.take(rows), other.take(rows))
+        for rows in (np.arange(half), np.arange(half, len(real)))
+    ]
     (train, labels), (test, truth) = parts
     mask = category_mask(domain, domain.names, most_levels=MOST_TREE_LEVELS)
-    said = class_scores(CLASSIFIERS[learner], train, labels, test, classes=2, mask=mask, seed=int(rng.integers(2**31))).output[:, 1]
-    resampled = scores.auc(said, truth == 1, scores.resample_weights(len(truth), RESAMPLES, rng=rng))
+    said = class_scores(
+        CLASSIFIERS[learner],
+        train,
+        labels,
+        test,
+        classes=2,
+        mask=mask,
+        seed=int(rng.integers(2**31)),
+    ).output[:, 1]
+    resampled = scores.auc(
+        said, truth == 1, scores.resample_weights(len(truth), RESAMPLES, rng=rng)
+    )
     low, high = np.nanquantile(resampled[1:], TAILS)
     return TwoSampleRow(name, learner, float(resampled[0]), float(low), float(high))
 

@@ -1,8 +1,10 @@
-"""Is a model that learnt on synthetic rows as good on real ones as a model that learnt on real rows?
+"""Is a model that learnt on synthetic rows as good on real ones as a model that learnt on real
+rows?
 
-Train on synthetic, test on real (TSTR) beside train on real, test on real (TRTR): same learners, same features,
-same held-out real rows. The interval of the difference is a bootstrap over those test rows, so it says what
-the size of the test set allows to conclude, not how much another release would differ.
+Train on synthetic, test on real (TSTR) beside train on real, test on real (TRTR): same learners,
+same features, same held-out real rows. The interval of the difference is a bootstrap over those
+test rows, so it says what the size of the test set allows to conclude, not how much another release
+would differ.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate import scores
-from synthdp.evaluate.features import Features, build_features, category_mask, clamped_numbers, join, target_levels
+from synthdp.evaluate.features import (
+    Features,
+    build_features,
+    category_mask,
+    clamped_numbers,
+    join,
+    target_levels,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +43,8 @@ Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], scores.Weights], scores.F
 class UtilityRow:
     """One figure of one learner on one target.
 
-    `real` and `synthetic` say what it learnt on; `difference` is real - synthetic with its 95% interval
-    `low` to `high`. Figures that are not defined on these rows are None.
+    `real` and `synthetic` say what it learnt on; `difference` is real - synthetic with its 95%
+    interval `low` to `high`. Figures that are not defined on these rows are None.
     """
 
     target: str
@@ -50,7 +59,9 @@ class UtilityRow:
 
 @dataclass(frozen=True)
 class UtilityReport:
-    """All rows, in the order targets x learners x metrics; `notes` says what was left out or gave a warning."""
+    """All rows, in the order targets x learners x metrics; `notes` says what was left out or gave a
+    warning.
+    """
 
     rows: tuple[UtilityRow, ...]
     notes: tuple[str, ...] = ()
@@ -72,7 +83,11 @@ class UtilityReport:
         return synthetic / real if real and synthetic is not None else None
 
     def _mean_auc(self, side: str) -> float | None:
-        rows = [r for r in self.rows if r.metric == "auc" and r.real is not None and r.synthetic is not None]
+        rows = [
+            r
+            for r in self.rows
+            if r.metric == "auc" and r.real is not None and r.synthetic is not None
+        ]
         return float(np.mean([getattr(r, side) for r in rows])) if rows else None
 
     def to_json(self) -> dict[str, Any]:
@@ -98,10 +113,12 @@ def utility(
     rng: np.random.Generator,
     begin: Callable[[str], None] = lambda what: None,
 ) -> UtilityReport:
-    """TSTR beside TRTR for every target and learner; ranged targets get regressors instead of `classifiers`.
+    """TSTR beside TRTR for every target and learner; ranged targets get regressors instead of
+    `classifiers`.
 
-    Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give notes, not errors.
-    `begin` hears of each training by name, also of those that these tables leave out: that they do says something of the rows.
+    Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give
+    notes, not errors. `begin` hears of each training by name, also of those that these tables leave
+    out: that they do says something of the rows.
     """
     for why, missing in (
         ("no real rows were held out for testing", real_test),
@@ -113,8 +130,12 @@ def utility(
             return UtilityReport((), (f"not available: {why}",))
     if not targets:
         return UtilityReport((), ("not available: the spec names no evaluation targets",))
-    frames = _Frames(*(_choose(frame, max_rows, rng) for frame in (real_train, real_test, synthetic)))
-    columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items().items()}
+    frames = _Frames(
+        *(_choose(frame, max_rows, rng) for frame in (real_train, real_test, synthetic))
+    )
+    columns = {
+        side: build_features(domain, frame, domain.names) for side, frame in frames.items().items()
+    }
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for target in targets:
@@ -128,7 +149,12 @@ def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]
     """The models that `utility` trains where no table is degenerate, in order, by name."""
     from synthdp.evaluate.learners import REGRESSORS
 
-    return [f"{t} by {name} on {side} rows" for t in targets for name in (REGRESSORS if domain[t].ranged else classifiers) for side in SIDES]
+    return [
+        f"{t} by {name} on {side} rows"
+        for t in targets
+        for name in (REGRESSORS if domain[t].ranged else classifiers)
+        for side in SIDES
+    ]
 
 
 def _left_out(names: Sequence[str], begin: Callable[[str], None]) -> None:
@@ -153,7 +179,9 @@ def _choose(frame: pd.DataFrame, most: int, rng: np.random.Generator) -> pd.Data
 
 @dataclass(frozen=True)
 class _Task:
-    """One target: learners, metrics, the three tables' features and target values, and what turns output into predictions."""
+    """One target: learners, metrics, the three tables' features and target values, and what turns
+    output into predictions.
+    """
 
     target: str
     learners: Mapping[str, Learner]
@@ -191,20 +219,38 @@ def _one_target(
             begin(f"{target} by {name} on {side} rows")
             outputs[side], said = task.run(learner, side, seed)
             notes += [f"{target}, {name} on {side} rows: {text}" for text in said]
-        rows += [_row(target, name, metric, fn, outputs, task.values, weights) for metric, fn in task.metrics.items()]
+        rows += [
+            _row(target, name, metric, fn, outputs, task.values, weights)
+            for metric, fn in task.metrics.items()
+        ]
     return rows, notes
 
 
 def _classification(
-    domain: Domain, target: str, names: Sequence[str], frames: _Frames, features: Mapping[str, Features], classifiers: Sequence[str]
+    domain: Domain,
+    target: str,
+    names: Sequence[str],
+    frames: _Frames,
+    features: Mapping[str, Features],
+    classifiers: Sequence[str],
 ) -> _Task:
     from synthdp.evaluate.learners import CLASSIFIERS, MOST_TREE_LEVELS, class_scores
 
     mask = category_mask(domain, names, most_levels=MOST_TREE_LEVELS)
-    labels = {side: target_levels(domain[target], frame[target]) for side, frame in frames.items().items()}
+    labels = {
+        side: target_levels(domain[target], frame[target]) for side, frame in frames.items().items()
+    }
 
     def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
-        trained = class_scores(learner, features[side], labels[side], features["test"], classes=domain[target].levels, mask=mask, seed=seed)
+        trained = class_scores(
+            learner,
+            features[side],
+            labels[side],
+            features["test"],
+            classes=domain[target].levels,
+            mask=mask,
+            seed=seed,
+        )
         return trained.output, trained.warnings
 
     metrics: dict[str, Metric] = {
@@ -212,17 +258,26 @@ def _classification(
         "accuracy": lambda s, y, w: scores.accuracy(s.argmax(axis=1), y, w),
         "macro_f1": lambda s, y, w: scores.macro_f1(s.argmax(axis=1), y, w),
     }
-    return _Task(target, {name: CLASSIFIERS[name] for name in classifiers}, metrics, run, labels["test"])
+    return _Task(
+        target, {name: CLASSIFIERS[name] for name in classifiers}, metrics, run, labels["test"]
+    )
 
 
 def _regression(
-    domain: Domain, target: str, names: Sequence[str], frames: _Frames, features: Mapping[str, Features], classifiers: Sequence[str]
+    domain: Domain,
+    target: str,
+    names: Sequence[str],
+    frames: _Frames,
+    features: Mapping[str, Features],
+    classifiers: Sequence[str],
 ) -> _Task | None:
     from synthdp.evaluate.learners import MOST_TREE_LEVELS, REGRESSORS, predictions
 
     column = domain[target]
     mask = category_mask(domain, names, most_levels=MOST_TREE_LEVELS)
-    numbers = {side: clamped_numbers(column, frame[target]) for side, frame in frames.items().items()}
+    numbers = {
+        side: clamped_numbers(column, frame[target]) for side, frame in frames.items().items()
+    }
     known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
     if min(len(rows) for rows in known.values()) < 2:
         return None
@@ -233,7 +288,9 @@ def _regression(
     def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
         scaled = (values[side] - column.lower) / width
         trained = predictions(learner, kept[side], scaled, kept["test"], mask=mask, seed=seed)
-        return np.clip(column.lower + width * trained.output, column.lower, column.upper), trained.warnings
+        return np.clip(
+            column.lower + width * trained.output, column.lower, column.upper
+        ), trained.warnings
 
     metrics: dict[str, Metric] = {"r2": scores.r_squared, "mae": scores.mean_absolute_error}
     return _Task(target, REGRESSORS, metrics, run, values["test"])
@@ -253,7 +310,12 @@ def _row(
     resampled = difference[1:][~np.isnan(difference[1:])]
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail]) if len(resampled) else (np.nan, np.nan)
-    return UtilityRow(target, learner, metric, *(_defined(v) for v in (real[0], synthetic[0], difference[0], low, high)))
+    return UtilityRow(
+        target,
+        learner,
+        metric,
+        *(_defined(v) for v in (real[0], synthetic[0], difference[0], low, high)),
+    )
 
 
 def _defined(value: float) -> float | None:

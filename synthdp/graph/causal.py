@@ -1,4 +1,6 @@
-"""`CausalGraph`: a causal graph as a value - which arrows, why we believe each of them, and what they imply."""
+"""`CausalGraph`: a causal graph as a value - which arrows, why we believe each of them, and what
+they imply.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
 
 @dataclass(frozen=True, order=True)
 class GraphEdge:
-    """A link: cause -> effect if `directed`, else a - b of unknown direction, and where it comes from."""
+    """A link: cause -> effect if `directed`, else a - b of unknown direction, and where it comes
+    from.
+    """
 
     cause: str
     effect: str
@@ -37,8 +41,9 @@ class GraphEdge:
 
     @property
     def structural(self) -> bool:
-        """Whether the link is part of the graph. An undirected undecided link is not: it marks a pair on
-        which the data gave no answer."""
+        """Whether the link is part of the graph. An undirected undecided link is not: it marks a
+        pair on which the data gave no answer.
+        """
         return self.directed or self.provenance != "undecided"
 
 
@@ -46,7 +51,8 @@ class GraphEdge:
 class CausalGraph:
     """Nodes are columns. Directed links form no cycle; with no undirected ones the graph is a DAG.
 
-    `groups` and `latent` are as in the spec. Raises `SynthdpError` for unknown names, two links on one pair, or a cycle.
+    `groups` and `latent` are as in the spec. Raises `SynthdpError` for unknown names, two links on
+    one pair, or a cycle.
     """
 
     nodes: tuple[str, ...]
@@ -55,27 +61,55 @@ class CausalGraph:
     latent: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        names = [*(n for e in self.edges for n in e.pair), *(n for s in (*self.groups.values(), *self.latent) for n in s)]
+        names = [
+            *(n for e in self.edges for n in e.pair),
+            *(n for s in (*self.groups.values(), *self.latent) for n in s),
+        ]
         unknown = sorted(set(names) - set(self.nodes))
         if unknown:
-            raise SynthdpError(f"graph: unknown columns {', '.join(unknown)}; columns: {', '.join(self.nodes)}")
+            raise SynthdpError(
+                f"graph: unknown columns {', '.join(unknown)}; columns: {', '.join(self.nodes)}"
+            )
         pairs = [frozenset(e.pair) for e in self.edges]
         if len(set(pairs)) != len(pairs) or any(len(p) != 2 for p in pairs):
-            twice = sorted({" and ".join(sorted(p)) for p, count in Counter(pairs).items() if count > 1 or len(p) != 2})
-            raise SynthdpError(f"graph: more than one link, or a link to itself: {', '.join(twice)}")
+            twice = sorted(
+                {
+                    " and ".join(sorted(p))
+                    for p, count in Counter(pairs).items()
+                    if count > 1 or len(p) != 2
+                }
+            )
+            raise SynthdpError(
+                f"graph: more than one link, or a link to itself: {', '.join(twice)}"
+            )
         refuse_cycle(self.directed, self.nodes)
 
     @classmethod
     def from_spec(cls, graph: spec.Graph, columns: Sequence[str]) -> CausalGraph:
-        """The spec's arrows between columns, groups expanded and completed; `required` in mode learn, else `given`."""
-        return cls.from_knowledge(Knowledge.from_spec(graph, columns), provenance="required" if graph.mode == "learn" else "given")
+        """The spec's arrows between columns, groups expanded and completed; `required` in mode
+        learn, else `given`.
+        """
+        return cls.from_knowledge(
+            Knowledge.from_spec(graph, columns),
+            provenance="required" if graph.mode == "learn" else "given",
+        )
 
     @classmethod
-    def from_knowledge(cls, knowledge: Knowledge, *, provenance: Provenance, arrows: Iterable[GraphEdge] = ()) -> CausalGraph:
+    def from_knowledge(
+        cls, knowledge: Knowledge, *, provenance: Provenance, arrows: Iterable[GraphEdge] = ()
+    ) -> CausalGraph:
         """The arrows that stand without data (inside groups always `given`), and others."""
         rank = {n: i for i, n in enumerate(knowledge.columns)}
         fixed = sorted(knowledge.fixed, key=lambda p: (rank[p[0]], rank[p[1]]))
-        known = [GraphEdge(a, b, directed=True, provenance=provenance if (a, b) in knowledge.required else "given") for a, b in fixed]
+        known = [
+            GraphEdge(
+                a,
+                b,
+                directed=True,
+                provenance=provenance if (a, b) in knowledge.required else "given",
+            )
+            for a, b in fixed
+        ]
         return cls(knowledge.columns, (*known, *arrows), dict(knowledge.groups), knowledge.latent)
 
     @cached_property
@@ -105,7 +139,9 @@ class CausalGraph:
 
     def pdag(self) -> Pdag:
         """A working copy for orientation."""
-        return Pdag(self.nodes, directed=self.directed, undirected=self.undirected, shielded=self.confounded)
+        return Pdag(
+            self.nodes, directed=self.directed, undirected=self.undirected, shielded=self.confounded
+        )
 
     @cached_property
     def dag(self) -> nx.DiGraph:
@@ -116,7 +152,9 @@ class CausalGraph:
         return graph
 
     def extension(self) -> CausalGraph:
-        """This graph with every link directed, adding no v-structure where possible; provenance is kept."""
+        """This graph with every link directed, adding no v-structure where possible; provenance is
+        kept.
+        """
         edges = tuple(
             e if e.directed or not e.structural else replace(e, cause=a, effect=b, directed=True)
             for e in self.edges
@@ -135,11 +173,15 @@ class CausalGraph:
         return tuple(n for n in self.nodes if n in causes)
 
     def d_separated(self, a: str, b: str, given: Iterable[str] = ()) -> bool:
-        """Whether the (extended) DAG, latent causes included, implies that `a` and `b` are independent given others."""
+        """Whether the (extended) DAG, latent causes included, implies that `a` and `b` are
+        independent given others.
+        """
         return bool(nx.is_d_separator(self._with_latents, {a}, {b}, set(given)))
 
     def separator(self, a: str, b: str) -> tuple[str, ...] | None:
-        """A smallest-possible set of observed columns that d-separates two columns; None if there is none."""
+        """A smallest-possible set of observed columns that d-separates two columns; None if there
+        is none.
+        """
         observed = set(self.nodes) - {a, b}
         found = nx.find_minimal_d_separator(self._with_latents, {a}, {b}, restricted=observed)
         return None if found is None else tuple(n for n in self.nodes if n in found)
@@ -147,26 +189,47 @@ class CausalGraph:
     @cached_property
     def _with_latents(self) -> nx.DiGraph:
         graph = self.dag.copy()
-        graph.add_edges_from((("latent", i), name) for i, names in enumerate(self.latent) for name in names)
+        graph.add_edges_from(
+            (("latent", i), name) for i, names in enumerate(self.latent) for name in names
+        )
         return graph
 
     def cpdag(self) -> CausalGraph:
-        """The equivalence class of the (extended) DAG: only arrows that data could ever show stay directed."""
+        """The equivalence class of the (extended) DAG: only arrows that data could ever show stay
+        directed.
+        """
         graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges, shielded=self.confounded))
         why = {frozenset(e.pair): e.provenance for e in self.edges}
-        edges = [GraphEdge(a, b, directed=True, provenance=why[frozenset((a, b))]) for a, b in graph.directed()]
-        edges += [GraphEdge(a, b, directed=False, provenance=why[frozenset((a, b))]) for a, b in graph.undirected()]
+        edges = [
+            GraphEdge(a, b, directed=True, provenance=why[frozenset((a, b))])
+            for a, b in graph.directed()
+        ]
+        edges += [
+            GraphEdge(a, b, directed=False, provenance=why[frozenset((a, b))])
+            for a, b in graph.undirected()
+        ]
         return replace(self, edges=tuple(edges))
 
     def with_provenance(self, new: Mapping[Pair, Provenance]) -> CausalGraph:
         """The same links, some with another provenance."""
-        return replace(self, edges=tuple(replace(e, provenance=new.get(e.pair, e.provenance)) for e in self.edges))
+        return replace(
+            self,
+            edges=tuple(replace(e, provenance=new.get(e.pair, e.provenance)) for e in self.edges),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The bundle's graph.json."""
         return {
             "nodes": list(self.nodes),
-            "edges": [{"from": e.cause, "to": e.effect, "directed": e.directed, "provenance": e.provenance} for e in self.edges],
+            "edges": [
+                {
+                    "from": e.cause,
+                    "to": e.effect,
+                    "directed": e.directed,
+                    "provenance": e.provenance,
+                }
+                for e in self.edges
+            ],
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "latent": [list(names) for names in self.latent],
         }
@@ -180,7 +243,9 @@ class CausalGraph:
             latent = tuple(tuple(map(str, names)) for names in data["latent"])
             return cls(tuple(map(str, data["nodes"])), edges, groups, latent)
         except (KeyError, TypeError, AttributeError) as error:
-            raise SynthdpError(f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent") from error
+            raise SynthdpError(
+                f"not a graph in JSON: {error!r}", hint="expected keys nodes, edges, groups, latent"
+            ) from error
 
     def to_svg(self, *, title: str = "Causal graph") -> str:
         """A self-contained picture; see `synthdp.drawing.graph`."""
@@ -189,5 +254,9 @@ class CausalGraph:
 
 def _edge(data: Mapping[str, Any]) -> GraphEdge:
     if data["provenance"] not in PROVENANCES or not isinstance(data["directed"], bool):
-        raise SynthdpError(f"not an edge of a graph in JSON: {dict(data)}; provenance is one of {', '.join(PROVENANCES)}")
-    return GraphEdge(str(data["from"]), str(data["to"]), directed=data["directed"], provenance=data["provenance"])
+        raise SynthdpError(
+            f"not an edge of a graph in JSON: {dict(data)}; provenance is one of {', '.join(PROVENANCES)}"
+        )
+    return GraphEdge(
+        str(data["from"]), str(data["to"]), directed=data["directed"], provenance=data["provenance"]
+    )

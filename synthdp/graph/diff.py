@@ -13,7 +13,9 @@ from synthdp.graph.metrics import arc_f1, hamming_distance
 
 @dataclass(frozen=True)
 class GraphDifference:
-    """From `before` to `after`. A turned link joins the same columns another way; `columns` are those of one side alone."""
+    """From `before` to `after`. A turned link joins the same columns another way; `columns` are
+    those of one side alone.
+    """
 
     before: CausalGraph
     after: CausalGraph
@@ -52,14 +54,18 @@ class GraphDifference:
         }
 
     def picture(self) -> CausalGraph:
-        """Both graphs in one: what is common (given), added (learned), removed (refuted), turned as it is now (undecided).
+        """Both graphs in one: what is common (given), added (learned), removed (refuted), turned as
+        it is now (undecided).
 
-        Where both cannot stand together without a cycle, removed links are drawn without a direction.
+        Where both cannot stand together without a cycle, removed links are drawn without a
+        direction.
         """
         turned = {frozenset(after.pair) for _, after in self.turned}
         added = {frozenset(e.pair) for e in self.added}
         now = [
-            replace(e, provenance="undecided" if p in turned else "learned" if p in added else "given")
+            replace(
+                e, provenance="undecided" if p in turned else "learned" if p in added else "given"
+            )
             for e in self.after.edges
             if e.structural
             for p in [frozenset(e.pair)]
@@ -96,4 +102,9 @@ def _way(edge: GraphEdge) -> tuple[str, str] | None:
 
 
 def _link(edge: GraphEdge) -> dict[str, Any]:
-    return {"from": edge.cause, "to": edge.effect, "directed": edge.directed, "provenance": edge.provenance}
+    return {
+        "from": edge.cause,
+        "to": edge.effect,
+        "directed": edge.directed,
+        "provenance": edge.provenance,
+    }

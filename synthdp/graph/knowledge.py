@@ -1,4 +1,6 @@
-"""What the spec knows of a graph before any data: required and forbidden arrows, tiers, groups, latent causes."""
+"""What the spec knows of a graph before any data: required and forbidden arrows, tiers, groups,
+latent causes.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ Pair = tuple[str, str]
 class Knowledge:
     """Background knowledge over `columns`, all names being columns. Nothing in it comes from rows.
 
-    `required` and `forbidden` are (cause, effect). Tiers run from earliest to latest: no arrow goes back, and
-    columns outside all tiers are free. Columns of a group are one node of the graph: nothing is claimed about
-    independence inside it, so they form a complete order as listed. Columns with a latent common cause
-    are dependent for a reason that no arrow between them explains; they get an arrow only if it is required.
+    `required` and `forbidden` are (cause, effect). Tiers run from earliest to latest: no arrow goes
+    back, and columns outside all tiers are free. Columns of a group are one node of the graph:
+    nothing is claimed about independence inside it, so they form a complete order as listed.
+    Columns with a latent common cause are dependent for a reason that no arrow between them
+    explains; they get an arrow only if it is required.
     """
 
     columns: tuple[str, ...]
@@ -34,12 +37,15 @@ class Knowledge:
     def __post_init__(self) -> None:
         for a, b in sorted(self.required):
             if not self.allows(a, b):
-                raise SynthdpError(f"graph: {a} -> {b} is required, and forbidden by `forbidden` or by the order of the tiers")
+                raise SynthdpError(
+                    f"graph: {a} -> {b} is required, and forbidden by `forbidden` or by the order of the tiers"
+                )
         refuse_cycle(self.required | self.inner, self.columns)
 
     @classmethod
     def from_spec(cls, graph: spec.Graph, columns: Sequence[str]) -> Knowledge:
-        """The spec's `graph` section; group names in arrows, tiers and latent sets stand for their columns.
+        """The spec's `graph` section; group names in arrows, tiers and latent sets stand for their
+        columns.
 
         Raises `SynthdpError` for unknown names, arrows inside a group, contradictions and cycles.
         """
@@ -47,7 +53,14 @@ class Knowledge:
         groups = check_groups(graph.groups, known)
         tiers = tuple(expand(tier, groups, known) for tier in graph.tiers)
         latent = tuple(expand(names, groups, known) for names in graph.latent)
-        return cls(known, arrows(graph.edges, groups, known), arrows(graph.forbidden, groups, known), tiers, groups, latent)
+        return cls(
+            known,
+            arrows(graph.edges, groups, known),
+            arrows(graph.forbidden, groups, known),
+            tiers,
+            groups,
+            latent,
+        )
 
     @cached_property
     def inner(self) -> frozenset[Pair]:
@@ -66,21 +79,38 @@ class Knowledge:
     @cached_property
     def confounded(self) -> frozenset[Pair]:
         """Pairs with an unseen common cause, both ways round."""
-        return frozenset(pair for names in self.latent for a, b in combinations(names, 2) for pair in ((a, b), (b, a)))
+        return frozenset(
+            pair
+            for names in self.latent
+            for a, b in combinations(names, 2)
+            for pair in ((a, b), (b, a))
+        )
 
     @cached_property
     def untested(self) -> frozenset[Pair]:
-        """Pairs that get no arrow by the spec alone, and so no test: a triple that lacks just this link says nothing about
-        arrows. Were it taken as unshielded, Meek's first rule would assume a non-collider that nobody looked for."""
-        return frozenset(p for p in combinations(self.columns, 2) if self.decided(*p) and p not in self.fixed and p[::-1] not in self.fixed)
+        """Pairs that get no arrow by the spec alone, and so no test: a triple that lacks just this
+        link says nothing about arrows. Were it taken as unshielded, Meek's first rule would assume
+        a non-collider that nobody looked for.
+        """
+        return frozenset(
+            p
+            for p in combinations(self.columns, 2)
+            if self.decided(*p) and p not in self.fixed and p[::-1] not in self.fixed
+        )
 
     def allows(self, cause: str, effect: str) -> bool:
         """Whether an arrow may point from `cause` to `effect`."""
-        back = cause in self._tier and effect in self._tier and self._tier[cause] > self._tier[effect]
-        return not back and (cause, effect) not in self.forbidden and (effect, cause) not in self.fixed
+        back = (
+            cause in self._tier and effect in self._tier and self._tier[cause] > self._tier[effect]
+        )
+        return (
+            not back and (cause, effect) not in self.forbidden and (effect, cause) not in self.fixed
+        )
 
     def decided(self, a: str, b: str) -> bool:
-        """Whether the spec alone says if `a` and `b` are joined, so that no test of the pair is paid for."""
+        """Whether the spec alone says if `a` and `b` are joined, so that no test of the pair is
+        paid for.
+        """
         fixed = (a, b) in self.fixed or (b, a) in self.fixed
         return fixed or (a, b) in self.confounded or not (self.allows(a, b) or self.allows(b, a))
 
@@ -89,21 +119,31 @@ class Knowledge:
         return tuple((a, b) for a, b in combinations(self.columns, 2) if not self.decided(a, b))
 
 
-def check_groups(groups: Mapping[str, Sequence[str]], columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def check_groups(
+    groups: Mapping[str, Sequence[str]], columns: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """Groups as tuples; refuses unknown columns, shared columns and names that are also columns."""
     owner: dict[str, str] = {}
     for group, names in groups.items():
         if group in columns:
-            raise SynthdpError(f"graph.groups: {group!r} is also a column", hint="give the group another name")
+            raise SynthdpError(
+                f"graph.groups: {group!r} is also a column", hint="give the group another name"
+            )
         for name in names:
             if name not in columns:
-                raise SynthdpError(f"graph.groups.{group}: {name!r} is not a column; columns: {', '.join(columns)}")
+                raise SynthdpError(
+                    f"graph.groups.{group}: {name!r} is not a column; columns: {', '.join(columns)}"
+                )
             if owner.setdefault(name, group) != group:
-                raise SynthdpError(f"graph.groups: column {name!r} is in {owner[name]!r} and in {group!r}; a column has one group at most")
+                raise SynthdpError(
+                    f"graph.groups: column {name!r} is in {owner[name]!r} and in {group!r}; a column has one group at most"
+                )
     return {group: tuple(names) for group, names in groups.items()}
 
 
-def expand(names: Iterable[str], groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]) -> tuple[str, ...]:
+def expand(
+    names: Iterable[str], groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
+) -> tuple[str, ...]:
     """Columns that `names` stand for."""
     found: dict[str, None] = {}
     for name in names:
@@ -115,16 +155,24 @@ def expand(names: Iterable[str], groups: Mapping[str, tuple[str, ...]], columns:
     return tuple(found)
 
 
-def arrows(edges: spec.Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]) -> frozenset[Pair]:
+def arrows(
+    edges: spec.Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
+) -> frozenset[Pair]:
     """Arrows between columns, groups expanded."""
-    pairs = {(a, b) for edge in edges for a in expand(edge.causes, groups, columns) for b in expand(edge.effects, groups, columns)}
+    pairs = {
+        (a, b)
+        for edge in edges
+        for a in expand(edge.causes, groups, columns)
+        for b in expand(edge.effects, groups, columns)
+    }
     group_of = {name: group for group, names in groups.items() for name in names}
     for a, b in sorted(pairs):
         if a == b:
             raise SynthdpError(f"graph: {a} -> {b} points at itself")
         if group_of.get(a, a) == group_of.get(b, b):
             raise SynthdpError(
-                f"graph: {a} -> {b} lies inside group {group_of[a]!r}, which claims no structure inside itself", hint="remove the arrow"
+                f"graph: {a} -> {b} lies inside group {group_of[a]!r}, which claims no structure inside itself",
+                hint="remove the arrow",
             )
     return frozenset(pairs)
 
@@ -134,11 +182,16 @@ def refuse_cycle(pairs: Iterable[Pair], columns: Sequence[str]) -> None:
     rank = {name: i for i, name in enumerate(columns)}
     cycle = one_cycle(sorted(pairs, key=lambda p: (rank[p[0]], rank[p[1]])))
     if cycle:
-        raise SynthdpError(f"graph: the arrows form a cycle: {' -> '.join([*cycle, cycle[0]])}", hint="remove or turn one of these arrows")
+        raise SynthdpError(
+            f"graph: the arrows form a cycle: {' -> '.join([*cycle, cycle[0]])}",
+            hint="remove or turn one of these arrows",
+        )
 
 
 def one_cycle(pairs: Iterable[Pair]) -> list[str]:
-    """The nodes of a cycle in order, from the one that is named first; none if there is none. Takes time in proportion to the arrows."""
+    """The nodes of a cycle in order, from the one that is named first; none if there is none. Takes
+    time in proportion to the arrows.
+    """
     causes: dict[str, list[str]] = {}
     for cause, effect in pairs:
         causes.setdefault(cause, [])

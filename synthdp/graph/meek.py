@@ -1,7 +1,8 @@
 """Orientation: partially directed graphs, v-structures, Meek's rules, and consistent extensions.
 
-References: Meek 1995, "Causal inference and causal explanation with background knowledge" (rules 1 to 4);
-Dor and Tarsi 1992, "A simple algorithm to construct a consistent extension of a partially oriented graph".
+References: Meek 1995, "Causal inference and causal explanation with background knowledge" (rules 1
+to 4); Dor and Tarsi 1992, "A simple algorithm to construct a consistent extension of a partially
+oriented graph".
 """
 
 from __future__ import annotations
@@ -16,14 +17,21 @@ Collider = tuple[str, str, str]
 
 
 class Pdag:
-    """Working graph of the search: at most one link per pair, directed or not. Iterates in node order.
+    """Working graph of the search: at most one link per pair, directed or not. Iterates in node
+    order.
 
-    `shielded` pairs count as adjacent without a link: a triple that they close says nothing about arrows, as if an
-    arrow closed it. Such are columns with an unseen common cause, which nothing separates, and pairs that nobody tested.
+    `shielded` pairs count as adjacent without a link: a triple that they close says nothing about
+    arrows, as if an arrow closed it. Such are columns with an unseen common cause, which nothing
+    separates, and pairs that nobody tested.
     """
 
     def __init__(
-        self, nodes: Sequence[str], *, directed: Iterable[Pair] = (), undirected: Iterable[Pair] = (), shielded: Iterable[Iterable[str]] = ()
+        self,
+        nodes: Sequence[str],
+        *,
+        directed: Iterable[Pair] = (),
+        undirected: Iterable[Pair] = (),
+        shielded: Iterable[Iterable[str]] = (),
     ) -> None:
         self.nodes = tuple(nodes)
         self.shielded = frozenset(map(frozenset, shielded))
@@ -41,7 +49,12 @@ class Pdag:
 
     def adjacent(self, a: str, b: str) -> bool:
         """Whether any link joins the two, or they are shielded."""
-        return b in self.parents[a] or b in self.children[a] or b in self.neighbours[a] or frozenset((a, b)) in self.shielded
+        return (
+            b in self.parents[a]
+            or b in self.children[a]
+            or b in self.neighbours[a]
+            or frozenset((a, b)) in self.shielded
+        )
 
     def around(self, a: str) -> set[str]:
         """Everything linked to `a`."""
@@ -53,7 +66,12 @@ class Pdag:
 
     def undirected(self) -> list[Pair]:
         """Undirected links, in node order."""
-        return [(a, b) for a in self.nodes for b in self.ordered(self.neighbours[a]) if self._rank[a] < self._rank[b]]
+        return [
+            (a, b)
+            for a in self.nodes
+            for b in self.ordered(self.neighbours[a])
+            if self._rank[a] < self._rank[b]
+        ]
 
     def ordered(self, names: Iterable[str]) -> list[str]:
         """Names in node order."""
@@ -72,7 +90,9 @@ class Pdag:
         return False
 
     def orient(self, a: str, b: str) -> bool:
-        """Turn the undirected link into a -> b, unless that closes a cycle; whether it is a -> b now."""
+        """Turn the undirected link into a -> b, unless that closes a cycle; whether it is a -> b
+        now.
+        """
         if b in self.neighbours[a] and not self.reaches(b, a):
             self.neighbours[a].discard(b)
             self.neighbours[b].discard(a)
@@ -88,7 +108,12 @@ class Pdag:
 
     def copy(self) -> Pdag:
         """An independent copy."""
-        return Pdag(self.nodes, directed=self.directed(), undirected=self.undirected(), shielded=self.shielded)
+        return Pdag(
+            self.nodes,
+            directed=self.directed(),
+            undirected=self.undirected(),
+            shielded=self.shielded,
+        )
 
 
 def unshielded(graph: Pdag) -> Iterator[Collider]:
@@ -101,7 +126,11 @@ def unshielded(graph: Pdag) -> Iterator[Collider]:
 
 def colliders(graph: Pdag) -> list[Collider]:
     """V-structures: unshielded triples whose arrows meet."""
-    return [(a, b, c) for a, b, c in unshielded(graph) if a in graph.parents[b] and c in graph.parents[b]]
+    return [
+        (a, b, c)
+        for a, b, c in unshielded(graph)
+        if a in graph.parents[b] and c in graph.parents[b]
+    ]
 
 
 def orient_known(graph: Pdag, knowledge: Knowledge) -> None:
@@ -114,9 +143,15 @@ def orient_known(graph: Pdag, knowledge: Knowledge) -> None:
 
 
 def orient_colliders(graph: Pdag, found: Iterable[Collider], knowledge: Knowledge) -> None:
-    """Orient v-structures, surest first: one that contradicts knowledge or an earlier arrow is left out whole."""
+    """Orient v-structures, surest first: one that contradicts knowledge or an earlier arrow is left
+    out whole.
+    """
     for a, b, c in found:
-        free = all(b in graph.children[x] or (b in graph.neighbours[x] and knowledge.allows(x, b) and not graph.reaches(b, x)) for x in (a, c))
+        free = all(
+            b in graph.children[x]
+            or (b in graph.neighbours[x] and knowledge.allows(x, b) and not graph.reaches(b, x))
+            for x in (a, c)
+        )
         if free:
             graph.orient(a, b)
             graph.orient(c, b)
@@ -136,14 +171,22 @@ def meek(graph: Pdag, knowledge: Knowledge | None = None) -> None:
 
 def _compelled(graph: Pdag, a: str, b: str) -> bool:
     """Whether one of Meek's rules turns a - b into a -> b."""
-    if any(not graph.adjacent(c, b) for c in graph.parents[a]):  # R1: else a new v-structure c -> a <- b
+    if any(
+        not graph.adjacent(c, b) for c in graph.parents[a]
+    ):  # R1: else a new v-structure c -> a <- b
         return True
     if graph.children[a] & graph.parents[b]:  # R2: else a cycle
         return True
-    if any(not graph.adjacent(c, d) for c, d in combinations(graph.neighbours[a] & graph.parents[b], 2)):  # R3
+    if any(
+        not graph.adjacent(c, d) for c, d in combinations(graph.neighbours[a] & graph.parents[b], 2)
+    ):  # R3
         return True
     # R4: a - d -> c -> b with d and b not linked, a and c linked.
-    return any(d in graph.neighbours[a] and not graph.adjacent(d, b) and graph.adjacent(a, c) for c in graph.parents[b] for d in graph.parents[c])
+    return any(
+        d in graph.neighbours[a] and not graph.adjacent(d, b) and graph.adjacent(a, c)
+        for c in graph.parents[b]
+        for d in graph.parents[c]
+    )
 
 
 def cpdag_of(dag: Pdag) -> Pdag:
@@ -159,8 +202,9 @@ def cpdag_of(dag: Pdag) -> Pdag:
 def extend(graph: Pdag) -> Pdag:
     """A DAG with the same links and arrows and no new v-structure (Dor and Tarsi), if there is one.
 
-    Otherwise the remaining links are oriented by the graph's own order, which keeps it acyclic but may add
-    v-structures. Every undirected link may point either way by background knowledge, so any extension keeps to it.
+    Otherwise the remaining links are oriented by the graph's own order, which keeps it acyclic but
+    may add v-structures. Every undirected link may point either way by background knowledge, so any
+    extension keeps to it.
     """
     done, rest = graph.copy(), graph.copy()
     while rest.nodes:
@@ -174,4 +218,6 @@ def extend(graph: Pdag) -> Pdag:
 
 def _clean_sink(graph: Pdag, node: str) -> bool:
     """Whether pointing every link at `node` makes no new v-structure."""
-    return all(graph.adjacent(x, y) for x in graph.neighbours[node] for y in graph.around(node) if x != y)
+    return all(
+        graph.adjacent(x, y) for x in graph.neighbours[node] for y in graph.around(node) if x != y
+    )

@@ -15,13 +15,17 @@ def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
 
 
 def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
-    """F1 of arcs, an undirected link being the two arcs. Compare CPDAGs, for data cannot tell more. Two empty graphs score 1."""
+    """F1 of arcs, an undirected link being the two arcs. Compare CPDAGs, for data cannot tell more.
+    Two empty graphs score 1.
+    """
     found, wanted = _arcs(estimate), _arcs(truth)
     return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
 
 
 def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | Literal["undirected"]]:
-    links: dict[frozenset[str], Pair | Literal["undirected"]] = {frozenset(p): p for p in graph.directed}
+    links: dict[frozenset[str], Pair | Literal["undirected"]] = {
+        frozenset(p): p for p in graph.directed
+    }
     links.update({frozenset(p): "undirected" for p in graph.undirected})
     return links
 

@@ -14,7 +14,16 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
-from synthdp.graph.validation import MAX_TABLES, VALIDATION_SHARES, ValidationReport, doubtful, judged_again, required_tables, tables_of, validate
+from synthdp.graph.validation import (
+    MAX_TABLES,
+    VALIDATION_SHARES,
+    ValidationReport,
+    doubtful,
+    judged_again,
+    required_tables,
+    tables_of,
+    validate,
+)
 from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
 from synthdp.privacy.plan import Plan, Start, adaptive_round
 from synthdp.privacy.private import Released
@@ -25,9 +34,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class GraphResult:
-    """The graph to train on, what the tables said of a given one, and the graph with the receipts of what it cost (None: free).
+    """The graph to train on, what the tables said of a given one, and the graph with the receipts
+    of what it cost (None: free).
 
-    `tables` are the noisy tables that were paid for on the way: whatever comes later may use them for nothing.
+    `tables` are the noisy tables that were paid for on the way: whatever comes later may use them
+    for nothing.
     """
 
     graph: CausalGraph
@@ -42,7 +53,9 @@ class GraphResult:
 
 
 def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, Start]:
-    """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is expected to see."""
+    """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is
+    expected to see.
+    """
     if settings.mode == "validate":
         return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
     if settings.mode == "learn":
@@ -54,7 +67,8 @@ def find_graph(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
     """The graph by the spec's mode.
 
     Raises:
-        GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the graph.
+        GraphRefuted: mode validate with `on_refuted: fail`, and the released tables refute the
+            graph.
         SynthdpError: the graph leaves nothing that can be tested or searched.
     """
     keeping = _Keeping(releaser)
@@ -66,7 +80,9 @@ def find_graph(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Grap
 
 
 class _Keeping:
-    """A releaser that keeps the noisy tables that pass through it, for whoever can use them after the graph."""
+    """A releaser that keeps the noisy tables that pass through it, for whoever can use them after
+    the graph.
+    """
 
     def __init__(self, releaser: Releaser) -> None:
         self._releaser = releaser
@@ -83,18 +99,27 @@ class _Keeping:
         if isinstance(value, tuple) and all(isinstance(t, NoisyTable) for t in value):
             found: tuple[NoisyTable, ...] = value
             tables = released.map(lambda _: found)
-            self.tables = tables if self.tables is None else self.tables.zip(tables).map(lambda pair: (*pair[0], *pair[1]))
+            self.tables = (
+                tables
+                if self.tables is None
+                else self.tables.zip(tables).map(lambda pair: (*pair[0], *pair[1]))
+            )
         return released
 
 
 def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
-    report = validated(releaser, CausalGraph.from_spec(settings, domain.names), domain, level=settings.level)
+    report = validated(
+        releaser, CausalGraph.from_spec(settings, domain.names), domain, level=settings.level
+    )
     graph = report.map(lambda r: r.apply(settings.on_refuted))
     return GraphResult(graph.value, report, graph)
 
 
-def validated(releaser: Releaser, given: CausalGraph, domain: Domain, *, level: float) -> Released[ValidationReport]:
-    """What noisy tables say of `given`: every claim is measured, then those that look worst once more with far less noise.
+def validated(
+    releaser: Releaser, given: CausalGraph, domain: Domain, *, level: float
+) -> Released[ValidationReport]:
+    """What noisy tables say of `given`: every claim is measured, then those that look worst once
+    more with far less noise.
 
     Raises:
         SynthdpError: the graph leaves nothing that can be tested.
@@ -102,13 +127,18 @@ def validated(releaser: Releaser, given: CausalGraph, domain: Domain, *, level: 
     tables = required_tables(given, domain, max_cells=MAX_CELLS, max_tables=MAX_TABLES)
     if not tables:
         raise SynthdpError(
-            "graph.mode validate: no claim of the graph fits a table that can be measured", hint="use fewer levels per column, or mode given"
+            "graph.mode validate: no claim of the graph fits a table that can be measured",
+            hint="use fewer levels per column, or mode given",
         )
-    first = measure_round(releaser, "validate", tables).map(lambda t: validate(given, t, domain=domain, level=level, max_cells=MAX_CELLS))
+    first = measure_round(releaser, "validate", tables).map(
+        lambda t: validate(given, t, domain=domain, level=level, max_cells=MAX_CELLS)
+    )
     claims = doubtful(first.value)
     if not claims:
         return first
-    return first.zip(measure_round(releaser, "confirm", tables_of(claims, domain))).map(lambda both: judged_again(both[0], claims, both[1]))
+    return first.zip(measure_round(releaser, "confirm", tables_of(claims, domain))).map(
+        lambda both: judged_again(both[0], claims, both[1])
+    )
 
 
 def _learned(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:

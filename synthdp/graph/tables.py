@@ -48,13 +48,22 @@ class NoisyTables:
                 holding.setdefault(name, set()).add(i)
         return holding
 
-    def best(self, columns: Sequence[str], *, without: str | None = None) -> tuple[NoisyTable, float] | None:
-        """The table whose margin over `columns` has the least noise, and that noise; None if no table holds them all.
+    def best(
+        self, columns: Sequence[str], *, without: str | None = None
+    ) -> tuple[NoisyTable, float] | None:
+        """The table whose margin over `columns` has the least noise, and that noise; None if no
+        table holds them all.
 
         Tables that hold the column `without` are left out.
         """
-        found = set.intersection(*(self._holding.get(n, set()) for n in columns)) - self._holding.get(without or "", set())
-        return min(((self.tables[i], _margin_noise(self.tables[i], columns)) for i in sorted(found)), key=lambda t: t[1], default=None)
+        found = set.intersection(
+            *(self._holding.get(n, set()) for n in columns)
+        ) - self._holding.get(without or "", set())
+        return min(
+            ((self.tables[i], _margin_noise(self.tables[i], columns)) for i in sorted(found)),
+            key=lambda t: t[1],
+            default=None,
+        )
 
     def margin(self, columns: tuple[str, ...], *, without: str | None = None) -> View | None:
         """Least noisy counts over `columns`, one axis each in this order, and their noise per cell."""
@@ -69,7 +78,9 @@ class NoisyTables:
         return {}
 
     def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
-        """Noise-aware chi-square of every query, batched by shape; `undecided` where no table holds all its columns."""
+        """Noise-aware chi-square of every query, batched by shape; `undecided` where no table holds
+        all its columns.
+        """
         by_shape: dict[tuple[int, ...], list[tuple[int, View]]] = {}
         for i, (a, b, given) in enumerate(queries):
             found = self.margin((*given, a, b))
@@ -78,31 +89,51 @@ class NoisyTables:
                 by_shape.setdefault(by_stratum.shape, []).append((i, (by_stratum, found[1])))
         answers = [SILENT] * len(queries)
         for batch in _batches(by_shape):
-            tables, sigma = np.stack([counts for _, (counts, _) in batch]), np.array([noise for _, (_, noise) in batch])
-            for (i, _), answer in zip(batch, chi_square(tables, sigma, level=level, margin=margin), strict=True):
+            tables, sigma = (
+                np.stack([counts for _, (counts, _) in batch]),
+                np.array([noise for _, (_, noise) in batch]),
+            )
+            for (i, _), answer in zip(
+                batch, chi_square(tables, sigma, level=level, margin=margin), strict=True
+            ):
                 answers[i] = answer
         return answers
 
-    def average_partial(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
-        """Mantel-Haenszel test of every query, batched by shape, from three tables: both ends, and each end with the given columns.
+    def average_partial(
+        self, queries: Sequence[Query], *, level: float, margin: float
+    ) -> list[Answer]:
+        """Mantel-Haenszel test of every query, batched by shape, from three tables: both ends, and
+        each end with the given columns.
 
-        `undecided` where one of them is missing. They are three different tables, so that their noises are independent.
-        Queries that give nothing are answered by chi-square, which is the same test then.
+        `undecided` where one of them is missing. They are three different tables, so that their
+        noises are independent. Queries that give nothing are answered by chi-square, which is the
+        same test then.
         """
         plain = [i for i, (_, _, given) in enumerate(queries) if not given]
         by_shape: dict[tuple[tuple[int, ...], ...], list[tuple[int, tuple[View, View, View]]]] = {}
         for i, (a, b, given) in ((i, q) for i, q in enumerate(queries) if q[2]):
-            both, first, second = self.margin((a, b)), self.margin((*given, a), without=b), self.margin((*given, b), without=a)
+            both, first, second = (
+                self.margin((a, b)),
+                self.margin((*given, a), without=b),
+                self.margin((*given, b), without=a),
+            )
             if both is not None and first is not None and second is not None:
                 views = both, _by_stratum(first), _by_stratum(second)
                 by_shape.setdefault(tuple(v[0].shape for v in views), []).append((i, views))
         answers = [SILENT] * len(queries)
-        for i, answer in zip(plain, self.answer([queries[i] for i in plain], level=level, margin=margin), strict=True):
+        for i, answer in zip(
+            plain, self.answer([queries[i] for i in plain], level=level, margin=margin), strict=True
+        ):
             answers[i] = answer
         for batch in _batches(by_shape):
-            (pair, s0), (left, s1), (right, s2) = ((np.stack([v[k][0] for _, v in batch]), np.array([v[k][1] for _, v in batch])) for k in range(3))
+            (pair, s0), (left, s1), (right, s2) = (
+                (np.stack([v[k][0] for _, v in batch]), np.array([v[k][1] for _, v in batch]))
+                for k in range(3)
+            )
             tables = Tables(pair, left, right, (s0, s1, s2))
-            for (i, _), answer in zip(batch, mantel_haenszel(tables, level=level, margin=margin), strict=True):
+            for (i, _), answer in zip(
+                batch, mantel_haenszel(tables, level=level, margin=margin), strict=True
+            ):
                 answers[i] = answer
         return answers
 
@@ -127,5 +158,9 @@ def _project(table: NoisyTable, columns: Sequence[str]) -> npt.NDArray[np.float6
 
 def _margin_noise(table: NoisyTable, columns: Sequence[str]) -> float:
     """Noise per cell after summing `table` over the columns that are not wanted."""
-    summed = [size for name, size in zip(table.columns, table.counts.shape, strict=True) if name not in columns]
+    summed = [
+        size
+        for name, size in zip(table.columns, table.counts.shape, strict=True)
+        if name not in columns
+    ]
     return table.sigma * math.sqrt(math.prod(summed))

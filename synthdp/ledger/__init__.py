@@ -1,1 +1,3 @@
-"""The ledger of every charge: entries in a hash chain, kept in a database, and what is left to spend."""
+"""The ledger of every charge: entries in a hash chain, kept in a database, and what is left to
+spend.
+"""

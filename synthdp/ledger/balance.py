@@ -1,6 +1,8 @@
-"""What a dataset has spent, what it may spend, and whether more fits: the filter of the proof in `ledger`, apart from the database.
+"""What a dataset has spent, what it may spend, and whether more fits: the filter of the proof in
+`ledger`, apart from the database.
 
-Apart, because whoever only plans where there is no ledger yet need not wait for the database's library.
+Apart, because whoever only plans where there is no ledger yet need not wait for the database's
+library.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ class Balance:
     cap_delta: float | None
 
 
-def check_first(balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None) -> None:
-    """Whether a ledger of this `balance` would accept (epsilon, delta) now; `cap` is the spec's, and becomes the dataset's where there was none.
+def check_first(
+    balance: Balance, *, epsilon: float, delta: float, cap: tuple[float, float] | None
+) -> None:
+    """Whether a ledger of this `balance` would accept (epsilon, delta) now; `cap` is the spec's,
+    and becomes the dataset's where there was none.
 
     Raises:
         BudgetError: it would not.
@@ -34,7 +39,9 @@ def check_first(balance: Balance, *, epsilon: float, delta: float, cap: tuple[fl
     _check_cap(balance, cap=cap, epsilon=epsilon, delta=delta)
 
 
-def _check_cap(balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float) -> None:
+def _check_cap(
+    balance: Balance, *, cap: tuple[float, float] | None, epsilon: float, delta: float
+) -> None:
     """The filter of the ledger's proof, and the agreement of spec and ledger on the cap."""
     if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
         raise BudgetError(

@@ -19,12 +19,14 @@ from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_add
 
 LONGEST_NAME = 200  # characters of the steward's
 
-if TYPE_CHECKING:  # its database's library takes long to import, and a plan where there is no ledger yet needs none
+# its database's library takes long to import, and a plan where there is no ledger yet needs none
+if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
 
 
 def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
-    """The ledger that the spec names, whatever folder the command runs in; made where it does not exist, unless a run is `resumed`.
+    """The ledger that the spec names, whatever folder the command runs in; made where it does not
+    exist, unless a run is `resumed`.
 
     Raises:
         BudgetError: it cannot be opened, or what was spent probably stands in another file.
@@ -35,7 +37,9 @@ def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = F
     if missing is not None:
         if resumed:
             hint = "bring it back: in a new ledger, what this run and others have spent would be forgotten"
-            raise BudgetError(f"the ledger {missing}, which held this run's reservation, is gone", hint=hint)
+            raise BudgetError(
+                f"the ledger {missing}, which held this run's reservation, is gone", hint=hint
+            )
         _check_not_left_behind(release, missing)
     return Ledger(address)
 
@@ -48,18 +52,26 @@ def entries_of(release: spec.ReleaseSpec, spec_path: Path) -> list[Entry]:
     """
     if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
         return []
-    return [] if _address(release, spec_path)[1] is not None else open_ledger(release, spec_path).entries()
+    return (
+        []
+        if _address(release, spec_path)[1] is not None
+        else open_ledger(release, spec_path).entries()
+    )
 
 
 def columns_sha256(release: spec.ReleaseSpec) -> str:
-    """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may be one table."""
+    """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may
+    be one table.
+    """
     return hashlib.sha256(json.dumps(sorted(release.columns)).encode()).hexdigest()
 
 
 def other_ids(release: spec.ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     """A warning for each other dataset id of the ledger whose table has the same columns."""
     own, mine = release.dataset.id, columns_sha256(release)
-    others = {e.dataset for e in entries if e.kind == "reserve" and e.body.get("columns_sha256") == mine} - {own}
+    others = {
+        e.dataset for e in entries if e.kind == "reserve" and e.body.get("columns_sha256") == mine
+    } - {own}
     return [f"dataset {other!r} of this ledger has the same columns; if it is the same table, say dataset.id: {other}, so that what both "
             f"spend adds up" for other in sorted(others)]  # fmt: skip
 
@@ -88,7 +100,9 @@ def _address(release: spec.ReleaseSpec, spec_path: Path) -> tuple[str, Path | No
 
 
 def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
-    """Relative addresses once led to the working folder: a ledger that was begun there must not be forgotten."""
+    """Relative addresses once led to the working folder: a ledger that was begun there must not be
+    forgotten.
+    """
     passed = sqlite_file(from_folder(release.privacy.ledger or "", Path.cwd()))
     if passed is not None and passed.exists():
         raise BudgetError(
@@ -103,11 +117,15 @@ def check_affordable(release: spec.ReleaseSpec, balance: Balance) -> None:
     Raises:
         BudgetError: the cap does not allow the spec's budget.
     """
-    check_first(balance, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
+    check_first(
+        balance, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release)
+    )
 
 
 def steward() -> str:
-    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's entries, so that the name is cut."""
+    """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's
+    entries, so that the name is cut.
+    """
     return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
 
 
@@ -119,7 +137,9 @@ def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
 
 @dataclass
 class Account:
-    """Whose budget an error has to tell of: nobody's, until the run's ledger is open and its folder is made."""
+    """Whose budget an error has to tell of: nobody's, until the run's ledger is open and its folder
+    is made.
+    """
 
     ledger: Ledger | None = None
     run: str = ""
@@ -128,7 +148,9 @@ class Account:
     unspent: str = "nothing was spent"
 
     def told(self, error: BaseException) -> str | None:
-        """What the run has spent and what can still be done; nothing of an error that says itself what to do before anything is spent."""
+        """What the run has spent and what can still be done; nothing of an error that says itself
+        what to do before anything is spent.
+        """
         unspent = None if isinstance(error, Exception) else f"{BUDGET}{self.unspent}"
         if self.ledger is None:
             return unspent
@@ -140,19 +162,27 @@ class Account:
         if reserved is None:
             return unspent
         charged = [e.body["purpose"] for e in entries if e.kind == "charge"]
-        looks = f"{', '.join(charged[:5])}{' and more' if len(charged) > 5 else ''}" if charged else "nothing"
-        spent = (
-            f"{BUDGET}epsilon {reserved['epsilon']:g} at delta {reserved['delta']:g} stays spent, reserved by run {self.run}; charged so far: {looks}"
+        looks = (
+            f"{', '.join(charged[:5])}{' and more' if len(charged) > 5 else ''}"
+            if charged
+            else "nothing"
         )
+        spent = f"{BUDGET}epsilon {reserved['epsilon']:g} at delta {reserved['delta']:g} stays spent, reserved by run {self.run}; charged so far: {looks}"
         kept = self.folder is not None and self.folder.exists()
         if isinstance(error, WrongTableError):
             return f"{spent}; what was measured is kept in {self.folder}"
-        return f"{spent}; {self.again} goes on, and pays nothing again" if kept else f"{spent}; the run is over, and another one pays again"
+        return (
+            f"{spent}; {self.again} goes on, and pays nothing again"
+            if kept
+            else f"{spent}; the run is over, and another one pays again"
+        )
 
 
 @contextmanager
 def budget_told() -> Iterator[Account]:
-    """Any error that ends a run after its reservation, a Ctrl-C too, gets a note of what was spent (`errors.budget_note`)."""
+    """Any error that ends a run after its reservation, a Ctrl-C too, gets a note of what was spent
+    (`errors.budget_note`).
+    """
     account = Account()
     try:
         yield account

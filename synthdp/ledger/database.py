@@ -1,14 +1,18 @@
 """The ledger's table in a database, and what makes a write to it exclusive and durable.
 
-SQLite: `BEGIN IMMEDIATE` takes the file's only write lock before anything is read, and `synchronous=EXTRA`
-brings the commit, and the removal of the rollback journal, to the disk before it returns (with FULL a power
-cut may bring the journal back and undo a commit: https://www.sqlite.org/pragma.html#pragma_synchronous).
+SQLite: `BEGIN IMMEDIATE` takes the file's only write lock before anything is read, and
+`synchronous=EXTRA` brings the commit, and the removal of the rollback journal, to the disk before
+it returns (with FULL a power
+cut may bring the journal back and undo a commit:
+https://www.sqlite.org/pragma.html#pragma_synchronous).
 
-PostgreSQL: the table's EXCLUSIVE lock lets readers pass and no other writer; `synchronous_commit` is switched
-on for the transaction, whatever the server's default; a server without `fsync` is refused. READ COMMITTED
-lets each statement see what was committed before it began, hence all of the last holder's rows.
+PostgreSQL: the table's EXCLUSIVE lock lets readers pass and no other writer; `synchronous_commit`
+is switched on for the transaction, whatever the server's default; a server without `fsync` is
+refused. READ COMMITTED lets each statement see what was committed before it began, hence all of the
+last holder's rows.
 
-The table's unique columns are a second wall: two writers that both passed could not both follow one entry.
+The table's unique columns are a second wall: two writers that both passed could not both follow one
+entry.
 """
 
 from __future__ import annotations
@@ -61,8 +65,13 @@ def open_database(url: str) -> Engine:
     shown = shown_address(url)
     try:
         parsed = make_url(url)
-    except (sa.exc.ArgumentError, ValueError):  # whose words quote the URL, and nobody knows where its password is
-        raise BudgetError(f"cannot open the ledger {shown}: it is no SQLAlchemy URL", hint=form) from None
+    except (
+        sa.exc.ArgumentError,
+        ValueError,
+    ):  # whose words quote the URL, and nobody knows where its password is
+        raise BudgetError(
+            f"cannot open the ledger {shown}: it is no SQLAlchemy URL", hint=form
+        ) from None
     try:
         engine = sa.create_engine(parsed, poolclass=sa.pool.NullPool, **_options(parsed))
         _listen(engine)
@@ -71,7 +80,9 @@ def open_database(url: str) -> Engine:
     except OSError as error:
         raise BudgetError(f"cannot open the ledger {shown}: {error.strerror}", hint=_MEND) from None
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
-        raise BudgetError(f"cannot open the ledger {shown}: {type(error).__name__}", hint=form) from None
+        raise BudgetError(
+            f"cannot open the ledger {shown}: {type(error).__name__}", hint=form
+        ) from None
     except _UnfitError as error:
         raise BudgetError(f"cannot open the ledger {shown}: {error}", hint=form) from None
     except (sa.exc.SQLAlchemyError, ValueError) as error:
@@ -86,15 +97,22 @@ def _options(url: URL) -> dict[str, Any]:
         if file is None:
             raise _UnfitError("a ledger in memory would forget what was spent")
         if not file.is_absolute():
-            raise _UnfitError("a relative path would lead to another ledger in another working folder")
-        if url.database and not url.database.startswith("file:"):  # an URI of SQLite's own: its folder must be there
+            raise _UnfitError(
+                "a relative path would lead to another ledger in another working folder"
+            )
+        if url.database and not url.database.startswith(
+            "file:"
+        ):  # an URI of SQLite's own: its folder must be there
             with owner_only():
                 file.parent.mkdir(parents=True, exist_ok=True)
         return {"connect_args": {"timeout": LOCK_SECONDS}}
     if url.get_backend_name() == "postgresql":
         # A network that swallows packets must not hold a release forever.
         patience = {"connect_timeout": LOCK_SECONDS, "tcp_user_timeout": 1000 * LOCK_SECONDS}
-        return {"isolation_level": "READ COMMITTED", "connect_args": {k: v for k, v in patience.items() if k not in url.query}}
+        return {
+            "isolation_level": "READ COMMITTED",
+            "connect_args": {k: v for k, v in patience.items() if k not in url.query},
+        }
     raise _UnfitError(f"{url.get_backend_name()} is not supported; allowed: sqlite, postgresql")
 
 
@@ -110,8 +128,13 @@ def _listen(engine: Engine) -> None:
 def _create(engine: Engine) -> None:
     """Create the table where there is none; many may try at once."""
     with engine.connect() as connection:
-        if engine.dialect.name == "postgresql" and connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
-            raise _UnfitError("the server runs with fsync off, so a power cut could lose what was spent")
+        if (
+            engine.dialect.name == "postgresql"
+            and connection.exec_driver_sql("SHOW fsync").scalar_one() != "on"
+        ):
+            raise _UnfitError(
+                "the server runs with fsync off, so a power cut could lose what was spent"
+            )
         if sa.inspect(connection).has_table(_entries.name):
             return
     with engine.connect() as connection:
@@ -139,7 +162,8 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that no other writer overlaps, durable when the block ends, rolled back on any error.
+    """A transaction that no other writer overlaps, durable when the block ends, rolled back on any
+    error.
 
     Raises:
         BudgetError: the database does not write, or stays locked for `LOCK_SECONDS`.
@@ -152,9 +176,16 @@ def writing(engine: Engine) -> Iterator[Connection]:
             committing = True
             connection.commit()
     except sa.exc.SQLAlchemyError as error:
-        # Lost while it committed, nobody can know; every write is such that doing it again counts once.
-        known = "if it was written all the same, it counts once however often this is tried" if committing else "nothing was spent"
-        raise BudgetError(f"the ledger refused to write ({_cause(error)}); {known}", hint=_MEND) from None
+        # Lost while it committed, nobody can know; every write is such that doing it again counts
+        # once.
+        known = (
+            "if it was written all the same, it counts once however often this is tried"
+            if committing
+            else "nothing was spent"
+        )
+        raise BudgetError(
+            f"the ledger refused to write ({_cause(error)}); {known}", hint=_MEND
+        ) from None
 
 
 def _lock(connection: Connection) -> None:
@@ -169,10 +200,16 @@ def _lock(connection: Connection) -> None:
 def _cause(error: Exception) -> str:
     """SQLite's own words, which hold no address; of a server, words of ours."""
     cause = error.__cause__
-    return str(cause).splitlines()[0] if isinstance(cause, sqlite3.Error) and str(cause) else reason(error)
+    return (
+        str(cause).splitlines()[0]
+        if isinstance(cause, sqlite3.Error) and str(cause)
+        else reason(error)
+    )
 
 
-def select(connection: Connection, *, dataset: str | None = None, run: str | None = None) -> list[Entry]:
+def select(
+    connection: Connection, *, dataset: str | None = None, run: str | None = None
+) -> list[Entry]:
     """Entries in order of `seq`, of one dataset or run where named.
 
     Raises:
@@ -192,16 +229,28 @@ def last_two(connection: Connection, run: str) -> list[Entry]:
     Raises:
         VerifyError: a row cannot be read.
     """
-    query = sa.select(_entries).where(_entries.c.run == run).order_by(_entries.c.seq.desc()).limit(2)
+    query = (
+        sa.select(_entries).where(_entries.c.run == run).order_by(_entries.c.seq.desc()).limit(2)
+    )
     return [parse_row(dict(row._mapping)) for row in reversed(connection.execute(query).all())]
 
 
-def append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any]) -> Entry:
-    """Add an entry behind the last one. Its time is a day: bundles publish entries, and how long a run takes depends on its rows."""
-    last = connection.execute(sa.select(_entries.c.seq, _entries.c.hash).order_by(_entries.c.seq.desc()).limit(1)).first()
+def append(
+    connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any]
+) -> Entry:
+    """Add an entry behind the last one. Its time is a day: bundles publish entries, and how long a
+    run takes depends on its rows.
+    """
+    last = connection.execute(
+        sa.select(_entries.c.seq, _entries.c.hash).order_by(_entries.c.seq.desc()).limit(1)
+    ).first()
     seq, previous = (last.seq + 1, last.hash) if last is not None else (1, GENESIS)
     at = datetime.now(UTC).date().isoformat()
-    digest = entry_hash(seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous)
+    digest = entry_hash(
+        seq=seq, dataset=dataset, run=run, kind=kind, body=body, at=at, previous=previous
+    )
     entry = Entry(seq, dataset, run, kind, body, at, previous, digest)
-    connection.execute(sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)}))
+    connection.execute(
+        sa.insert(_entries).values(**{**entry.to_json(), "body": json.dumps(body, sort_keys=True)})
+    )
     return entry

@@ -1,21 +1,27 @@
-"""One process' hold on a run, kept in the ledger: the one place that all copies of a run's folder share.
+"""One process' hold on a run, kept in the ledger: the one place that all copies of a run's folder
+share.
 
-Claim [derived here]. Of everything that a run releases, one value for each charged purpose is ever used, and one checkpoint for each
-step, however often the run's folder is copied, set back or opened on several machines, as long as the ledger itself
-is neither copied nor set back.
+Claim [derived here]. Of everything that a run releases, one value for each charged purpose is ever
+used, and one checkpoint for each step, however often the run's folder is copied, set back or opened
+on several machines, as long as the ledger itself is neither copied nor set back.
 
-A process that opens a run writes a `lease` entry. It then writes each of the run's entries under one condition: the
-run's last entry is the one that this process wrote last (`Ledger` tests it inside the transaction that appends). So of
-two processes that hold copies of one run, the one that wrote its lease first finds another entry in its way and stops.
+A process that opens a run writes a `lease` entry. It then writes each of the run's entries under
+one condition: the run's last entry is the one that this process wrote last (`Ledger` tests it
+inside the transaction that appends). So of two processes that hold copies of one run, the one that
+wrote its lease first finds another entry in its way and stops.
 
-A value is used after its `kept` entry (purpose, step, SHA-256 of its file) is durable, and not before. Suppose that P
-and Q both wrote `kept` for one purpose, Q later. All entries of the run from Q's lease to Q's `kept` are Q's own, by the
-condition. So P's `kept` came before Q's lease, and Q read it when it had its lease. But a process that reads a `kept` value uses the file
-with that digest, or stops; it never writes `kept` for that purpose. So there is one `kept` for each purpose. The
-same holds for each step of a training: whoever goes on starts from the checkpoint that was kept last, or stops. QED.
+A value is used after its `kept` entry (purpose, step, SHA-256 of its file) is durable, and not
+before. Suppose that P and Q both wrote `kept` for one purpose, Q later. All entries of the run from
+Q's lease to Q's `kept` are Q's own, by the condition. So P's `kept` came before Q's lease, and Q
+read it when it had its lease. But a process that reads a `kept` value uses the file with that
+digest, or stops; it never writes `kept` for that purpose. So there is one `kept` for each purpose.
+The
+same holds for each step of a training: whoever goes on starts from the checkpoint that was kept
+last, or stops. QED.
 
-What the claim leaves: a value whose `kept` entry never came was used by nobody. Its file may lie in a folder, and someone
-who reads the folder sees a second value for one charge; `docs/known-limits.md` says so.
+What the claim leaves: a value whose `kept` entry never came was used by nobody. Its file may lie in
+a folder, and someone who reads the folder sees a second value for one charge;
+`docs/known-limits.md` says so.
 """
 
 from __future__ import annotations
@@ -39,33 +45,43 @@ class Lease:
         self._last = ledger.lease(dataset, run).hash
         entries = ledger.run_entries(run)
         self._charged = {e.body["purpose"]: e for e in entries if e.kind == "charge"}
-        self._kept = {e.body["purpose"]: e.body for e in entries if e.kind == "kept"}  # the last one of each purpose
+        self._kept = {
+            e.body["purpose"]: e.body for e in entries if e.kind == "kept"
+        }  # the last one of each purpose
         self.settled = any(e.kind == "settle" for e in entries)
 
     def charge(self, *, purpose: str, mechanism: str, event: dict[str, Any]) -> Entry:
-        """Charge a planned spend, durably, before its mechanism looks at a row; one that is charged is not charged again.
+        """Charge a planned spend, durably, before its mechanism looks at a row; one that is charged
+        is not charged again.
 
         Raises:
             BudgetError: the ledger refuses, or another process has taken the run over.
         """
         known = purpose in self._charged
         after = None if known else self._last
-        entry = self._ledger.charge(self._dataset, self._run, purpose=purpose, mechanism=mechanism, event=event, after=after)
+        entry = self._ledger.charge(
+            self._dataset, self._run, purpose=purpose, mechanism=mechanism, event=event, after=after
+        )
         if not known:
             self._last, self._charged[purpose] = entry.hash, entry
         return entry
 
     def keep(self, *, purpose: str, step: int | None, sha256: str) -> None:
-        """Write down which value, or which checkpoint after `step` steps, is the one that is used from now on.
+        """Write down which value, or which checkpoint after `step` steps, is the one that is used
+        from now on.
 
         Raises:
             BudgetError: another process has taken the run over, so that the value must not be used.
         """
-        entry = self._ledger.keep(self._dataset, self._run, purpose=purpose, step=step, sha256=sha256, after=self._last)
+        entry = self._ledger.keep(
+            self._dataset, self._run, purpose=purpose, step=step, sha256=sha256, after=self._last
+        )
         self._last, self._kept[purpose] = entry.hash, entry.body
 
     def kept(self, purpose: str) -> dict[str, Any] | None:
-        """What was kept last of a purpose: its `step` (None: the value itself) and `sha256`; None for nothing."""
+        """What was kept last of a purpose: its `step` (None: the value itself) and `sha256`; None
+        for nothing.
+        """
         return self._kept.get(purpose)
 
     def settle(self) -> None:

@@ -1,40 +1,48 @@
-"""The budget ledger: an append-only, hash-chained table of what every release of a dataset reserved and spent.
+"""The budget ledger: an append-only, hash-chained table of what every release of a dataset reserved
+and spent.
 
-One table holds entries of seven kinds: `cap` (the most a dataset may spend), `reserve` (a run's fixed epsilon
-and delta, taken before any row is read), `charge` (one mechanism, written durably before it runs), `amend` (what is
-done with released values was changed), `settle` (the run is done), and two that make a run one run wherever its
-folder is copied: `lease` (a process has taken the run) and `kept` (the digest of the value that is used). Balances
-are always derived from the entries, never stored.
+One table holds entries of seven kinds: `cap` (the most a dataset may spend), `reserve` (a run's
+fixed epsilon and delta, taken before any row is read), `charge` (one mechanism, written durably
+before it runs), `amend` (what is done with released values was changed), `settle` (the run is
+done), and two that make a run one run wherever its
+folder is copied: `lease` (a process has taken the run) and `kept` (the digest of the value that is
+used). Balances are always derived from the entries, never stored.
 
-A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be done again
-and counts once, so one that was lost on its way back from the database is simply tried again.
+A run that dies keeps its reservation: a crash costs budget, it never hides it. Every write can be
+done again and counts once, so one that was lost on its way back from the database is simply tried
+again.
 
-Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and Filters"
-arXiv:1605.08294, as in the published version (NIPS 2016), for basic composition, with parameters that each round may choose]. Claim: whatever the
-steward asks for in the light of earlier results, the law of everything that a dataset's runs release is
-(E, D)-indistinguishable between neighbouring tables, where (E, D) is the cap.
+Why reservations add up [derived here; it is the filter of Rogers et al., "Privacy Odometers and
+Filters" arXiv:1605.08294, as in the published version (NIPS 2016), for basic composition, with
+parameters that each round may choose]. Claim: whatever the steward asks for in the light of earlier
+results, the law of everything that a dataset's runs release is (E, D)-indistinguishable between
+neighbouring tables, where (E, D) is the cap.
 
-Fix the steward's coins: they do not depend on the table. A run's spec and plan are fixed when it reserves
-(e, d), and it is (e, d)-DP; `Session` refuses a plan that composes to more. It takes nothing from other runs
-afterwards, so its whole output may be thought drawn at that moment: one who sees it later, or in parts, while
-other runs are open, knows less. So runs may be taken one after another, in the order of their reservations.
+Fix the steward's coins: they do not depend on the table. A run's spec and plan are fixed when it
+reserves (e, d), and it is (e, d)-DP; `Session` refuses a plan that composes to more. It takes
+nothing from other runs afterwards, so its whole output may be thought drawn at that moment: one who
+sees it later, or in parts, while other runs are open, knows less. So runs may be taken one after
+another, in the order of their reservations.
 
-Induction over the number of requests, for every remaining (E, D). With no requests nothing is released.
-Otherwise the first request (e, d) is a constant. Refused (e > E or d > D), it releases a constant and leaves
-fewer requests. Granted, its output y has laws P and Q on the two tables, and what follows y is an
-interaction with fewer requests and (E - e, D - d) left, of whatever y suggested. For a set S of transcripts and
-its sections S_y the induction gives P(S_y | y) <= f(y) + D - d with f(y) = min(1, exp(E - e) Q(S_y | y)). As f
-lies in [0, 1], (e, d)-DP gives integral f dP <= exp(e) integral f dQ + d (level sets of f). Together
-P(S) <= exp(e) integral f dQ + d + D - d <= exp(E) Q(S) + D. QED.
+Induction over the number of requests, for every remaining (E, D). With no requests nothing is
+released. Otherwise the first request (e, d) is a constant. Refused (e > E or d > D), it releases a
+constant and leaves fewer requests. Granted, its output y has laws P and Q on the two tables, and
+what follows y is an interaction with fewer requests and (E - e, D - d) left, of whatever y
+suggested. For a set S of transcripts and its sections S_y the induction gives P(S_y | y) <= f(y) +
+D - d with f(y) = min(1, exp(E - e) Q(S_y | y)). As f lies in [0, 1], (e, d)-DP gives integral f dP
+<= exp(e) integral f dQ + d (level sets of f). Together P(S) <= exp(e) integral f dQ + d + D - d <=
+exp(E) Q(S) + D. QED.
 
-That open runs may be taken one after another is also what Haney et al. show for interactive mechanisms in
-general ("Concurrent Composition for Interactive Differential Privacy with Adaptive Privacy-Loss Parameters",
-arXiv:2309.05901v2, on filters for (epsilon, delta)).
+That open runs may be taken one after another is also what Haney et al. show for interactive
+mechanisms in general ("Concurrent Composition for Interactive Differential Privacy with Adaptive
+Privacy-Loss Parameters", arXiv:2309.05901v2, on filters for (epsilon, delta)).
 
-What the proof needs. One neighbour relation for all runs of a dataset: `reserve` refuses another one; that the
-privacy unit stays the same is the steward's to see to (`synthdp budget` says where it did not). A cap that
-is fixed beforehand: one that is raised in the light of results bounds nothing below its highest value. And
-since what is compared with the cap is a sum of decimal fractions, E and D hold up to the factor 1 + TOLERANCE.
+What the proof needs. One neighbour relation for all runs of a dataset: `reserve` refuses another
+one; that the privacy unit stays the same is the steward's to see to (`synthdp budget` says where it
+did not). A cap that
+is fixed beforehand: one that is raised in the light of results bounds nothing below its highest
+value. And since what is compared with the cap is a sum of decimal fractions, E and D hold up to the
+factor 1 + TOLERANCE.
 """
 
 from __future__ import annotations
@@ -58,7 +66,8 @@ class Ledger:
     """Access to one ledger database. Every write is one serialised, durable transaction."""
 
     def __init__(self, url: str) -> None:
-        """Open the ledger at a SQLAlchemy `url` (SQLite or PostgreSQL), creating it where it does not exist.
+        """Open the ledger at a SQLAlchemy `url` (SQLite or PostgreSQL), creating it where it does
+        not exist.
 
         Raises:
             BudgetError: the database cannot be opened or written.
@@ -86,7 +95,9 @@ class Ledger:
         """What `dataset` has reserved in total, and its cap."""
         return _balance(dataset, self.entries(dataset=dataset))
 
-    def check(self, dataset: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None) -> None:
+    def check(
+        self, dataset: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None
+    ) -> None:
         """Whether `reserve` would accept now; another run may still be faster.
 
         Raises:
@@ -108,17 +119,29 @@ class Ledger:
         """Set or change a dataset's cap; the change stays visible in the chain."""
         _check_amounts(epsilon, delta)
         with database.writing(self._engine) as connection:
-            return database.append(connection, dataset, run, "cap", {"epsilon": epsilon, "delta": delta})
+            return database.append(
+                connection, dataset, run, "cap", {"epsilon": epsilon, "delta": delta}
+            )
 
-    def reserve(self, dataset: str, run: str, *, epsilon: float, delta: float, cap: tuple[float, float] | None, body: dict[str, Any]) -> Entry:
+    def reserve(
+        self,
+        dataset: str,
+        run: str,
+        *,
+        epsilon: float,
+        delta: float,
+        cap: tuple[float, float] | None,
+        body: dict[str, Any],
+    ) -> Entry:
         """Take (epsilon, delta) out of what is left for `dataset`, before any row is read.
 
-        `cap` is what the spec declares; it becomes the dataset's cap at the first release and must agree
+        `cap` is what the spec declares; it becomes the dataset's cap at the first release and must
+        agree
         with it later. A run reserves once: asking for the same again gives the reservation it has.
 
         Raises:
-            BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier releases had
-                other neighbours, or the run has another reservation.
+            BudgetError: the cap does not allow it, the spec's cap is not the ledger's, earlier
+                releases had other neighbours, or the run has another reservation.
             VerifyError: the ledger was tampered with, so that nobody knows what is left.
         """
         _check_amounts(epsilon, delta, *(cap or ()))
@@ -133,7 +156,9 @@ class Ledger:
             _check_neighbours(mine, wanted)
             balance = _balance(dataset, mine)
             if balance.cap_epsilon is None and cap is not None:
-                database.append(connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]})
+                database.append(
+                    connection, dataset, run, "cap", {"epsilon": cap[0], "delta": cap[1]}
+                )
             check_first(balance, cap=cap, epsilon=epsilon, delta=delta)
             return database.append(connection, dataset, run, "reserve", wanted)
 
@@ -149,18 +174,32 @@ class Ledger:
                 raise _no_reservation(dataset, run)
             if "charge" in kinds and "lease" not in kinds:
                 hint = "finish it with that version, or start a new release with --force; the budget of this run stays spent"
-                raise BudgetError(f"run {run} was begun by an earlier version of synthdp", hint=hint)
-            return database.append(connection, dataset, run, "lease", {"holder": secrets.token_hex(8)})
+                raise BudgetError(
+                    f"run {run} was begun by an earlier version of synthdp", hint=hint
+                )
+            return database.append(
+                connection, dataset, run, "lease", {"holder": secrets.token_hex(8)}
+            )
 
-    def charge(self, dataset: str, run: str, *, purpose: str, mechanism: str, event: dict[str, Any], after: str | None = None) -> Entry:
+    def charge(
+        self,
+        dataset: str,
+        run: str,
+        *,
+        purpose: str,
+        mechanism: str,
+        event: dict[str, Any],
+        after: str | None = None,
+    ) -> Entry:
         """Write down one spend, durably, before its mechanism looks at a row.
 
-        A purpose that this run already charged with the same event is not charged again (a resumed run). With
-        `after`, here and below, the entry is written where the run's last entry has this hash, and refused elsewhere.
+        A purpose that this run already charged with the same event is not charged again (a resumed
+        run). With `after`, here and below, the entry is written where the run's last entry has this
+        hash, and refused elsewhere.
 
         Raises:
-            BudgetError: no open reservation on `dataset`, the purpose was charged with another event, or another
-                process has taken the run over.
+            BudgetError: no open reservation on `dataset`, the purpose was charged with another
+                event, or another process has taken the run over.
         """
         body = {"purpose": purpose, "mechanism": mechanism, "event": event}
         with database.writing(self._engine) as connection:
@@ -168,15 +207,31 @@ class Ledger:
             for entry in mine:
                 if entry.kind == "charge" and entry.body["purpose"] == purpose:
                     if entry.body != body:
-                        raise BudgetError(f"run {run} already charged {purpose!r} with another event")
-                    return entry if after is None else _append(connection, dataset, run, "charge", body, after)
+                        raise BudgetError(
+                            f"run {run} already charged {purpose!r} with another event"
+                        )
+                    return (
+                        entry
+                        if after is None
+                        else _append(connection, dataset, run, "charge", body, after)
+                    )
             kinds = [e.kind for e in mine]
             if "reserve" not in kinds or "settle" in kinds:
                 raise _no_reservation(dataset, run)
             return _append(connection, dataset, run, "charge", body, after)
 
-    def keep(self, dataset: str, run: str, *, purpose: str, step: int | None, sha256: str, after: str | None = None) -> Entry:
-        """Write down which value of a charged purpose, or which checkpoint after `step` steps, is used from now on.
+    def keep(
+        self,
+        dataset: str,
+        run: str,
+        *,
+        purpose: str,
+        step: int | None,
+        sha256: str,
+        after: str | None = None,
+    ) -> Entry:
+        """Write down which value of a charged purpose, or which checkpoint after `step` steps, is
+        used from now on.
 
         Raises:
             BudgetError: another process has taken the run over.
@@ -186,12 +241,15 @@ class Ledger:
             return _append(connection, dataset, run, "kept", body, after)
 
     def settle(self, dataset: str, run: str, *, after: str | None = None) -> Entry:
-        """Close a run: nothing new can be charged, and its reservation stays spent. Settling twice is one settlement.
+        """Close a run: nothing new can be charged, and its reservation stays spent. Settling twice
+        is one settlement.
 
-        The entry counts the run's charges, so that one that is taken out of a published copy is missed.
+        The entry counts the run's charges, so that one that is taken out of a published copy is
+        missed.
 
         Raises:
-            BudgetError: the run reserved nothing on `dataset`, or another process has taken it over.
+            BudgetError: the run reserved nothing on `dataset`, or another process has taken it
+                over.
         """
         with database.writing(self._engine) as connection:
             mine = database.select(connection, dataset=dataset, run=run)
@@ -201,16 +259,22 @@ class Ledger:
             if settled is not None and after is None:
                 return settled
             amended = sum(e.kind == "amend" for e in mine)
-            counts = {"charges": sum(e.kind == "charge" for e in mine)} | ({"amendments": amended} if amended else {})
+            counts = {"charges": sum(e.kind == "charge" for e in mine)} | (
+                {"amendments": amended} if amended else {}
+            )
             return _append(connection, dataset, run, "settle", counts, after)
 
-    def amend(self, dataset: str, run: str, *, body: dict[str, Any], after: str | None = None) -> Entry:
-        """Write down, durably, that a run goes on by another spec (`spec_sha256`), and in which fields it was `changed`: never in what it spends.
+    def amend(
+        self, dataset: str, run: str, *, body: dict[str, Any], after: str | None = None
+    ) -> Entry:
+        """Write down, durably, that a run goes on by another spec (`spec_sha256`), and in which
+        fields it was `changed`: never in what it spends.
 
         The same amendment twice is one.
 
         Raises:
-            BudgetError: the run reserved nothing on `dataset`, has settled, or went on since `after`.
+            BudgetError: the run reserved nothing on `dataset`, has settled, or went on since
+                `after`.
         """
         with database.writing(self._engine) as connection:
             mine = database.select(connection, dataset=dataset, run=run)
@@ -221,18 +285,33 @@ class Ledger:
             if "reserve" not in kinds:
                 raise _no_reservation(dataset, run)
             if "settle" in kinds:
-                raise BudgetError(f"run {run} has settled, and its spec is final", hint="resume it without --spec, or start a new release")
+                raise BudgetError(
+                    f"run {run} has settled, and its spec is final",
+                    hint="resume it without --spec, or start a new release",
+                )
             return _append(connection, dataset, run, "amend", body, after)
 
 
-def _append(connection: Connection, dataset: str, run: str, kind: str, body: dict[str, Any], after: str | None) -> Entry:
+def _append(
+    connection: Connection,
+    dataset: str,
+    run: str,
+    kind: str,
+    body: dict[str, Any],
+    after: str | None,
+) -> Entry:
     """Add an entry of a run if the run's last one has the hash `after` (None: whatever it is).
 
-    An entry that is already there as asked for, right behind `after`, was written by a call whose answer was lost.
+    An entry that is already there as asked for, right behind `after`, was written by a call whose
+    answer was lost.
     """
     if after is not None:
         last = database.last_two(connection, run)
-        if len(last) == 2 and last[0].hash == after and (last[1].kind, last[1].body) == (kind, body):
+        if (
+            len(last) == 2
+            and last[0].hash == after
+            and (last[1].kind, last[1].body) == (kind, body)
+        ):
             return last[1]
         if not last or last[-1].hash != after:
             raise BudgetError(
@@ -253,17 +332,24 @@ def _balance(dataset: str, entries: Sequence[Entry]) -> Balance:
 def _check_amounts(*amounts: float) -> None:
     """Nothing is compared with a NaN, and a negative spend would raise what is left."""
     if not all(math.isfinite(a) and a >= 0 for a in amounts):
-        raise BudgetError(f"epsilon and delta must be finite and not negative, got {', '.join(f'{a:g}' for a in amounts)}")
+        raise BudgetError(
+            f"epsilon and delta must be finite and not negative, got {', '.join(f'{a:g}' for a in amounts)}"
+        )
 
 
 def _no_reservation(dataset: str, run: str) -> BudgetError:
-    return BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
+    return BudgetError(
+        f"run {run} has no open reservation on dataset {dataset}", hint="start a new release"
+    )
 
 
 def _same_reservation(held: Entry, dataset: str, wanted: dict[str, Any]) -> Entry:
     """The reservation that the run has, if it is the one it asks for (who asks may have changed)."""
     if held.dataset != dataset or {**held.body, "by": None} != {**wanted, "by": None}:
-        raise BudgetError(f"run {held.run} already has another reservation, on dataset {held.dataset}", hint="start a new release")
+        raise BudgetError(
+            f"run {held.run} already has another reservation, on dataset {held.dataset}",
+            hint="start a new release",
+        )
     return held
 
 

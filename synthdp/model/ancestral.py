@@ -1,8 +1,10 @@
-"""Ancestral sampling of the causal VAE, made for speed: columns in causal order, each from its parents and z.
+"""Ancestral sampling of the causal VAE, made for speed: columns in causal order, each from its
+parents and z.
 
-The arithmetic is that of `CausalVae.column_logits`, laid out for one pass over a chunk of rows that stays in the
-cache: a column's parents are one lookup, its part of z and its biases one product, and a level is found in unnormalised
-cumulative sums. Tests hold both against each other.
+The arithmetic is that of `CausalVae.column_logits`, laid out for one pass over a chunk of rows that
+stays in the
+cache: a column's parents are one lookup, its part of z and its biases one product, and a level is
+found in unnormalised cumulative sums. Tests hold both against each other.
 """
 
 from __future__ import annotations
@@ -19,14 +21,19 @@ from synthdp.model.network import Architecture, CausalVae
 
 CHUNK_ROWS = 4096
 FEW = 4  # levels up to which a product by columns is faster than a wider one
-VECTOR = 16  # matrix products run at full speed on widths that are multiples of this, and at half of it or less on others
-SAFE_SUM = 1e30  # sums of exponentials between this and its inverse have neither overflowed nor lost digits
+# matrix products run at full speed on widths that are multiples of this, and at half of it or less
+# on others
+VECTOR = 16
+# sums of exponentials between this and its inverse have neither overflowed nor lost digits
+SAFE_SUM = 1e30
 
 
 @dataclass(frozen=True)
 class ColumnSampler:
-    """One column's decoder: `parents` and where each begins in `table` `[levels of all parents, hidden]`; `latent` `[latent + 1, hidden]`,
-    whose last row is the bias; `weight` `[hidden, width]` and `bias` `[width]`, where levels from `levels` on do not exist and have -inf."""
+    """One column's decoder: `parents` and where each begins in `table` `[levels of all parents,
+    hidden]`; `latent` `[latent + 1, hidden]`, whose last row is the bias; `weight` `[hidden,
+    width]` and `bias` `[width]`, where levels from `levels` on do not exist and have -inf.
+    """
 
     column: int
     levels: int
@@ -38,12 +45,18 @@ class ColumnSampler:
     bias: Tensor
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits `[rows, width]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with ones last."""
-        hidden = z @ self.latent if self.table is None else self.looked_up(codes).addmm_(z, self.latent)
+        """Logits `[rows, width]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with
+        ones last.
+        """
+        hidden = (
+            z @ self.latent if self.table is None else self.looked_up(codes).addmm_(z, self.latent)
+        )
         return torch.addmm(self.bias, hidden.tanh_(), self.weight)
 
     def looked_up(self, codes: Tensor) -> Tensor:
-        """What the parents' levels in `codes` `[columns, rows]` add to the hidden units, `[rows, hidden]`; there must be parents."""
+        """What the parents' levels in `codes` `[columns, rows]` add to the hidden units, `[rows,
+        hidden]`; there must be parents.
+        """
         rows = torch.empty(codes.shape[1], len(self.parents), dtype=torch.int32)
         for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
             torch.add(codes[parent], offset, out=rows[:, slot])
@@ -82,23 +95,38 @@ def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
         bias = bias + lookup.bias[column]
         table = lookup.weight[first : first + length].contiguous() if parents else None
     size, extended = own.sizes[column], torch.cat([latent, bias.unsqueeze(0)]).contiguous()
-    weight, level_bias = model.decode_levels.weight[column, :, :size], model.decode_levels.bias[column, :size]
+    weight, level_bias = (
+        model.decode_levels.weight[column, :, :size],
+        model.decode_levels.bias[column, :size],
+    )
     if size > FEW:
-        weight, level_bias = F.pad(weight, (0, -size % VECTOR)), F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf)
-        return ColumnSampler(column, size, parents, tuple(offsets), table, extended, weight.contiguous(), level_bias)
-    return ColumnSampler(column, size, parents, tuple(offsets), table, extended, weight.T.contiguous().T, level_bias)
+        weight, level_bias = (
+            F.pad(weight, (0, -size % VECTOR)),
+            F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf),
+        )
+        return ColumnSampler(
+            column, size, parents, tuple(offsets), table, extended, weight.contiguous(), level_bias
+        )
+    return ColumnSampler(
+        column, size, parents, tuple(offsets), table, extended, weight.T.contiguous().T, level_bias
+    )
 
 
 @torch.no_grad()
 def draw(
-    samplers: list[ColumnSampler], rows: int, *, do: Mapping[int, int], given: Mapping[int, int], generator: torch.Generator
+    samplers: list[ColumnSampler],
+    rows: int,
+    *,
+    do: Mapping[int, int],
+    given: Mapping[int, int],
+    generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
     """Levels `[columns, rows]` and the log of each row's weight `[rows]`.
 
-    Columns in `do` are set, whatever their parents; those in `given` are set too, and the weight of a row is the
-    probability that its own parents and z give to what was set. Rows so weighted follow the law that is intervened
-    on by `do` and then conditioned on `given` (likelihood weighting; Koller and Friedman, "Probabilistic Graphical
-    Models", 2009, Section 12.2).
+    Columns in `do` are set, whatever their parents; those in `given` are set too, and the weight of
+    a row is the probability that its own parents and z give to what was set. Rows so weighted
+    follow the law that is intervened on by `do` and then conditioned on `given` (likelihood
+    weighting; Koller and Friedman, "Probabilistic Graphical Models", 2009, Section 12.2).
     """
     latent = len(samplers[0].latent) - 1
     z = torch.ones(rows, latent + 1)
@@ -114,7 +142,9 @@ def draw(
             log_weight += sampler.logits(codes, z).log_softmax(1)[:, given[column]]
         else:
             uniform = torch.rand(rows, 1, generator=generator)
-            codes[column] = levels_of(sampler.logits(codes, z), uniform).clamp_(max=sampler.levels - 1)
+            codes[column] = levels_of(sampler.logits(codes, z), uniform).clamp_(
+                max=sampler.levels - 1
+            )
     return codes, log_weight
 
 
@@ -124,4 +154,6 @@ def levels_of(logits: Tensor, uniform: Tensor) -> Tensor:
     least, most = torch.aminmax(sums[:, -1])
     if not 1 / SAFE_SUM < float(least) <= float(most) < SAFE_SUM:
         sums = logits.softmax(1).cumsum_(1)
-    return torch.searchsorted(sums, uniform.mul_(sums[:, -1:]), right=True, out_int32=True).squeeze(1)
+    return torch.searchsorted(sums, uniform.mul_(sums[:, -1:]), right=True, out_int32=True).squeeze(
+        1
+    )

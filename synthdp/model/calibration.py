@@ -1,7 +1,8 @@
 """Biases that make a trained decoder's own margins the released ones. All of it is post-processing.
 
-Noise in what the decoder learned moves the margins of its columns, and more so down the graph. Given the columns before it,
-drawn by what is already calibrated, a column's margin depends on its biases alone.
+Noise in what the decoder learned moves the margins of its columns, and more so down the graph.
+Given the columns before it, drawn by what is already calibrated, a column's margin depends on its
+biases alone.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ MOST_SHIFT = 20.0  # of a bias, either way
 
 
 @torch.no_grad()
-def calibrated_bias(model: CausalVae, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator) -> Tensor:
-    """`decode_levels.bias` of `model`, shape `[columns, levels]`, with which column i has the margin `targets[i]` in `rows` drawn rows.
+def calibrated_bias(
+    model: CausalVae, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator
+) -> Tensor:
+    """`decode_levels.bias` of `model`, shape `[columns, levels]`, with which column i has the
+    margin `targets[i]` in `rows` drawn rows.
 
-    Columns in causal order; each round multiplies the odds of a level by its wanted over its present probability,
-    which is iterative proportional fitting of one margin.
+    Columns in causal order; each round multiplies the odds of a level by its wanted over its
+    present probability, which is iterative proportional fitting of one margin.
     """
     bias = model.decode_levels.bias.detach().clone()
     latent = model.latent
@@ -34,7 +38,11 @@ def calibrated_bias(model: CausalVae, targets: Sequence[Probabilities], *, rows:
     for sampler in column_samplers(model):
         logits = sampler.logits(codes, z)
         # A row of few levels is too short for vectors: there, level by level.
-        chances = logits.T.contiguous().softmax(0) if sampler.levels <= FEW else logits.softmax(1)[:, : sampler.levels].T.contiguous()
+        chances = (
+            logits.T.contiguous().softmax(0)
+            if sampler.levels <= FEW
+            else logits.softmax(1)[:, : sampler.levels].T.contiguous()
+        )
         wanted = torch.from_numpy(targets[sampler.column]).float()
         factor = torch.ones(sampler.levels)
         for _ in range(ROUNDS):
@@ -43,5 +51,7 @@ def calibrated_bias(model: CausalVae, targets: Sequence[Probabilities], *, rows:
         shift = factor.log().clamp(-MOST_SHIFT, MOST_SHIFT)
         bias[sampler.column, : sampler.levels] += shift
         logits[:, : sampler.levels] += shift
-        codes[sampler.column] = levels_of(logits, torch.rand(rows, 1, generator=generator)).clamp_(max=sampler.levels - 1)
+        codes[sampler.column] = levels_of(logits, torch.rand(rows, 1, generator=generator)).clamp_(
+            max=sampler.levels - 1
+        )
     return bias

@@ -1,8 +1,10 @@
-"""Constraints of the spec, enforced on synthetic rows alone: post-processing, which costs no privacy.
+"""Constraints of the spec, enforced on synthetic rows alone: post-processing, which costs no
+privacy.
 
-A constraint speaks about written values, the model about levels. So rows are decoded first, those that violate one are
-dropped, and more are drawn in their place: what is left follows the model's law, conditioned on every constraint. Real
-rows are never held to them.
+A constraint speaks about written values, the model about levels. So rows are decoded first, those
+that violate one are
+dropped, and more are drawn in their place: what is left follows the model's law, conditioned on
+every constraint. Real rows are never held to them.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Constraints:
     def from_spec(cls, release: ReleaseSpec, domain: Domain) -> Constraints:
         """The constraints of a checked spec."""
         parsed = [parse(text, release.columns)[0] for text in release.constraints]
-        return cls(domain, tuple(e for e in parsed if e is not None), Derived.from_spec(release.columns))
+        return cls(
+            domain, tuple(e for e in parsed if e is not None), Derived.from_spec(release.columns)
+        )
 
     @cached_property
     def columns(self) -> tuple[ColumnDomain, ...]:
@@ -55,29 +59,50 @@ class Constraints:
         return tuple(c for c in self.domain.columns if c.name in read)
 
     def violated(self, values: Values) -> Mask:
-        """Which constraint each row violates, shape `[constraints, rows]`; `values` of modelled columns as `numbers` gives them."""
+        """Which constraint each row violates, shape `[constraints, rows]`; `values` of modelled
+        columns as `numbers` gives them.
+        """
         values = {**values, **self.derived.values(values)}
         with np.errstate(all="ignore"):
             return np.stack([e.violated(values) for e in self.expressions])
 
     def violated_by(self, codes: Codes, frame: Mapping[str, pd.Series[object]]) -> Mask:
-        """Which constraint each row violates, for levels `[rows, columns]` and the values that they were decoded to."""
-        return self.violated({c.name: numbers(c, codes[:, self.domain.index(c.name)], frame.get(c.name)) for c in self.columns})
+        """Which constraint each row violates, for levels `[rows, columns]` and the values that they
+        were decoded to.
+        """
+        return self.violated(
+            {
+                c.name: numbers(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
+                for c in self.columns
+            }
+        )
 
     def violated_in(self, text: pd.DataFrame) -> dict[str, Mask]:
-        """Which rows of a published table violate each constraint, for values as text; empty text is a missing value."""
+        """Which rows of a published table violate each constraint, for values as text; empty text
+        is a missing value.
+        """
         if not self.expressions:
             return {}
         frame = {c.name: text[c.name].mask(text[c.name] == "") for c in self.columns}
-        found = self.violated({c.name: numbers(c, encode_column(c, frame[c.name]).codes, frame[c.name]) for c in self.columns})
+        found = self.violated(
+            {
+                c.name: numbers(c, encode_column(c, frame[c.name]).codes, frame[c.name])
+                for c in self.columns
+            }
+        )
         return {e.text: violated for e, violated in zip(self.expressions, found, strict=True)}
 
     def decode_ranged(self, codes: Codes, rng: np.random.Generator) -> dict[str, pd.Series[object]]:
         """Values of the numbers and dates that they read; categories are read as levels."""
-        return {c.name: decode_column(c, codes[:, self.domain.index(c.name)], rng=rng) for c in self.columns if c.ranged}
+        return {
+            c.name: decode_column(c, codes[:, self.domain.index(c.name)], rng=rng)
+            for c in self.columns
+            if c.ranged
+        }
 
     def draw(self, draw: Callable[[int], Codes], rows: int, *, rng: np.random.Generator) -> Codes:
-        """`rows` rows of levels from `draw`, each of which held in one decoding: more are drawn for those that do not.
+        """`rows` rows of levels from `draw`, each of which held in one decoding: more are drawn for
+        those that do not.
 
         Raises:
             ConstraintsUnmet: fewer than `LEAST_SHARE` of what is drawn holds.
@@ -88,7 +113,9 @@ class Constraints:
         broken, drawn, have = np.zeros(len(self.expressions)), 0, 0
         while have < rows:
             share = max(have / drawn, LEAST_SHARE) if drawn else 1.0
-            codes = draw(int(np.clip(1.05 * (rows - have) / share, FIRST_DRAW, max(FIRST_DRAW, rows))))
+            codes = draw(
+                int(np.clip(1.05 * (rows - have) / share, FIRST_DRAW, max(FIRST_DRAW, rows)))
+            )
             violated = self.violated_by(codes, self.decode_ranged(codes, rng))
             kept.append(codes[~violated.any(0)])
             broken, drawn, have = broken + violated.sum(1), drawn + len(codes), have + len(kept[-1])
@@ -96,7 +123,8 @@ class Constraints:
         return np.concatenate(kept)[:rows]
 
     def check_share(self, broken: npt.NDArray[np.float64], drawn: int, kept: int) -> None:
-        """Whether enough of the rows drawn so far held; `broken` counts the rows that violate each constraint.
+        """Whether enough of the rows drawn so far held; `broken` counts the rows that violate each
+        constraint.
 
         Raises:
             ConstraintsUnmet: naming the constraint that most rows violate.
@@ -110,26 +138,38 @@ class Constraints:
             )
 
     def decode(self, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
-        """Values for levels `[rows, columns]` that `draw` gave: a row that violates a constraint is drawn again inside its bins.
+        """Values for levels `[rows, columns]` that `draw` gave: a row that violates a constraint is
+        drawn again inside its bins.
 
-        Levels of which a share q of decodings holds were kept with chance q and take 1 / q redraws, so that all rows together take
-        at most 1 / `LEAST_SHARE` each in expectation.
+        Levels of which a share q of decodings holds were kept with chance q and take 1 / q redraws,
+        so that all rows together take at most 1 / `LEAST_SHARE` each in expectation.
 
         Raises:
             ConstraintsUnmet: a row's levels hold next to no values that fulfil the constraints.
         """
         frame = decode(self.domain, codes, rng=rng)
-        bad = np.flatnonzero(self.violated_by(codes, frame).any(0)) if self.expressions else np.zeros(0, np.intp)
+        bad = (
+            np.flatnonzero(self.violated_by(codes, frame).any(0))
+            if self.expressions
+            else np.zeros(0, np.intp)
+        )
         tries, redrawn = 1, 0
         while len(bad):
             tries = min(2 * tries, max(1, MOST_REDRAWS // len(bad)))
             again = np.repeat(bad, tries)
             redrawn += len(again)
-            if redrawn > 4 * MOST_REDRAWS + 10 / LEAST_SHARE * len(codes):  # ten times what is expected at most
-                raise ConstraintsUnmet("constraints: the values inside the bins of some rows next to never fulfil them", hint="use narrower bins")
+            if redrawn > 4 * MOST_REDRAWS + 10 / LEAST_SHARE * len(
+                codes
+            ):  # ten times what is expected at most
+                raise ConstraintsUnmet(
+                    "constraints: the values inside the bins of some rows next to never fulfil them",
+                    hint="use narrower bins",
+                )
             drawn = self.decode_ranged(codes[again], rng)
             holds = ~self.violated_by(codes[again], drawn).any(0)
-            rows, first = np.unique(again[holds], return_index=True)  # the first try that held, for each row
+            rows, first = np.unique(
+                again[holds], return_index=True
+            )  # the first try that held, for each row
             chosen = np.flatnonzero(holds)[first]
             for name, values in drawn.items():
                 frame.loc[rows, name] = values.iloc[chosen].array
@@ -137,11 +177,19 @@ class Constraints:
         return frame
 
 
-def numbers(column: ColumnDomain, codes: npt.NDArray[np.integer], values: pd.Series[object] | None) -> npt.NDArray[np.float64]:
-    """A column as constraints read it, shape `[rows]`: categories by position, dates in days since 1970, NaN where missing."""
+def numbers(
+    column: ColumnDomain, codes: npt.NDArray[np.integer], values: pd.Series[object] | None
+) -> npt.NDArray[np.float64]:
+    """A column as constraints read it, shape `[rows]`: categories by position, dates in days since
+    1970, NaN where missing.
+    """
     if not column.ranged:
         missing = column.levels if column.missing_level is None else column.missing_level
         return np.where(codes == missing, np.nan, codes.astype(np.float64))
     assert values is not None
     steps = to_numbers(column, values)
-    return steps * RESOLUTION_SECONDS[column.resolution] / 86_400 if column.type == "datetime" else steps
+    return (
+        steps * RESOLUTION_SECONDS[column.resolution] / 86_400
+        if column.type == "datetime"
+        else steps
+    )

@@ -1,7 +1,8 @@
-"""Derived columns: computed from the other columns of the same synthetic row when it is written. Post-processing, which costs no privacy.
+"""Derived columns: computed from the other columns of the same synthetic row when it is written.
+Post-processing, which costs no privacy.
 
-A result is rounded to the column's digits or steps; one beyond the column's bounds is written as the bound. It is missing where
-it cannot be computed.
+A result is rounded to the column's digits or steps; one beyond the column's bounds is written as
+the bound. It is missing where it cannot be computed.
 """
 
 from __future__ import annotations
@@ -35,8 +36,15 @@ class Derived:
     @classmethod
     def from_spec(cls, columns: Mapping[str, Column]) -> Derived:
         """Those of a checked spec's `columns`."""
-        parsed = ((name, calculation(text, columns)[0]) for name, column in columns.items() if (text := derived_of(column)) is not None)
-        return cls(Domain.written(columns), tuple((name, computed) for name, computed in parsed if computed is not None))
+        parsed = (
+            (name, calculation(text, columns)[0])
+            for name, column in columns.items()
+            if (text := derived_of(column)) is not None
+        )
+        return cls(
+            Domain.written(columns),
+            tuple((name, computed) for name, computed in parsed if computed is not None),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,32 +52,61 @@ class Derived:
         return tuple(name for name, _ in self.calculations)
 
     def values(self, values: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Those whose columns are among `values`, as constraints read them: dates in days since 1970, NaN where missing."""
-        able = [(self.written[name], computed) for name, computed in self.calculations if all(n in values for n in computed.columns)]
-        return {column.name: _rounded(column, _exact(column, computed, values)) * _unit(column) for column, computed in able}
+        """Those whose columns are among `values`, as constraints read them: dates in days since
+        1970, NaN where missing.
+        """
+        able = [
+            (self.written[name], computed)
+            for name, computed in self.calculations
+            if all(n in values for n in computed.columns)
+        ]
+        return {
+            column.name: _rounded(column, _exact(column, computed, values)) * _unit(column)
+            for column, computed in able
+        }
 
     def added(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows with their derived columns, all columns in the spec's order."""
         if not self.calculations:
             return frame
-        steps = {name: _rounded(self.written[name], _exact(self.written[name], c, self._inputs(c, frame))) for name, c in self.calculations}
-        new = {name: _typed(self.written[name], found, frame.index) for name, found in steps.items()}
-        return pd.DataFrame({name: new[name] if name in new else frame[name] for name in self.written.names})
+        steps = {
+            name: _rounded(
+                self.written[name], _exact(self.written[name], c, self._inputs(c, frame))
+            )
+            for name, c in self.calculations
+        }
+        new = {
+            name: _typed(self.written[name], found, frame.index) for name, found in steps.items()
+        }
+        return pd.DataFrame(
+            {name: new[name] if name in new else frame[name] for name in self.written.names}
+        )
 
     def wrong_in(self, text: pd.DataFrame) -> dict[str, Mask]:
-        """Rows of a published table, as text, in which a derived column is not what it is computed from."""
+        """Rows of a published table, as text, in which a derived column is not what it is computed
+        from.
+        """
         frame = text.mask(text == "") if self.calculations else text
-        return {name: self._differs(self.written[name], computed, frame) for name, computed in self.calculations}
+        return {
+            name: self._differs(self.written[name], computed, frame)
+            for name, computed in self.calculations
+        }
 
     def _differs(self, column: ColumnDomain, computed: Calculation, frame: pd.DataFrame) -> Mask:
-        exact, stated = _exact(column, computed, self._inputs(computed, frame)), to_numbers(column, frame[column.name])
+        exact, stated = (
+            _exact(column, computed, self._inputs(computed, frame)),
+            to_numbers(column, frame[column.name]),
+        )
         half = 0.5 * 10.0**-column.decimals if column.type == "number" else 0.5
         near = np.abs(exact - stated) <= half + ROUNDING * np.maximum(1.0, np.abs(exact))
         wrong: Mask = ~(near | (np.isnan(exact) & np.isnan(stated)))
         return wrong
 
     def _inputs(self, computed: Calculation, frame: pd.DataFrame) -> dict[str, Floats]:
-        return {n: to_numbers(self.written[n], frame[n]) * _unit(self.written[n]) for n in computed.columns}
+        return {
+            n: to_numbers(self.written[n], frame[n]) * _unit(self.written[n])
+            for n in computed.columns
+        }
 
 
 def _unit(column: ColumnDomain) -> float:
@@ -99,4 +136,6 @@ def _typed(column: ColumnDomain, steps: Floats, index: pd.Index) -> pd.Series[ob
         instants = (whole * RESOLUTION_SECONDS[column.resolution]).astype("datetime64[s]")
         return pd.Series(np.where(missing, np.datetime64("NaT", "s"), instants), index=index)
     series = pd.Series(whole, index=index)
-    return series.astype("Int64").mask(pd.Series(missing, index=index)) if column.missing else series
+    return (
+        series.astype("Int64").mask(pd.Series(missing, index=index)) if column.missing else series
+    )

@@ -1,12 +1,12 @@
 """The causally consistent VAE: p(x) = integral p(z) prod_i p(x_i | parents(i), z).
 
-Each column is a categorical over its levels, with logits from a hidden layer fed by the column's parents and
-by z; the encoder q(z | x) sees all columns, missing ones as their own state (Ma et al., "EDDI", 2019,
-arXiv:1809.11142v4, where missing inputs carry no evidence; here missing is itself modelled). Without any edge
-this is the plain VAE, the non-causal twin, by the same code.
+Each column is a categorical over its levels, with logits from a hidden layer fed by the column's
+parents and by z; the encoder q(z | x) sees all columns, missing ones as their own state (Ma et al.,
+"EDDI", 2019, arXiv:1809.11142v4, where missing inputs carry no evidence; here missing is itself
+modelled). Without any edge this is the plain VAE, the non-causal twin, by the same code.
 
-The structure is exact: a column's logits are a function of its parents and z alone, because no weight connects
-it to any other column (`ParentLookup` holds rows for parents only).
+The structure is exact: a column's logits are a function of its parents and z alone, because no
+weight connects it to any other column (`ParentLookup` holds rows for parents only).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LEAST_SAVED = 64  # padded levels, fewer of which are not worth a second group
 class Architecture:
     """Everything that fixes the network's shape; public.
 
-    `parents[i]` are the positions of column i's parents; `sizes[i]` its levels; `latent_of[k]` the columns
-    that dimension k of z reaches.
+    `parents[i]` are the positions of column i's parents; `sizes[i]` its levels; `latent_of[k]` the
+    columns that dimension k of z reaches.
     """
 
     sizes: tuple[int, ...]
@@ -55,13 +55,21 @@ class Architecture:
         Raises:
             KeyError, TypeError: it is not one.
         """
-        return cls(_wholes(data["sizes"]), tuple(map(_wholes, data["parents"])), tuple(map(_wholes, data["latent_of"])), *_wholes([data["hidden"]]))
+        return cls(
+            _wholes(data["sizes"]),
+            tuple(map(_wholes, data["parents"])),
+            tuple(map(_wholes, data["latent_of"])),
+            *_wholes([data["hidden"]]),
+        )
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight of the network, by name, without building it."""
         columns, levels, latent = len(self.sizes), max(self.sizes), len(self.latent_of)
         rows = sum(self.sizes[p] for own in self.parents for p in own)
-        parents = {"decode_parents.weight": (rows, self.hidden), "decode_parents.bias": (columns, self.hidden)}
+        parents = {
+            "decode_parents.weight": (rows, self.hidden),
+            "decode_parents.bias": (columns, self.hidden),
+        }
         return {
             "encode_columns.weight": (sum(self.sizes), self.hidden),
             "encode_columns.bias": (1, self.hidden),
@@ -97,24 +105,39 @@ class CausalVae(PerExampleLoss):
     ) -> None:
         """`generator` draws the starting weights, which depend on nothing else.
 
-        With `features`, one matrix `[levels, features]` per column, weights are those of features: what order says of levels is used in
-        training. `groups` of columns have a decoding layer each, padded to the widest of its own; columns in none are in no loss.
-        `plain` gives the weights of the same network without features and groups.
+        With `features`, one matrix `[levels, features]` per column, weights are those of features:
+        what order says of levels is used in training. `groups` of columns have a decoding layer
+        each, padded to the widest of its own; columns in none are in no loss. `plain` gives the
+        weights of the same network without features and groups.
         """
         super().__init__()
         self.architecture, self.features = architecture, features
-        columns, width, latent = len(architecture.sizes), architecture.hidden, len(architecture.latent_of)
+        columns, width, latent = (
+            len(architecture.sizes),
+            architecture.hidden,
+            len(architecture.latent_of),
+        )
         self.latent = latent
         self.groups = tuple(map(tuple, groups or [range(columns)]))
         self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width, features)
         self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
-        self.decode_parents = ParentLookup(architecture.parents, architecture.sizes, width, features) if any(architecture.parents) else None
+        self.decode_parents = (
+            ParentLookup(architecture.parents, architecture.sizes, width, features)
+            if any(architecture.parents)
+            else None
+        )
         self.decode_latent = MaskedLinear(_latent_mask(architecture))
         for k, group in enumerate(self.groups):
-            layer = NodeLinear(width, [architecture.sizes[i] for i in group], [features[i] for i in group] if features else None)
+            layer = NodeLinear(
+                width,
+                [architecture.sizes[i] for i in group],
+                [features[i] for i in group] if features else None,
+            )
             layer.bias.requires_grad_(False)  # released margins say more of it than gradients would
             self.add_module(_decoder(k), layer)
-        self.register_buffer("decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False)
+        self.register_buffer(
+            "decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False
+        )
         self._reset(generator)
 
     def _reset(self, generator: torch.Generator) -> None:
@@ -126,23 +149,38 @@ class CausalVae(PerExampleLoss):
 
     def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
         """Each group of columns and its layer."""
-        return list(zip(self.groups, (layer for layer in self.children() if isinstance(layer, NodeLinear)), strict=True))
+        return list(
+            zip(
+                self.groups,
+                (layer for layer in self.children() if isinstance(layer, NodeLinear)),
+                strict=True,
+            )
+        )
 
     def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
-        """Set each column's bias to the log of its (released) probabilities. Training leaves it there."""
+        """Set each column's bias to the log of its (released) probabilities. Training leaves it
+        there.
+        """
         with torch.no_grad():
             for group, layer in self.decoders():
                 for place, i in enumerate(group):
-                    layer.bias[place, : len(marginals[i])] = torch.from_numpy(np.log(marginals[i])).float()
+                    layer.bias[place, : len(marginals[i])] = torch.from_numpy(
+                        np.log(marginals[i])
+                    ).float()
 
     @torch.no_grad()
     def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All weights of the network without features and groups that computes the same, from the `trained` ones of this.
+        """All weights of the network without features and groups that computes the same, from the
+        `trained` ones of this.
 
         Columns in no group get zeros.
         """
         self.cpu().load_state_dict(dict(trained), strict=False)
-        weights = {name: p.detach().clone() for name, p in self.named_parameters() if not name.startswith(DECODE_LEVELS)}
+        weights = {
+            name: p.detach().clone()
+            for name, p in self.named_parameters()
+            if not name.startswith(DECODE_LEVELS)
+        }
         for name, layer in self.named_children():
             if isinstance(layer, ParentLookup):
                 weights[f"{name}.weight"] = layer.table().detach().clone()
@@ -156,7 +194,9 @@ class CausalVae(PerExampleLoss):
         return weights
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Negative ELBO of each row of levels `[..., batch, columns]`, in nats, shape `[..., batch]`; z by `noise` `[..., batch, latent]`."""
+        """Negative ELBO of each row of levels `[..., batch, columns]`, in nats, shape `[...,
+        batch]`; z by `noise` `[..., batch, latent]`.
+        """
         mean, log_variance = self.encode(codes)
         lengths = [len(group) for group in self.groups]
         inputs = self._inputs(codes, mean + noise * (log_variance / 2).exp())
@@ -164,7 +204,9 @@ class CausalVae(PerExampleLoss):
         parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
         surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1) / 2
         for k, own in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
-            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(-3, -2)  # column by column, as they lie in memory
+            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(
+                -3, -2
+            )  # column by column, as they lie in memory
             lost = F.cross_entropy(logits.flatten(0, -2), own.mT.flatten(), reduction="none")
             surprise = surprise + lost.view(own.mT.shape).sum(-2)
         return surprise
@@ -183,7 +225,9 @@ class CausalVae(PerExampleLoss):
         return hidden
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`; absent levels -inf."""
+        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`;
+        absent levels -inf.
+        """
         hidden, sizes = self._inputs(codes, z).tanh(), self.architecture.sizes
         levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
         for group, layer in self.decoders():
@@ -192,26 +236,40 @@ class CausalVae(PerExampleLoss):
         return levels
 
     def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of one column, `[batch, levels of the column]`: what `logits` gives for it, without the others."""
+        """Logits of one column, `[batch, levels of the column]`: what `logits` gives for it,
+        without the others.
+        """
         rows = slice(column * self.architecture.hidden, (column + 1) * self.architecture.hidden)
         latent = self.decode_latent
         hidden = F.linear(z, (latent.weight * latent.mask)[rows], latent.bias[rows])
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents.of_node(column, codes)
         size = self.architecture.sizes[column]
-        place, layer = next((group.index(column), layer) for group, layer in self.decoders() if column in group)
+        place, layer = next(
+            (group.index(column), layer) for group, layer in self.decoders() if column in group
+        )
         return torch.tanh(hidden) @ layer.table()[place, :, :size] + layer.bias[place, :size]
 
 
 class _Activation(torch.autograd.Function):
-    """tanh of the hidden units `[..., batch, columns, hidden]` of the columns in `order`, in that order; what is of one column lies together.
+    """tanh of the hidden units `[..., batch, columns, hidden]` of the columns in `order`, in that
+    order; what is of one column lies together.
 
-    As 2 sigmoid(2 x) - 1, which takes a fraction of the time; what it loses of the digits near zero does not matter in training.
+    As 2 sigmoid(2 x) - 1, which takes a fraction of the time; what it loses of the digits near zero
+    does not matter in training.
     """
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, order: Tensor) -> Tensor:
-        hidden = inputs.transpose(-3, -2).index_select(-3, order).mul_(2).sigmoid_().mul_(2).sub_(1).transpose(-3, -2)
+        hidden = (
+            inputs.transpose(-3, -2)
+            .index_select(-3, order)
+            .mul_(2)
+            .sigmoid_()
+            .mul_(2)
+            .sub_(1)
+            .transpose(-3, -2)
+        )
         ctx.save_for_backward(hidden, order)
         ctx.columns = inputs.shape[-2]
         return hidden
@@ -232,7 +290,9 @@ def _decoder(group: int) -> str:
 
 
 def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """`columns` in two groups of alike `sizes`, so that padding each to its widest column adds the fewest levels; in one if that saves little."""
+    """`columns` in two groups of alike `sizes`, so that padding each to its widest column adds the
+    fewest levels; in one if that saves little.
+    """
     order = sorted(columns, key=lambda i: sizes[i])
     levels = [sizes[i] for i in order]
     cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]

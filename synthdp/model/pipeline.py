@@ -1,6 +1,8 @@
-"""The generative half of a release: measure -> graph -> train -> sample, as one path for real runs and rehearsals.
+"""The generative half of a release: measure -> graph -> train -> sample, as one path for real runs
+and rehearsals.
 
-Whatever looks at rows goes through the releaser; everything between is post-processing of released values.
+Whatever looks at rows goes through the releaser; everything between is post-processing of released
+values.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from synthdp.graph.stage import GraphResult, find_graph
 from synthdp.model.constraints import Constraints
 from synthdp.model.network import Architecture, CausalVae, width_groups
 from synthdp.model.planning import plan_for as plan_for
-from synthdp.model.raking import Probabilities, probabilities, rake, raking_factors, raking_weights, smoothed
+from synthdp.model.raking import (
+    Probabilities,
+    probabilities,
+    rake,
+    raking_factors,
+    raking_weights,
+    smoothed,
+)
 from synthdp.model.row_selection import balanced, measured_pairs
 from synthdp.model.stratified import even_levels, neighbours_first, raked_chances
 from synthdp.model.synthesizer import Synthesizer
@@ -47,11 +56,15 @@ class TrainingReleaser(Releaser, Protocol):
     def checkpoints(self, purpose: str) -> Checkpoints | None: ...
 
 
-ONE_THREAD_WORK = 4_000_000  # hidden values of one batch; below this more threads cost more than they save
+ONE_THREAD_WORK = (
+    4_000_000  # hidden values of one batch; below this more threads cost more than they save
+)
 LEAST_CALIBRATION_ROWS, MOST_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
 TRIED_ROWS = 4096  # written, of those that are drawn to try the constraints
 MOST_FEATURE_CELLS = 1 << 24  # of all columns' features
-START_FLOOR_ROWS = 5.0  # no level starts training with less than this many rows' worth of probability
+START_FLOOR_ROWS = (
+    5.0  # no level starts training with less than this many rows' worth of probability
+)
 
 
 @dataclass(frozen=True)
@@ -68,8 +81,12 @@ class Fitted:
         return all_tables(self.marginals, self.graph)
 
 
-def measure(releaser: Releaser, check: Check = lambda tables: None) -> Released[tuple[NoisyTable, ...]]:
-    """The noisy one-way tables of all columns, which `check` may refuse, and the two-way tables of the pairs that the spec names."""
+def measure(
+    releaser: Releaser, check: Check = lambda tables: None
+) -> Released[tuple[NoisyTable, ...]]:
+    """The noisy one-way tables of all columns, which `check` may refuse, and the two-way tables of
+    the pairs that the spec names.
+    """
     planned, pairs = releaser.plan.find("measure"), releaser.plan.find("pairs")
     assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
     tables = releaser.release(planned.mechanism, purpose="measure")
@@ -77,12 +94,22 @@ def measure(releaser: Releaser, check: Check = lambda tables: None) -> Released[
     if pairs is None:
         return tables
     assert isinstance(pairs.mechanism, NoisyMarginals)
-    return tables.zip(releaser.release(pairs.mechanism, purpose="pairs")).map(lambda both: (*both[0], *both[1]))
+    return tables.zip(releaser.release(pairs.mechanism, purpose="pairs")).map(
+        lambda both: (*both[0], *both[1])
+    )
 
 
-def all_tables(marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult) -> Released[tuple[NoisyTable, ...]]:
-    """The one-way tables, and those that the graph was found or tested with: measured once, charged once, used by all that follows."""
-    return marginals if graph.tables is None else marginals.zip(graph.tables).map(lambda pair: (*pair[0], *pair[1]))
+def all_tables(
+    marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult
+) -> Released[tuple[NoisyTable, ...]]:
+    """The one-way tables, and those that the graph was found or tested with: measured once, charged
+    once, used by all that follows.
+    """
+    return (
+        marginals
+        if graph.tables is None
+        else marginals.zip(graph.tables).map(lambda pair: (*pair[0], *pair[1]))
+    )
 
 
 def train(
@@ -99,16 +126,30 @@ def train(
     device, draft = release.compute.device, drafted(release, domain, marginals, graph)
     heads = None
     if draft.regression:  # short enough to be begun again if killed
-        stage = Training(training_of(releaser.plan, "targets"), draft.regression, lambda done, total: None, None, device)
+        stage = Training(
+            training_of(releaser.plan, "targets"),
+            draft.regression,
+            lambda done, total: None,
+            None,
+            device,
+        )
         heads = releaser.release(stage, purpose="targets")
-    training = Training(training_of(releaser.plan, "train"), draft.network, progress, releaser.checkpoints("train"), device)
+    training = Training(
+        training_of(releaser.plan, "train"),
+        draft.network,
+        progress,
+        releaser.checkpoints("train"),
+        device,
+    )
     trained = releaser.release(training, purpose="train")
     return finished(draft, release, trained, heads)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a training starts from, all of it public or released: the modules with their starting weights, and what the result is held to."""
+    """What a training starts from, all of it public or released: the modules with their starting
+    weights, and what the result is held to.
+    """
 
     network: CausalVae
     regression: TargetRegression | None
@@ -118,8 +159,15 @@ class Draft:
     paid: Released[tuple[NoisyTable, ...]]
 
 
-def drafted(release: spec.ReleaseSpec, domain: Domain, marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult) -> Draft:
-    """The network, and the targets' regression if there are targets, started from the one-way margins of all noisy tables."""
+def drafted(
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    marginals: Released[tuple[NoisyTable, ...]],
+    graph: GraphResult,
+) -> Draft:
+    """The network, and the targets' regression if there are targets, started from the one-way
+    margins of all noisy tables.
+    """
     network = causal_vae(release, domain, graph.graph)
     architecture = architecture_for(release, domain, graph.graph)
     floor = START_FLOOR_ROWS / expected_fit_rows(release)
@@ -142,44 +190,74 @@ def training_of(plan: Plan, purpose: str) -> DpSgd:
     return planned.mechanism
 
 
-def finished(draft: Draft, release: spec.ReleaseSpec, weights: Released[Weights], heads: Released[Weights] | None) -> Released[Synthesizer]:
-    """The synthesizer of trained weights, those of the targets' regression in their place, calibrated to the margins if the spec says so."""
+def finished(
+    draft: Draft,
+    release: spec.ReleaseSpec,
+    weights: Released[Weights],
+    heads: Released[Weights] | None,
+) -> Released[Synthesizer]:
+    """The synthesizer of trained weights, those of the targets' regression in their place,
+    calibrated to the margins if the spec says so.
+    """
     network, regression, architecture = draft.network, draft.regression, draft.architecture
     whole = (
         weights.map(network.plain)
         if heads is None or regression is None
-        else weights.zip(heads).map(lambda w: into_network(architecture, network.plain(w[0]), regression, w[1]))
+        else weights.zip(heads).map(
+            lambda w: into_network(architecture, network.plain(w[0]), regression, w[1])
+        )
     )
 
     def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
         synthesizer = Synthesizer(draft.columns, architecture, w[0])
-        rows = min(MOST_CALIBRATION_ROWS, max(LEAST_CALIBRATION_ROWS, 2 * expected_fit_rows(release)))
-        return synthesizer.calibrated(draft.margins, rows=int(rows), generator=_fresh()) if release.sampling.rake else synthesizer
+        rows = min(
+            MOST_CALIBRATION_ROWS, max(LEAST_CALIBRATION_ROWS, 2 * expected_fit_rows(release))
+        )
+        return (
+            synthesizer.calibrated(draft.margins, rows=int(rows), generator=_fresh())
+            if release.sampling.rake
+            else synthesizer
+        )
 
     return whole.zip(draft.paid).map(calibrated)
 
 
 def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
-    """The network with fresh starting weights, which knows the order of levels where that does not take too much memory.
+    """The network with fresh starting weights, which knows the order of levels where that does not
+    take too much memory.
 
     Targets, which have a stage of their own, are left out of its loss.
     """
     whole = architecture_for(release, domain, graph)
     targets = targets_of(release, domain, whole)
     architecture = without_targets(whole, targets)
-    ordered = any(column.ordered for column in domain.columns) and len(domain) * 2 * max(domain.sizes) ** 2 <= MOST_FEATURE_CELLS
-    features = [torch.from_numpy(level_features(column)).float() for column in domain.columns] if ordered else None
+    ordered = (
+        any(column.ordered for column in domain.columns)
+        and len(domain) * 2 * max(domain.sizes) ** 2 <= MOST_FEATURE_CELLS
+    )
+    features = (
+        [torch.from_numpy(level_features(column)).float() for column in domain.columns]
+        if ordered
+        else None
+    )
     groups = width_groups(domain.sizes, [i for i in range(len(domain)) if i not in targets])
     return CausalVae(architecture, generator=_fresh(), features=features, groups=groups)
 
 
-def targets_of(release: spec.ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
+def targets_of(
+    release: spec.ReleaseSpec, domain: Domain, architecture: Architecture
+) -> tuple[int, ...]:
     """Positions of the targets that the graph gives parents; of others the network says as much."""
     positions = sorted(domain.index(name) for name in release.synthesizer.targets)
     return tuple(t for t in positions if architecture.parents[t])
 
 
-def target_regression(domain: Domain, architecture: Architecture, targets: Sequence[int], margins: Sequence[Probabilities]) -> TargetRegression:
+def target_regression(
+    domain: Domain,
+    architecture: Architecture,
+    targets: Sequence[int],
+    margins: Sequence[Probabilities],
+) -> TargetRegression:
     """The model of the stage that `targets` have of their own, started from `margins`."""
     parents = {p for t in targets for p in architecture.parents[t]}
     features = {p: torch.from_numpy(level_features(domain.columns[p])).float() for p in parents}
@@ -198,7 +276,10 @@ def check_device(release: spec.ReleaseSpec) -> None:
         OutputError: it is not.
     """
     if release.compute.device == "cuda" and not torch.cuda.is_available():
-        raise OutputError("compute.device is cuda, and this machine has no CUDA device", hint="say compute.device: cpu; it is the same code")
+        raise OutputError(
+            "compute.device is cuda, and this machine has no CUDA device",
+            hint="say compute.device: cpu; it is the same code",
+        )
 
 
 def check_alone() -> None:
@@ -209,7 +290,10 @@ def check_alone() -> None:
     """
     if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         message = f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by one; nothing was spent"
-        raise OutputError(message, hint="start `synthdp` without torchrun; `compute.threads` says how many threads it takes")
+        raise OutputError(
+            message,
+            hint="start `synthdp` without torchrun; `compute.threads` says how many threads it takes",
+        )
 
 
 def threads_for(release: spec.ReleaseSpec, domain: Domain) -> int:
@@ -219,14 +303,21 @@ def threads_for(release: spec.ReleaseSpec, domain: Domain) -> int:
 
 
 def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
-    """The network's shape: parents from the graph; z reaches every column, or those of each latent cause.
+    """The network's shape: parents from the graph; z reaches every column, or those of each latent
+    cause.
 
-    With declared latent causes, each gets `latent` dimensions of its own that reach its columns alone.
+    With declared latent causes, each gets `latent` dimensions of its own that reach its columns
+    alone.
     """
     parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
     everywhere = (tuple(range(len(domain))),)
     causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
-    return Architecture(domain.sizes, parents, tuple(c for c in causes for _ in range(release.synthesizer.latent)), release.synthesizer.hidden)
+    return Architecture(
+        domain.sizes,
+        parents,
+        tuple(c for c in causes for _ in range(release.synthesizer.latent)),
+        release.synthesizer.hidden,
+    )
 
 
 def sample(
@@ -237,7 +328,8 @@ def sample(
     progress: Progress,
     begin: Callable[[str], None] = lambda what: None,
 ) -> Released[Codes]:
-    """The synthetic table as levels `[rows, columns]`: drawn, held to the constraints, raked to the noisy tables' margins if the spec says so.
+    """The synthetic table as levels `[rows, columns]`: drawn, held to the constraints, raked to the
+    noisy tables' margins if the spec says so.
 
     `progress` hears of rows that are drawn, `begin` of what follows, by name.
     """
@@ -248,23 +340,42 @@ def sample(
     def draw(pair: tuple[Synthesizer, tuple[NoisyTable, ...]]) -> Codes:
         synthesizer, tables = pair
         pool_rows = rows * release.sampling.oversample if release.sampling.rake else rows
-        pool = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads, progress=progress), pool_rows, rng=rng)
+        pool = constraints.draw(
+            lambda n: synthesizer.sample(
+                n, rng=rng, threads=release.compute.threads, progress=progress
+            ),
+            pool_rows,
+            rng=rng,
+        )
         if not release.sampling.rake:
             return pool
         begin("raking")
-        targets, columns = probabilities(tables, synthesizer.columns), range(len(synthesizer.columns))
+        targets, columns = (
+            probabilities(tables, synthesizer.columns),
+            range(len(synthesizer.columns)),
+        )
         if not release.sampling.balance:
             return rake(pool, targets, columns=columns, rows=rows, rng=rng)
-        weights = raking_weights(pool, raking_factors(pool, targets, columns=columns), columns=columns)
+        weights = raking_weights(
+            pool, raking_factors(pool, targets, columns=columns), columns=columns
+        )
         begin("choosing rows")
         measured = measured_pairs(tables, synthesizer.columns)
-        chosen = balanced(pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured)
+        chosen = balanced(
+            pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured
+        )
         last = drawn_last(release, domain, synthesizer.architecture, constraints)
         begin("drawing what comes last")
         first = [i for i in columns if i not in last]
-        order = neighbours_first(chosen[:, first], [domain.columns[i] for i in first]) if last else np.arange(rows)
+        order = (
+            neighbours_first(chosen[:, first], [domain.columns[i] for i in first])
+            if last
+            else np.arange(rows)
+        )
         for target, chances in zip(last, synthesizer.chances(chosen, last, rng=rng), strict=True):
-            raked = raked_chances(chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes)
+            raked = raked_chances(
+                chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes
+            )
             chosen[:, target] = even_levels(raked, order, rng=rng)
         return chosen
 
@@ -272,7 +383,8 @@ def sample(
 
 
 def try_constraints(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator) -> None:
-    """Draw some rows and write their values, only to see whether the trained model fulfils the constraints, before anything else takes time.
+    """Draw some rows and write their values, only to see whether the trained model fulfils the
+    constraints, before anything else takes time.
 
     Raises:
         ConstraintsUnmet: next to none of its rows does.
@@ -281,14 +393,29 @@ def try_constraints(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random
     if not constraints.expressions:
         return
     synthesizer = fitted.synthesizer.value
-    codes = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads), TRIED_ROWS, rng=rng)
+    codes = constraints.draw(
+        lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads),
+        TRIED_ROWS,
+        rng=rng,
+    )
     constraints.decode(codes, rng=rng)
 
 
-def drawn_last(release: spec.ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints) -> list[int]:
-    """Columns that are drawn again when all else is: those that the spec says, and targets that lead to nothing and that no constraint reads."""
-    causes, read = {p for parents in own.parents for p in parents}, {c.name for c in constraints.columns}
-    targets = [t for t in targets_of(release, domain, own) if t not in causes and domain.names[t] not in read]
+def drawn_last(
+    release: spec.ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints
+) -> list[int]:
+    """Columns that are drawn again when all else is: those that the spec says, and targets that
+    lead to nothing and that no constraint reads.
+    """
+    causes, read = (
+        {p for parents in own.parents for p in parents},
+        {c.name for c in constraints.columns},
+    )
+    targets = [
+        t
+        for t in targets_of(release, domain, own)
+        if t not in causes and domain.names[t] not in read
+    ]
     return sorted({*targets, *(domain.index(name) for name in release.sampling.even)})
 
 

@@ -1,4 +1,6 @@
-"""The plan of everything that `fit` will release, without torch: it is asked for far more often than anything is trained."""
+"""The plan of everything that `fit` will release, without torch: it is asked for far more often
+than anything is trained.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,24 @@ from synthdp.spec import model as spec
 
 def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
-    return make_plan(release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release)))
+    return make_plan(
+        release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release))
+    )
 
 
 def serves(spend: Spend) -> tuple[str, ...]:
-    """What a planned spend is used for: noisy tables serve everything that can use them, at one price."""
+    """What a planned spend is used for: noisy tables serve everything that can use them, at one
+    price.
+    """
     if spend.purpose in ("train", "targets"):
         return ("model",)
     if spend.purpose == "scores":
         return ("published scores",)
-    tables = ("start of the model", "raking", "published counts") if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals) else ()
+    tables = (
+        ("start of the model", "raking", "published counts")
+        if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals)
+        else ()
+    )
     if spend.purpose == "measure":
         return tables
     both = ("balance", *tables) if tables else ()

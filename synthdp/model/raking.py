@@ -1,4 +1,6 @@
-"""Noisy tables as one-way probabilities, and raking a sample to these. All of it is post-processing."""
+"""Noisy tables as one-way probabilities, and raking a sample to these. All of it is
+post-processing.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,12 @@ RAKING_TOLERANCE = 1e-4
 
 
 def probabilities(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Probabilities]:
-    """Probabilities of the levels of each named column, shape `[levels]`: the nearest point of the simplex.
+    """Probabilities of the levels of each named column, shape `[levels]`: the nearest point of the
+    simplex.
 
-    Every table that holds a column speaks on it, whatever it was measured for. All tables count the same rows, so
-    their totals are first pooled into one estimate. Projection onto the simplex keeps the noise of empty cells from
-    becoming mass, as plain clipping at zero would.
+    Every table that holds a column speaks on it, whatever it was measured for. All tables count the
+    same rows, so their totals are first pooled into one estimate. Projection onto the simplex keeps
+    the noise of empty cells from becoming mass, as plain clipping at zero would.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     return [project_to_simplex(pooled(tables, (name,)).counts / total) for name in names]
@@ -38,15 +41,22 @@ def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable
         if set(columns) <= set(table.columns):
             summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
             kept = [name for name in table.columns if name in columns]
-            counts.append(table.counts.sum(summed).transpose([kept.index(name) for name in columns]))
-            precision.append(1 / (table.sigma**2 * math.prod(table.counts.shape[i] for i in summed)))
-    return NoisyTable(columns, np.average(counts, weights=precision, axis=0), math.fsum(precision) ** -0.5)
+            counts.append(
+                table.counts.sum(summed).transpose([kept.index(name) for name in columns])
+            )
+            precision.append(
+                1 / (table.sigma**2 * math.prod(table.counts.shape[i] for i in summed))
+            )
+    return NoisyTable(
+        columns, np.average(counts, weights=precision, axis=0), math.fsum(precision) ** -0.5
+    )
 
 
 def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
     """The probability vector nearest to `values` in L2.
 
-    Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure 1.
+    Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure
+    1.
     """
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
@@ -63,20 +73,32 @@ def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
     return normal
 
 
-def rake(codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int], rows: int, rng: np.random.Generator) -> Codes:
+def rake(
+    codes: Codes,
+    targets: Sequence[Probabilities],
+    *,
+    columns: Sequence[int],
+    rows: int,
+    rng: np.random.Generator,
+) -> Codes:
     """`rows` rows resampled from `codes` so that the named columns follow `targets`.
 
-    Rows are weighted by `raking_factors`; systematic resampling then uses a row at most one time more or less than its weight
-    says. Only rows of `codes` are ever returned, so a target on levels that none of them has is met as far as they allow.
+    Rows are weighted by `raking_factors`; systematic resampling then uses a row at most one time
+    more or less than its weight says. Only rows of `codes` are ever returned, so a target on levels
+    that none of them has is met as far as they allow.
     """
-    weights = raking_weights(codes, raking_factors(codes, targets, columns=columns), columns=columns)
+    weights = raking_weights(
+        codes, raking_factors(codes, targets, columns=columns), columns=columns
+    )
     points = (np.arange(rows) + rng.random()) / rows
     chosen = np.searchsorted(np.cumsum(weights / weights.sum()), points, side="right")
     resampled: Codes = codes[rng.permutation(np.minimum(chosen, len(codes) - 1))]
     return resampled
 
 
-def raking_weights(codes: Codes, factors: Sequence[npt.NDArray[np.float64]], *, columns: Sequence[int]) -> npt.NDArray[np.float64]:
+def raking_weights(
+    codes: Codes, factors: Sequence[npt.NDArray[np.float64]], *, columns: Sequence[int]
+) -> npt.NDArray[np.float64]:
     """The product of each row's factors, shape `[rows]`."""
     weights = np.ones(len(codes))
     for factor, column in zip(factors, columns, strict=True):
@@ -84,10 +106,14 @@ def raking_weights(codes: Codes, factors: Sequence[npt.NDArray[np.float64]], *, 
     return weights
 
 
-def raking_factors(codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int]) -> list[npt.NDArray[np.float64]]:
-    """A factor of each level of the named columns, shape `[levels]` each: rows weighted by the product of theirs follow `targets`.
+def raking_factors(
+    codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int]
+) -> list[npt.NDArray[np.float64]]:
+    """A factor of each level of the named columns, shape `[levels]` each: rows weighted by the
+    product of theirs follow `targets`.
 
-    Iterative proportional fitting of row weights (Deming and Stephan, 1940). A level that `codes` lacks has the factor 1.
+    Iterative proportional fitting of row weights (Deming and Stephan, 1940). A level that `codes`
+    lacks has the factor 1.
     """
     weights = np.full(len(codes), 1 / len(codes))
     factors = [np.ones(len(target)) for target in targets]
@@ -98,7 +124,9 @@ def raking_factors(codes: Codes, targets: Sequence[Probabilities], *, columns: S
             worst = max(worst, float(np.abs(current - target).sum()) / 2)
             ratio = np.divide(target, current, out=np.ones_like(target), where=current > 0)
             moved = weights * ratio[codes[:, column]]
-            if moved.sum() > 0:  # no row of the pool has a level that the target wants: leave the column as drawn
+            if (
+                moved.sum() > 0
+            ):  # no row of the pool has a level that the target wants: leave the column as drawn
                 weights = moved / moved.sum()
                 factor *= ratio / moved.sum()
         if worst < RAKING_TOLERANCE:

@@ -1,10 +1,12 @@
-"""A sample that is closer to the model than independent draws are. All of it is post-processing of drawn rows.
+"""A sample that is closer to the model than independent draws are. All of it is post-processing of
+drawn rows.
 
-Independent draws add an error of their own to every table that is counted in them. Here rows are chosen from a larger pool
-so that their one- and two-way tables are, as nearly as whole rows allow, those of the whole weighted pool. Exchanges of
-rows are kept while they bring the chosen rows nearer, in a weighted sum of squares over the cells: a local search
-for a balanced sample in the sense of Deville and Tille, "Efficient balanced sampling: the cube method" (2004).
-Only rows of the pool are returned, so nothing comes out that the model does not draw.
+Independent draws add an error of their own to every table that is counted in them. Here rows are
+chosen from a larger pool so that their one- and two-way tables are, as nearly as whole rows allow,
+those of the whole weighted pool. Exchanges of rows are kept while they bring the chosen rows
+nearer, in a weighted sum of squares over the cells: a local search for a balanced sample in the
+sense of Deville and Tille, "Efficient balanced sampling: the cube method" (2004). Only rows of the
+pool are returned, so nothing comes out that the model does not draw.
 """
 
 from __future__ import annotations
@@ -22,22 +24,34 @@ from synthdp.data.encoding import Codes
 from synthdp.model.raking import pooled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-MOST_PAIRS, MOST_CELLS = 512, 1 << 20  # of columns whose tables are held, and of these tables; beyond it a random choice
+MOST_PAIRS, MOST_CELLS = (
+    512,
+    1 << 20,
+)  # of columns whose tables are held, and of these tables; beyond it a random choice
 MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
 MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
 LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
 MOST_KEPT = 1 << 20  # cells of a pool's rows that are kept: 8 MiB
-MOST_LOOKED_UP = 1 << 22  # cells of the rows that are looked at in a round: 32 MiB; nearly all rows of Adult, and fewer where there are more pairs
+MOST_LOOKED_UP = (
+    1 << 22
+    # cells of the rows that are looked at in a round: 32 MiB; nearly all rows of Adult, and fewer where
+    # there are more pairs
+)
 TRIED = 6  # rows looked at for one that is exchanged
 CLEAR = 3.0  # standard deviations of its noise that the sum of a measured table must exceed
-FASTER, SLOWER = 1.2, 0.5  # how many are exchanged at once, after a round that helped and after one that did not
+FASTER, SLOWER = (
+    1.2,
+    0.5,
+)  # how many are exchanged at once, after a round that helped and after one that did not
 
 Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A noisy two-way table: positions of its columns, counts `[levels, levels]`, and the standard deviation of their noise."""
+    """A noisy two-way table: positions of its columns, counts `[levels, levels]`, and the standard
+    deviation of their noise.
+    """
 
     columns: tuple[int, int]
     counts: Weights
@@ -45,22 +59,43 @@ class Measured:
 
 
 def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Measured]:
-    """What `tables`, whatever they were measured for, say together of each pair of columns; within the limits the most precise."""
+    """What `tables`, whatever they were measured for, say together of each pair of columns; within
+    the limits the most precise.
+    """
     position = {name: i for i, name in enumerate(names)}
     holding: dict[tuple[str, str], list[NoisyTable]] = defaultdict(list)
     for table in tables:
-        for first, second in itertools.combinations(sorted(table.columns, key=position.__getitem__), 2):
+        for first, second in itertools.combinations(
+            sorted(table.columns, key=position.__getitem__), 2
+        ):
             holding[first, second].append(table)
-    margins = sorted((pooled(held, pair) for pair, held in holding.items()), key=lambda t: (t.sigma, t.counts.size))[:MOST_PAIRS]
+    margins = sorted(
+        (pooled(held, pair) for pair, held in holding.items()),
+        key=lambda t: (t.sigma, t.counts.size),
+    )[:MOST_PAIRS]
     fits = np.cumsum([t.counts.size for t in margins]) <= MOST_CELLS
-    return [Measured((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma) for t, fit in zip(margins, fits, strict=True) if fit]
+    return [
+        Measured((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma)
+        for t, fit in zip(margins, fits, strict=True)
+        if fit
+    ]
 
 
-def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, rng: np.random.Generator, measured: Sequence[Measured] = ()) -> Codes:
-    """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the pool's under `weights` `[pool rows]`.
+def balanced(
+    pool: Codes,
+    weights: Weights,
+    sizes: Sequence[int],
+    *,
+    rows: int,
+    rng: np.random.Generator,
+    measured: Sequence[Measured] = (),
+) -> Codes:
+    """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the pool's under
+    `weights` `[pool rows]`.
 
-    Tables that were `measured` follow what measurement and pool say together. Starts from a systematic sample by weight. A round exchanges rows
-    that crowd their cells for rows that would fill theirs; a cell's deviation counts in proportion to one over its size, as in chi-square.
+    Tables that were `measured` follow what measurement and pool say together. Starts from a
+    systematic sample by weight. A round exchanges rows that crowd their cells for rows that would
+    fill theirs; a cell's deviation counts in proportion to one over its size, as in chi-square.
     """
     share = weights / weights.sum()
     points = (np.arange(rows) + rng.random()) / rows
@@ -102,12 +137,16 @@ def balanced(pool: Codes, weights: Weights, sizes: Sequence[int], *, rows: int, 
     return _shuffled(pool, chosen, rng)
 
 
-def blended(model: Weights, measured: Measured, *, doubt: tuple[float, float] = (0.0, 0.0)) -> Weights:
-    """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances; the total is the model's.
+def blended(
+    model: Weights, measured: Measured, *, doubt: tuple[float, float] = (0.0, 0.0)
+) -> Weights:
+    """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances;
+    the total is the model's.
 
-    The model's error is taken to have a variance in proportion to the cell, as counts have; the proportion is what the squared
-    differences are more than the noise explains (method of moments). To that comes a standard error of `doubt`: a part of the cell, and at
-    most so many rows. A table whose sum is not clear of its noise says nothing.
+    The model's error is taken to have a variance in proportion to the cell, as counts have; the
+    proportion is what the squared differences are more than the noise explains (method of moments).
+    To that comes a standard error of `doubt`: a part of the cell, and at most so many rows. A table
+    whose sum is not clear of its noise says nothing.
     """
     first, second = measured.columns
     heard = measured.counts.sum()
@@ -127,7 +166,9 @@ def blended(model: Weights, measured: Measured, *, doubt: tuple[float, float] = 
 class _Cells:
     """The cells of the two-way tables that are held, one table after the other."""
 
-    def __init__(self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator) -> None:
+    def __init__(
+        self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator
+    ) -> None:
         held = _held(sizes, {(min(pair), max(pair)) for pair in needed}, rng)
         self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(held)}
         self.first, self.second = np.asarray(held, dtype=np.int64).reshape(-1, 2).T
@@ -148,7 +189,9 @@ class _Cells:
     def of(self, rows: Codes) -> npt.NDArray[np.int64]:
         """The cells that each row is in, `[rows, pairs]`."""
         wide = rows.astype(np.int64)
-        cells: npt.NDArray[np.int64] = wide[:, self.first] * self.width + wide[:, self.second] + self.offset
+        cells: npt.NDArray[np.int64] = (
+            wide[:, self.first] * self.width + wide[:, self.second] + self.offset
+        )
         return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
@@ -164,14 +207,22 @@ class _Cells:
     def counts(self, rows: Codes, weights: Weights) -> Weights:
         """Sum of `weights` in each cell, `[cells]`, one table at a time."""
         out = np.zeros(self.total)
-        for first, second, width, offset in zip(self.first, self.second, self.width, self.offset, strict=True):
-            counted = np.bincount(rows[:, first].astype(np.int64) * width + rows[:, second], weights=weights)
+        for first, second, width, offset in zip(
+            self.first, self.second, self.width, self.offset, strict=True
+        ):
+            counted = np.bincount(
+                rows[:, first].astype(np.int64) * width + rows[:, second], weights=weights
+            )
             out[offset : offset + len(counted)] = counted
         return out
 
 
-def _held(sizes: Sequence[int], needed: set[tuple[int, int]], rng: np.random.Generator) -> list[tuple[int, int]]:
-    """The pairs whose tables are held: those `needed`, and of the others as many as the limits allow."""
+def _held(
+    sizes: Sequence[int], needed: set[tuple[int, int]], rng: np.random.Generator
+) -> list[tuple[int, int]]:
+    """The pairs whose tables are held: those `needed`, and of the others as many as the limits
+    allow.
+    """
     others = [pair for pair in itertools.combinations(range(len(sizes)), 2) if pair not in needed]
     if len(others) > MOST_PAIRS:
         others = [others[k] for k in rng.choice(len(others), MOST_PAIRS, replace=False)]

@@ -1,7 +1,8 @@
 """A trained synthesizer: architecture and released weights, ancestral sampling, saving and loading.
 
-Sampling reads nothing but the released weights, so it is free: as many rows as wanted, interventions
-`do(column = level)`, which cut a column off from its parents and set it, and conditions `column = level`, as weights.
+Sampling reads nothing but the released weights, so it is free: as many rows as wanted,
+interventions `do(column = level)`, which cut a column off from its parents and set it, and
+conditions `column = level`, as weights.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import Probabilities
 from synthdp.model.redraw import chances_given_others
 
-MOST_SLOTS = 1 << 26  # columns times the most parents of one: what the lookups of a foreign model may take
+MOST_SLOTS = (
+    1 << 26
+)  # columns times the most parents of one: what the lookups of a foreign model may take
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
 
 LogWeights = npt.NDArray[np.float32]
@@ -40,7 +43,9 @@ Draws = Generator[tuple[Codes, LogWeights], None, None]
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A causal VAE that can be sampled. `columns` are the column names in the order of the architecture."""
+    """A causal VAE that can be sampled. `columns` are the column names in the order of the
+    architecture.
+    """
 
     columns: tuple[str, ...]
     architecture: Architecture
@@ -55,7 +60,8 @@ class Synthesizer:
         threads: int | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Codes:
-        """`rows` rows of levels, shape `[rows, columns]`; `do` maps column names to the level they are set to.
+        """`rows` rows of levels, shape `[rows, columns]`; `do` maps column names to the level they
+        are set to.
 
         Raises:
             ValueError: `do` names an unknown column or level.
@@ -78,48 +84,72 @@ class Synthesizer:
         given: Mapping[str, int] | None = None,
         threads: int | None = None,
     ) -> Draws:
-        """Chunks of `sizes` rows, one after the other: levels `[rows, columns]` and log weights `[rows]`.
+        """Chunks of `sizes` rows, one after the other: levels `[rows, columns]` and log weights
+        `[rows]`.
 
-        Rows so weighted follow the model's law under `do`, conditioned on `given`; without `given` all weights are
-        one. `sizes` may have no end: only a few chunks are drawn ahead. What is drawn depends on `rng` and not on
-        the number of threads.
+        Rows so weighted follow the model's law under `do`, conditioned on `given`; without `given`
+        all weights are
+        one. `sizes` may have no end: only a few chunks are drawn ahead. What is drawn depends on
+        `rng` and not on the number of threads.
 
         Raises:
-            ValueError: `do` or `given` names an unknown column or level, or both name the same column.
+            ValueError: `do` or `given` names an unknown column or level, or both name the same
+                column.
         """
         fixed, evidence = self._levels("do", do or {}), self._levels("given", given or {})
         both = [self.columns[c] for c in fixed.keys() & evidence.keys()]
         if both:
-            raise ValueError(f"given: column {both[0]!r} is set by do, so it cannot be conditioned on")
+            raise ValueError(
+                f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
+            )
         samplers = column_samplers(self._model())
-        # Sampling is post-processing; its generator may be seeded by the caller for repeatable samples.
+        # Sampling is post-processing; its generator may be seeded by the caller for repeatable
+        # samples.
         seeds = np.random.default_rng(int(rng.integers(2**63)))
 
         def chunk(size: int, seed: int) -> tuple[Codes, LogWeights]:
-            codes, weights = draw(samplers, size, do=fixed, given=evidence, generator=torch.Generator().manual_seed(seed))
+            codes, weights = draw(
+                samplers,
+                size,
+                do=fixed,
+                given=evidence,
+                generator=torch.Generator().manual_seed(seed),
+            )
             return codes.T.numpy().astype(np.uint16), weights.numpy()
 
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
         return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
 
-    def chances(self, codes: Codes, columns: Sequence[int], *, rng: np.random.Generator) -> Iterator[Probabilities]:
-        """For one of `columns` (positions) after the other the chances of its levels given all others of each row, `[rows, levels]`.
+    def chances(
+        self, codes: Codes, columns: Sequence[int], *, rng: np.random.Generator
+    ) -> Iterator[Probabilities]:
+        """For one of `columns` (positions) after the other the chances of its levels given all
+        others of each row, `[rows, levels]`.
 
-        `codes` `[rows, all columns]` are read when chances are asked for: what was drawn again before counts.
+        `codes` `[rows, all columns]` are read when chances are asked for: what was drawn again
+        before counts.
         """
         samplers = {s.column: s for s in column_samplers(self._model())} if columns else {}
         for column in columns:
             yield chances_given_others(samplers, codes, column, rng=rng)
 
     @torch.no_grad()
-    def elbo(self, codes: Codes, *, draws: int, generator: torch.Generator) -> npt.NDArray[np.float64]:
-        """Evidence lower bound of each row of levels `[rows, columns]` in nats, the mean over `draws` of z; shape `[rows]`."""
+    def elbo(
+        self, codes: Codes, *, draws: int, generator: torch.Generator
+    ) -> npt.NDArray[np.float64]:
+        """Evidence lower bound of each row of levels `[rows, columns]` in nats, the mean over
+        `draws` of z; shape `[rows]`.
+        """
         model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
-        noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(len(codes), 0)
+        noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(
+            len(codes), 0
+        )
         surprise: Tensor = model(levels, noise)
         return -surprise.double().view(draws, len(codes)).mean(0).numpy()
 
-    def calibrated(self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator) -> Synthesizer:
+    def calibrated(
+        self, targets: Sequence[Probabilities], *, rows: int, generator: torch.Generator
+    ) -> Synthesizer:
         """The same with biases that give its columns the margins `targets`; see `calibration`."""
         bias = calibrated_bias(self._model(), targets, rows=rows, generator=generator)
         return replace(self, weights={**self.weights, "decode_levels.bias": bias})
@@ -129,10 +159,14 @@ class Synthesizer:
         levels = {}
         for name, level in named.items():
             if name not in self.columns:
-                raise ValueError(f"{what}: unknown column {name!r}; columns are {', '.join(self.columns)}")
+                raise ValueError(
+                    f"{what}: unknown column {name!r}; columns are {', '.join(self.columns)}"
+                )
             column = self.columns.index(name)
             if not 0 <= level < self.architecture.sizes[column]:
-                raise ValueError(f"{what}: column {name!r} has levels 0 to {self.architecture.sizes[column] - 1}, got {level}")
+                raise ValueError(
+                    f"{what}: column {name!r} has levels 0 to {self.architecture.sizes[column] - 1}, got {level}"
+                )
             levels[column] = level
         return levels
 
@@ -147,12 +181,18 @@ class Synthesizer:
 
         save_file({k: v.contiguous() for k, v in self.weights.items()}, folder / WEIGHTS_FILE)
         shapes = {k: list(v.shape) for k, v in self.weights.items()}
-        content = {"kind": "causal_vae", "columns": list(self.columns), "architecture": self.architecture.to_json(), "shapes": shapes}
+        content = {
+            "kind": "causal_vae",
+            "columns": list(self.columns),
+            "architecture": self.architecture.to_json(),
+            "shapes": shapes,
+        }
         (folder / MODEL_FILE).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Synthesizer:
-        """Read what `save` wrote. Only safetensors and JSON are read: nothing in a model file can run.
+        """Read what `save` wrote. Only safetensors and JSON are read: nothing in a model file can
+        run.
 
         Raises:
             VerifyError: the files are damaged, or do not belong together.
@@ -167,31 +207,43 @@ class Synthesizer:
             architecture = Architecture.from_json(content["architecture"])
             columns, stated = tuple(content["columns"]), content["shapes"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise VerifyError(f"cannot read the model in {folder.name}: {type(error).__name__}") from None
+            raise VerifyError(
+                f"cannot read the model in {folder.name}: {type(error).__name__}"
+            ) from None
         if {k: list(v.shape) for k, v in weights.items()} != stated:
             raise VerifyError(f"{WEIGHTS_FILE} does not hold the tensors that {MODEL_FILE} states")
         loaded = cls(columns, architecture, weights)
         if not loaded._whole():
-            raise VerifyError(f"{WEIGHTS_FILE} does not fit the architecture and columns in {MODEL_FILE}")
+            raise VerifyError(
+                f"{WEIGHTS_FILE} does not fit the architecture and columns in {MODEL_FILE}"
+            )
         return loaded
 
     def _whole(self) -> bool:
         """Whether columns, architecture and weights make one model whose graph has no cycle.
 
-        Sizes are held against the weights first, so that no file can ask for more memory than it brings.
+        Sizes are held against the weights first, so that no file can ask for more memory than it
+        brings.
         """
         own, columns = self.architecture, range(len(self.columns))
-        if not all(isinstance(name, str) for name in self.columns) or not len(set(self.columns)) == len(own.sizes) == len(own.parents) == len(
-            columns
-        ):
+        if not all(isinstance(name, str) for name in self.columns) or not len(
+            set(self.columns)
+        ) == len(own.sizes) == len(own.parents) == len(columns):
             return False
         if not columns or not own.latent_of or own.hidden < 1 or min(own.sizes) < 1:
             return False
-        if not all(column in columns for row in own.parents + own.latent_of for column in row) or any(len(set(p)) < len(p) for p in own.parents):
+        if not all(
+            column in columns for row in own.parents + own.latent_of for column in row
+        ) or any(len(set(p)) < len(p) for p in own.parents):
             return False
-        if len(columns) * max(map(len, own.parents)) > MOST_SLOTS or {k: tuple(v.shape) for k, v in self.weights.items()} != own.shapes():
+        if (
+            len(columns) * max(map(len, own.parents)) > MOST_SLOTS
+            or {k: tuple(v.shape) for k, v in self.weights.items()} != own.shapes()
+        ):
             return False
-        if not all(v.dtype == torch.float32 and bool(v.isfinite().all()) for v in self.weights.values()):
+        if not all(
+            v.dtype == torch.float32 and bool(v.isfinite().all()) for v in self.weights.values()
+        ):
             return False
         try:
             causal_order(own)
@@ -203,11 +255,19 @@ class Synthesizer:
 def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:
     """A synthesizer with starting weights only (tests, cost estimates)."""
     model = CausalVae(architecture, generator=torch.Generator().manual_seed(0))
-    return Synthesizer(domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()})
+    return Synthesizer(
+        domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()}
+    )
 
 
-def _in_threads(chunk: Callable[[int, int], tuple[Codes, LogWeights]], tasks: Iterator[tuple[int, int]], threads: int) -> Draws:
-    """Results of `chunk` in the order of `tasks`, at most twice as many chunks ahead as there are threads."""
+def _in_threads(
+    chunk: Callable[[int, int], tuple[Codes, LogWeights]],
+    tasks: Iterator[tuple[int, int]],
+    threads: int,
+) -> Draws:
+    """Results of `chunk` in the order of `tasks`, at most twice as many chunks ahead as there are
+    threads.
+    """
     first = list(itertools.islice(tasks, 2))
     if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread
         yield from itertools.starmap(chunk, itertools.chain(first, tasks))

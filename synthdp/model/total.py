@@ -1,6 +1,8 @@
-"""The noisy number of rows, which tables that are paid for hold for free, against the declared one: is this the declared table?
+"""The noisy number of rows, which tables that are paid for hold for free, against the declared one:
+is this the declared table?
 
-Every table counts all rows, so the sum of its cells is their number plus noise of a known deviation. What a total is compared
+Every table counts all rows, so the sum of its cells is their number plus noise of a known
+deviation. What a total is compared
 with is public: the declared number, or half and twice that, which is what `approximate` allows.
 """
 
@@ -15,8 +17,10 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import expected_fit_rows
 from synthdp.spec import model as spec
 
-FACTOR = 2.0  # a declared number that is rounded to one digit is within this of the true one, with room to spare
-# A total of normal noise is further off on the side that counts in 3.2e-5 of all releases whose table is at the limit; in fewer of others.
+# a declared number that is rounded to one digit is within this of the true one, with room to spare
+FACTOR = 2.0
+# A total of normal noise is further off on the side that counts in 3.2e-5 of all releases whose
+# table is at the limit; in fewer of others.
 DEVIATIONS = 4.0
 
 
@@ -29,16 +33,21 @@ class Total:
 
 
 def noisy_total(tables: Sequence[NoisyTable]) -> Total:
-    """The mean of all tables' sums with weights by their variance, which has the least variance of all means: their noise is independent."""
+    """The mean of all tables' sums with weights by their variance, which has the least variance of
+    all means: their noise is independent.
+    """
     weights = [1 / (table.counts.size * table.sigma**2) for table in tables]
-    rows = sum(w * float(table.counts.sum()) for w, table in zip(weights, tables, strict=True)) / sum(weights)
+    rows = sum(
+        w * float(table.counts.sum()) for w, table in zip(weights, tables, strict=True)
+    ) / sum(weights)
     return Total(rows, 1 / math.sqrt(sum(weights)))
 
 
 def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list[str]:
     """What to tell of a total that is not the declared one, but may be what was meant.
 
-    Where ids are the unit, what is left of a table when `max_rows` of each are kept may be a small part of it, so that no total is too low.
+    Where ids are the unit, what is left of a table when `max_rows` of each are kept may be a small
+    part of it, so that no total is too low.
 
     Raises:
         WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
@@ -49,7 +58,9 @@ def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list
     declared = release.dataset.rows.value
     fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
     found = f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
-    if total.rows < low - _slack(total, release, low) or total.rows > high + _slack(total, release, high):
+    if total.rows < low - _slack(total, release, low) or total.rows > high + _slack(
+        total, release, high
+    ):
         raise WrongTableError(
             f"this is not the declared table: {found}",
             hint="nothing was trained. Correct the source, or dataset.rows, and release anew (--force drops this run): that pays again. "
@@ -60,7 +71,9 @@ def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list
 
 
 def _slack(total: Total, release: spec.ReleaseSpec, rows: float) -> float:
-    """How far a total may be off where `rows` are expected: noise, and the coins of the holdout, which all rows of a unit share."""
+    """How far a total may be off where `rows` are expected: noise, and the coins of the holdout,
+    which all rows of a unit share.
+    """
     unit = release.dataset.privacy_unit
     together = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
     held_out = release.evaluation.holdout if release.evaluation.enabled else 0.0

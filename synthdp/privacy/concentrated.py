@@ -1,8 +1,10 @@
-"""Privacy loss distributions that dominate every mechanism of a given zero-concentrated bound, or of a given bounded range.
+"""Privacy loss distributions that dominate every mechanism of a given zero-concentrated bound, or
+of a given bounded range.
 
-For groups of units a table's discrete Gaussians have no known exact distribution that covers every way to spread the
-rows over cells; all spreads share one zero-concentrated bound, and this module turns it into something that composes.
-Noisy maxima by Gumbel noise have bounded range, which is worth more than their pure epsilon.
+For groups of units a table's discrete Gaussians have no known exact distribution that covers every
+way to spread the rows over cells; all spreads share one zero-concentrated bound, and this module
+turns it into something that composes. Noisy maxima by Gumbel noise have bounded range, which is
+worth more than their pure epsilon.
 """
 
 from __future__ import annotations
@@ -18,42 +20,54 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 Floats = npt.NDArray[np.float64]
 
-ORDERS = 1 + np.geomspace(1e-3, 1e4, 200)  # any order above 1 gives a sound bound; so many lose nothing visible
+ORDERS = 1 + np.geomspace(
+    1e-3, 1e4, 200
+)  # any order above 1 gives a sound bound; so many lose nothing visible
 TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
 LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
-NO_PROTECTION = 1 - 1e-9  # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports 1
+NO_PROTECTION = (
+    1 - 1e-9
+    # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports 1
+)
 MOST_ONE_BY_ONE = 1000  # choices: of more, that bound is the looser one, and takes minutes
 JUDGED_AT = 1e-6  # the delta at which two sound bounds are compared
 POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
 
 
 def discrete_gaussian_rho(*, sigma: float, squared_distance: float) -> float:
-    """zCDP parameter of independent discrete Gaussians of parameter `sigma` moved by whole numbers, `squared_distance` in all.
+    """zCDP parameter of independent discrete Gaussians of parameter `sigma` moved by whole numbers,
+    `squared_distance` in all.
 
-    Rényi divergence of N_Z(m, s^2) and N_Z(n, s^2) at order a [Canonne, Kamath, Steinke, "The Discrete Gaussian for
-    Differential Privacy", arXiv:2004.00010v4, Section 2.1; derived here]: completing the square,
+    Rényi divergence of N_Z(m, s^2) and N_Z(n, s^2) at order a [Canonne, Kamath, Steinke, "The
+    Discrete Gaussian for Differential Privacy", arXiv:2004.00010v4, Section 2.1; derived here]:
+    completing the square,
 
-        sum_x P(x)^a Q(x)^(1-a) = exp(a (a-1) (m-n)^2 / 2s^2) * sum_x exp(-(x-c)^2 / 2s^2) / sum_x exp(-x^2 / 2s^2)
+        sum_x P(x)^a Q(x)^(1-a) = exp(a (a-1) (m-n)^2 / 2s^2) * sum_x exp(-(x-c)^2 / 2s^2) / sum_x
+        exp(-x^2 / 2s^2)
 
-    with c = a m + (1-a) n. By Poisson's summation formula the sum over x is a Fourier series in c with positive
-    coefficients, so it is largest at c = 0 and the last factor is at most 1. Hence the divergence is at most
-    a (m-n)^2 / 2s^2; divergences of independent cells add up to a * squared_distance / 2s^2.
+    with c = a m + (1-a) n. By Poisson's summation formula the sum over x is a Fourier series in c
+    with positive coefficients, so it is largest at c = 0 and the last factor is at most 1. Hence
+    the divergence is at most a (m-n)^2 / 2s^2; divergences of independent cells add up to a *
+    squared_distance / 2s^2.
     """
     return squared_distance / (2 * sigma**2)
 
 
 def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution:
-    """Dominates, in both directions, every pair whose Rényi divergences of all orders a > 1 are at most a * rho both ways.
+    """Dominates, in both directions, every pair whose Rényi divergences of all orders a > 1 are at
+    most a * rho both ways.
 
-    delta(e) <= inf over a of exp((a-1)(a rho - e)) (1 - 1/a)^(a-1) / a [Canonne, Kamath, Steinke, as above,
-    Proposition 12; derived here]: delta(e) = E[max(0, 1 - exp(e - L))] for the loss L, and for each a the
-    integrand is at most exp((a-1)(L - e)) times the largest u^(a-1) (1-u) over u in (0, 1), which is taken at
-    u = (a-1)/a. Below e = 0 also delta(-e) = 1 - exp(-e) + exp(-e) delta'(e), delta' being the other direction's.
-    The true delta is convex in exp(e), so it lies below the largest convex function under these bounds at the
-    points of a grid, and below its chords between them: connect-the-dots [Doroshenko et al., "Connect the Dots",
-    arXiv:2207.04380v1, Algorithm 1] makes a distribution of exactly that function. What dominates one by one
-    dominates in composition [Zhu, Dong, Wang, "Optimal Accounting of Differential Privacy via Characteristic
-    Function", arXiv:2106.08567v3, Theorem 10].
+    delta(e) <= inf over a of exp((a-1)(a rho - e)) (1 - 1/a)^(a-1) / a [Canonne, Kamath, Steinke,
+    as above, Proposition 12; derived here]: delta(e) = E[max(0, 1 - exp(e - L))] for the loss L,
+    and for each a the integrand is at most exp((a-1)(L - e)) times the largest u^(a-1) (1-u) over u
+    in (0, 1), which is taken at u = (a-1)/a. Below e = 0 also delta(-e) = 1 - exp(-e) + exp(-e)
+    delta'(e), delta' being the other direction's. The true delta is convex in exp(e), so it lies
+    below the largest convex function under these bounds at the
+    points of a grid, and below its chords between them: connect-the-dots [Doroshenko et al.,
+    "Connect the Dots", arXiv:2207.04380v1, Algorithm 1] makes a distribution of exactly that
+    function. What dominates one by one dominates in composition [Zhu, Dong, Wang, "Optimal
+    Accounting of Differential Privacy via Characteristic Function", arXiv:2106.08567v3, Theorem
+    10].
     """
     steps = _grid(min(rho + 2 * math.sqrt(rho * TAIL), LARGEST_EPSILON), width)
     epsilons, last = steps * width, len(steps) // 2
@@ -64,29 +78,40 @@ def concentrated_pld(rho: float, *, width: float) -> pld.PrivacyLossDistribution
     hull = _convex_minorant(np.exp(epsilons), deltas)
     if hull[-1] > NO_PROTECTION:
         return _nothing(width)
-    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, np.minimum.accumulate(hull)))
+    return pld.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, np.minimum.accumulate(hull))
+    )
 
 
 def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.PrivacyLossDistribution:
-    """Dominates `count` choices, each made in the light of those before, whose loss lies in an interval of length `spread`.
+    """Dominates `count` choices, each made in the light of those before, whose loss lies in an
+    interval of length `spread`.
 
-    The intervals may begin anywhere, from choice to choice and table to table. Two bounds hold, and the one that is lower
-    at `JUDGED_AT` is taken: a rule on public numbers. With r = `spread`, and L the loss log(P / Q) of one choice:
+    The intervals may begin anywhere, from choice to choice and table to table. Two bounds hold, and
+    the one that is lower
+    at `JUDGED_AT` is taken: a rule on public numbers. With r = `spread`, and L the loss log(P / Q)
+    of one choice:
 
-    one by one    Of all laws of L on [t - r, t] with E_Q[exp(L)] = 1, the two-point law on the ends has the largest E_Q[f(exp(L))]
-                  for every convex f (a chord lies above), so each delta(e) = E_Q[max(0, exp(L) - exp(e))]. It has
-                  Q[L = t] = (1 - exp(t - r)) / (exp(t) (1 - exp(-r))), hence delta(e) = (1 - exp(t - r)) (1 - exp(e - t)) / (1 - exp(-r)),
-                  which is largest at t = (e + r) / 2: delta(e) = (1 - exp((e - r) / 2))^2 / (1 - exp(-r)) for abs(e) <= r. The same
-                  holds for Q against P, whose losses -L lie in such an interval too. As a largest of functions that are convex in exp(e)
-                  it is one, and the curve of one pair of laws; `count` of these dominate `count` choices [Zhu, Dong and
-                  Wang, as above, Theorem 10].
-    as zCDP       f(a) = log E_Q[exp(a L)] has f(0) = f(1) = 0, and f''(a) is the variance of L under a law on that interval, at most
-                  r^2 / 4. So f(a) - a (a - 1) r^2 / 8 is concave, zero at 0 and 1, and not above 0 beyond: the Rényi divergence
-                  of order a, f(a) / (a - 1), is at most a r^2 / 8. Such bounds add up over choices [Cesar and Rogers,
-                  "Bounding, Concentrating, and Truncating", arXiv:2004.07223; derived here].
+    one by one    Of all laws of L on [t - r, t] with E_Q[exp(L)] = 1, the two-point law on the ends
+    has the largest E_Q[f(exp(L))]
+                  for every convex f (a chord lies above), so each delta(e) = E_Q[max(0, exp(L) -
+                  exp(e))]. It has Q[L = t] = (1 - exp(t - r)) / (exp(t) (1 - exp(-r))), hence
+                  delta(e) = (1 - exp(t - r)) (1 - exp(e - t)) / (1 - exp(-r)), which is largest at
+                  t = (e + r) / 2: delta(e) = (1 - exp((e - r) / 2))^2 / (1 - exp(-r)) for abs(e) <=
+                  r. The same holds for Q against P, whose losses -L lie in such an interval too. As
+                  a largest of functions that are convex in exp(e) it is one, and the curve of one
+                  pair of laws; `count` of these dominate `count` choices [Zhu, Dong and Wang, as
+                  above, Theorem 10].
+    as zCDP       f(a) = log E_Q[exp(a L)] has f(0) = f(1) = 0, and f''(a) is the variance of L
+    under a law on that interval, at most
+                  r^2 / 4. So f(a) - a (a - 1) r^2 / 8 is concave, zero at 0 and 1, and not above 0
+                  beyond: the Rényi divergence of order a, f(a) / (a - 1), is at most a r^2 / 8.
+                  Such bounds add up over choices [Cesar and Rogers, "Bounding, Concentrating, and
+                  Truncating", arXiv:2004.07223; derived here].
 
-    The first is exact for one choice [Dong, Durfee and Rogers, "Optimal Differential Privacy Composition for Exponential
-    Mechanisms", arXiv:1909.13830] and about 8% of epsilon above the second for hundreds.
+    The first is exact for one choice [Dong, Durfee and Rogers, "Optimal Differential Privacy
+    Composition for Exponential Mechanisms", arXiv:1909.13830] and about 8% of epsilon above the
+    second for hundreds.
     """
     if spread > LARGEST_EPSILON:
         return _nothing(width)
@@ -96,13 +121,23 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
     steps = _grid(spread, width)
     inside = np.clip(steps * width, -spread, spread)
     deltas = np.expm1((inside - spread) / 2) ** 2 / -math.expm1(-spread)
-    deltas[0] = -math.expm1(steps[0] * width)  # at or below -spread, where delta is that of any pair without overlap left
-    each = pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, deltas))
-    return min(as_zcdp, each.self_compose(count), key=lambda bound: float(bound.get_epsilon_for_delta(JUDGED_AT)))
+    deltas[0] = -math.expm1(
+        steps[0] * width
+    )  # at or below -spread, where delta is that of any pair without overlap left
+    each = pld.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots(width, steps, deltas)
+    )
+    return min(
+        as_zcdp,
+        each.self_compose(count),
+        key=lambda bound: float(bound.get_epsilon_for_delta(JUDGED_AT)),
+    )
 
 
 def _grid(reach: float, width: float) -> npt.NDArray[np.int64]:
-    """Multiples of `width` from below -reach to above reach, evenly spaced about zero, at most about `POINTS` of them."""
+    """Multiples of `width` from below -reach to above reach, evenly spaced about zero, at most
+    about `POINTS` of them.
+    """
     stride = math.ceil(2 * reach / width / POINTS)
     last = math.ceil(reach / width / stride)
     return stride * np.arange(-last, last + 1)
@@ -110,7 +145,10 @@ def _grid(reach: float, width: float) -> npt.NDArray[np.int64]:
 
 def _nothing(width: float) -> pld.PrivacyLossDistribution:
     """Of no protection."""
-    return pld.from_privacy_parameters(DifferentialPrivacyParameters(LARGEST_EPSILON, NO_PROTECTION), value_discretization_interval=width)
+    return pld.from_privacy_parameters(
+        DifferentialPrivacyParameters(LARGEST_EPSILON, NO_PROTECTION),
+        value_discretization_interval=width,
+    )
 
 
 def _delta_bound(rho: float, epsilons: npt.NDArray[np.floating[Any]]) -> Floats:
@@ -133,4 +171,6 @@ def _convex_minorant(x: Floats, y: Floats) -> Floats:
 
 
 def _above_chord(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
-    return bool((y[middle] - y[left]) * (x[right] - x[left]) >= (y[right] - y[left]) * (x[middle] - x[left]))
+    return bool(
+        (y[middle] - y[left]) * (x[right] - x[left]) >= (y[right] - y[left]) * (x[middle] - x[left])
+    )

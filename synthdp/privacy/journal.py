@@ -1,9 +1,11 @@
-"""A run's released values on its private disk. A file counts when the ledger holds its digest, and not otherwise.
+"""A run's released values on its private disk. A file counts when the ledger holds its digest, and
+not otherwise.
 
-Each value is written to a file that is named by purpose and digest, brought to the disk, and entered in the ledger
-as `kept`; only then is it used. A file whose digest the ledger does not hold was used by nobody and is passed over.
-A purpose whose kept file is missing or another is refused: its value was used, and may have been seen, so that a
-second look at the rows would go unpaid (`lease` has the proof).
+Each value is written to a file that is named by purpose and digest, brought to the disk, and
+entered in the ledger as `kept`; only then is it used. A file whose digest the ledger does not hold
+was used by nobody and is passed over.
+A purpose whose kept file is missing or another is refused: its value was used, and may have been
+seen, so that a second look at the rows would go unpaid (`lease` has the proof).
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ class Journal:
             OutputError: it was kept, and its file is missing or another.
         """
         kept = self._lease.kept(purpose)
-        return None if kept is None or kept["step"] is not None else self._held(purpose, kept["sha256"])
+        return (
+            None
+            if kept is None or kept["step"] is not None
+            else self._held(purpose, kept["sha256"])
+        )
 
     def write(self, purpose: str, arrays: Arrays, *, step: int | None = None) -> None:
         """Keep a value, or what a mechanism came to after `step` steps.
@@ -60,7 +66,9 @@ class Journal:
         path, earlier = self._path(purpose, digest), self._lease.kept(purpose)
         _write(path, content)
         self._lease.keep(purpose=purpose, step=step, sha256=digest)
-        if earlier is not None and earlier["sha256"] != digest:  # that one alone: others may be of a process that took the run since
+        if (
+            earlier is not None and earlier["sha256"] != digest
+        ):  # that one alone: others may be of a process that took the run since
             self._path(purpose, earlier["sha256"]).unlink(missing_ok=True)
 
     def checkpoints(self, purpose: str) -> Checkpoints:

@@ -1,17 +1,19 @@
-"""Noise and private coins. No seed exists: every key comes from the operating system, and no key of noise is stored.
+"""Noise and private coins. No seed exists: every key comes from the operating system, and no key of
+noise is stored.
 
-(A run keeps the key of its holdout coins in its private folder until it ends, so that a resumed run holds out the same rows; a membership
-attack that of its game.)
+(A run keeps the key of its holdout coins in its private folder until it ends, so that a resumed run
+holds out the same rows; a membership attack that of its game.)
 
-`Randomness` is all that a mechanism may draw, and the only way to draw it; `Streams` is the one implementation
-that releases use. Because every noisy value passes through this one seam, the audit can record what a mechanism
-wanted to hide and hand it the same noisy values again (`audit.mechanisms.replay`).
+`Randomness` is all that a mechanism may draw, and the only way to draw it; `Streams` is the one
+implementation that releases use. Because every noisy value passes through this one seam, the audit
+can record what a mechanism wanted to hide and hand it the same noisy values again
+(`audit.mechanisms.replay`).
 
-Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson `sampling`
-of batches, the `holdout` coins, and the `latent` coins inside a model, which protect nothing. Noise on planned
-tables, and that of searches, is OpenDP's: an exact integer sampler [Canonne, Kamath, Steinke, "The Discrete
-Gaussian for Differential Privacy", arXiv:2004.00010v4, Algorithm 3] that draws from the operating system itself
-and never rounds a real number.
+Four independent Philox streams per run, each keyed with 128 fresh bits: Gaussian `noise`, Poisson
+`sampling` of batches, the `holdout` coins, and the `latent` coins inside a model, which protect
+nothing. Noise on planned tables, and that of searches, is OpenDP's: an exact integer sampler
+[Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", arXiv:2004.00010v4,
+Algorithm 3] that draws from the operating system itself and never rounds a real number.
 """
 
 from __future__ import annotations
@@ -36,34 +38,50 @@ def fresh_generator() -> np.random.Generator:
 
 
 class Randomness(Protocol):
-    """What a mechanism may draw. Each noise method takes the exact values and returns the noisy ones."""
+    """What a mechanism may draw. Each noise method takes the exact values and returns the noisy
+    ones.
+    """
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        """`counts` plus independent discrete Gaussian noise of parameter `sigma`, same shape, whole numbers."""
+        """`counts` plus independent discrete Gaussian noise of parameter `sigma`, same shape, whole
+        numbers.
+        """
         ...
 
     def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
-        """`counts` plus independent Gaussian noise of standard deviation `sigma` rounded to whole numbers, same shape."""
+        """`counts` plus independent Gaussian noise of standard deviation `sigma` rounded to whole
+        numbers, same shape.
+        """
         ...
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
-        """`values` rounded to multiples of `spacing`, plus Gaussian noise rounded likewise, same shape."""
+        """`values` rounded to multiples of `spacing`, plus Gaussian noise rounded likewise, same
+        shape.
+        """
         ...
 
     def discrete_laplace(self, counts: Integers, *, scale: float) -> Integers:
-        """`counts` plus independent discrete Laplace noise, P[j] ~ exp(-|j| / scale), same shape, whole numbers."""
+        """`counts` plus independent discrete Laplace noise, P[j] ~ exp(-|j| / scale), same shape,
+        whole numbers.
+        """
         ...
 
     def noisy_max(self, scores: Integers, *, scale: float) -> int:
-        """Position of the largest of `scores` `[candidates]` after independent Gumbel noise of `scale`."""
+        """Position of the largest of `scores` `[candidates]` after independent Gumbel noise of
+        `scale`.
+        """
         ...
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
-        """Positions of the rows in one Poisson batch: an independent coin of chance `rate` for each."""
+        """Positions of the rows in one Poisson batch: an independent coin of chance `rate` for
+        each.
+        """
         ...
 
     def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
-        """A place for each of `rows`, all different, in chunks of `slots` places: all chunks full but the last, whose places are any."""
+        """A place for each of `rows`, all different, in chunks of `slots` places: all chunks full
+        but the last, whose places are any.
+        """
         ...
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
@@ -87,7 +105,9 @@ class Streams:
 
     @classmethod
     def quick(cls) -> Streams:
-        """Streams for rehearsals, whose noise hides nothing: of the same laws, by a generator that takes two thirds of the time."""
+        """Streams for rehearsals, whose noise hides nothing: of the same laws, by a generator that
+        takes two thirds of the time.
+        """
         return cls(*(np.random.Generator(np.random.SFC64(secrets.randbits(128))) for _ in range(4)))
 
     def discrete_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
@@ -97,18 +117,22 @@ class Streams:
 
     def rounded_gaussian(self, counts: Integers, *, sigma: float) -> Integers:
         """From the noise stream."""
-        noisy: Integers = counts + np.rint(_checked(sigma) * self.noise.standard_normal(counts.shape)).astype(np.int64)
+        noisy: Integers = counts + np.rint(
+            _checked(sigma) * self.noise.standard_normal(counts.shape)
+        ).astype(np.int64)
         return noisy
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
         """From the noise stream; `sigma` is the standard deviation in the units of `values`.
 
-        With g = `spacing`, round(v) + round(N) = round(round(v) + N) for a multiple round(v) of g: post-processing of
-        the Gaussian mechanism on round(v), so that no low bit of the result says where v was [derived here].
+        With g = `spacing`, round(v) + round(N) = round(round(v) + N) for a multiple round(v) of g:
+        post-processing of the Gaussian mechanism on round(v), so that no low bit of the result says
+        where v was [derived here].
         """
         noise = self.noise.standard_normal(values.shape) * (_checked(sigma) / _checked(spacing))
         noisy = values.astype(np.float64)
-        noisy /= spacing  # in place: these arrays are as long as the model, and memory is most of what they take
+        # in place: these arrays are as long as the model, and memory is most of what they take
+        noisy /= spacing
         np.rint(noisy, out=noisy)
         noisy += np.rint(noise, out=noise)
         noisy += 0.0  # a zero with a sign would say on which side of it v was
@@ -125,11 +149,13 @@ class Streams:
         return int(_max_measurement(_checked(scale))(scores.tolist()))
 
     def poisson_batch(self, rows: int, *, rate: float) -> npt.NDArray[np.intp]:
-        """From the sampling stream, by the gaps between the rows drawn: `rows * rate` draws do for `rows` coins.
+        """From the sampling stream, by the gaps between the rows drawn: `rows * rate` draws do for
+        `rows` coins.
 
-        Of independent coins of chance q the next success is j rows further with chance (1 - q)^(j - 1) q, whatever came
-        before. So gaps drawn by this law, one after the other until they pass the last row, give every batch the
-        chance that one coin for each row gives it; and rows added at the end change nothing before them. Frequent rows get
+        Of independent coins of chance q the next success is j rows further with chance (1 - q)^(j -
+        1) q, whatever came before. So gaps drawn by this law, one after the other until they pass
+        the last row, give every batch the chance that one coin for each row gives it; and rows
+        added at the end change nothing before them. Frequent rows get
         their coins. A gap is at least one: the generator's inversion gives none with chance 2^-53.
         """
         if rate >= COINS_FROM:
@@ -149,10 +175,12 @@ class Streams:
     def places(self, rows: int, slots: int) -> npt.NDArray[np.intp]:
         """From the sampling stream; each way to place the rows is as likely as any other.
 
-        So a row more or less need not move the others [derived here]. Where `rows` are below `slots`: given a place for each, put one row more
-        at any free place, each as likely. That is how one row more is placed, and the others stay where they were. Where there are more: take
-        a free place of the last chunk (of a new one, if all are full) and any place of all, each as likely; one row more goes to the
-        second, and the row that was there, if any, to the first. One other row moves, at most.
+        So a row more or less need not move the others [derived here]. Where `rows` are below
+        `slots`: given a place for each, put one row more at any free place, each as likely. That is
+        how one row more is placed, and the others stay where they were. Where there are more: take
+        a free place of the last chunk (of a new one, if all are full) and any place of all, each as
+        likely; one row more goes to the second, and the row that was there, if any, to the first.
+        One other row moves, at most.
         """
         full = max(0, -(-rows // slots) - 1) * slots
         last = full + self.sampling.permutation(slots)[: rows - full]
@@ -182,14 +210,18 @@ def _gaussian_measurement(sigma: float) -> Any:
 @cache
 def _laplace_measurement(scale: float) -> Any:
     dp = _opendp()
-    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale)
+    return dp.m.make_laplace(
+        dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale
+    )
 
 
 @cache
 def _max_measurement(scale: float) -> Any:
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)  # the measure by which OpenDP draws Gumbel noise
+    return dp.m.make_noisy_max(
+        *space, dp.zero_concentrated_divergence(), scale=scale
+    )  # the measure by which OpenDP draws Gumbel noise
 
 
 def _opendp() -> Any:

@@ -1,9 +1,11 @@
-"""The plan of a release: every spend, calibrated so that all of them together meet (epsilon, delta).
+"""The plan of a release: every spend, calibrated so that all of them together meet (epsilon,
+delta).
 
-Made from the spec alone; no row is read. Each purpose is first given the noise that would meet its share of
-epsilon and delta on its own (Gaussian closed forms, only a starting point); then the noise of all of them is
-scaled by one common factor until the PLD composition of *all* events meets the total. What the starting
-points miss therefore costs a little balance between purposes, never privacy.
+Made from the spec alone; no row is read. Each purpose is first given the noise that would meet its
+share of epsilon and delta on its own (Gaussian closed forms, only a starting point); then the noise
+of all of them is scaled by one common factor until the PLD composition of *all* events meets the
+total. What the starting points miss therefore costs a little balance between purposes, never
+privacy.
 """
 
 from __future__ import annotations
@@ -39,12 +41,36 @@ class Planned(Protocol):
 
 
 Start = Callable[[float], Planned]
-"""A mechanism about as costly as one Gaussian mechanism of sensitivity / noise = mu. Only a starting point: see above."""
+"""A mechanism about as costly as one Gaussian mechanism of sensitivity / noise = mu. Only a
+starting point: see above.
+"""
 
 
-MOST_FACTOR = 8.0  # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant can tell
+# times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
+# can tell
+MOST_FACTOR = 8.0
 GROUP_SIZES = (1, 2, 3, 5, 10)
-PROFILE_EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+PROFILE_EPSILONS = (
+    0.0,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.3,
+    0.5,
+    0.75,
+    1.0,
+    1.5,
+    2.0,
+    3.0,
+    4.0,
+    6.0,
+    8.0,
+    10.0,
+    15.0,
+    20.0,
+)
 LEAST_FACTOR = 1e-6
 MOST_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
@@ -75,7 +101,9 @@ class Plan:
         return next((s for s in self.spends if s.purpose == purpose), None)
 
     def only(self, purposes: Collection[str]) -> Plan:
-        """The part of this plan that some purposes make up, with the noise it has: what a run spent that left others unused."""
+        """The part of this plan that some purposes make up, with the noise it has: what a run spent
+        that left others unused.
+        """
         kept = tuple(s for s in self.spends if s.purpose in purposes)
         return self if len(kept) == len(self.spends) else replace(self, spends=kept)
 
@@ -91,27 +119,37 @@ class Plan:
 
     def epsilon_of(self, spend: Spend) -> float:
         """Epsilon of one spend alone at the plan's delta (the parts sum to more than the whole)."""
-        return accounting.epsilon([spend.mechanism.event(self.rows_per_unit)], delta=self.delta, adjacency=self.adjacency)
+        return accounting.epsilon(
+            [spend.mechanism.event(self.rows_per_unit)], delta=self.delta, adjacency=self.adjacency
+        )
 
     @cached_property
     def profile(self) -> tuple[tuple[float, float], ...]:
         """The composed (epsilon, delta) trade-off."""
-        return accounting.delta_profile(self.events, epsilons=PROFILE_EPSILONS, adjacency=self.adjacency)
+        return accounting.delta_profile(
+            self.events, epsilons=PROFILE_EPSILONS, adjacency=self.adjacency
+        )
 
     @cached_property
     def group_epsilons(self) -> dict[int, float]:
-        """Epsilon at the plan's delta for groups of k units; infinite where no useful bound is known.
+        """Epsilon at the plan's delta for groups of k units; infinite where no useful bound is
+        known.
 
-        Under add/remove a group of k units is one unit with k times the rows, so the events are recomputed
-        for it; under replace-one, and for very large groups, the generic group bound is used.
+        Under add/remove a group of k units is one unit with k times the rows, so the events are
+        recomputed for it; under replace-one, and for very large groups, the generic group bound is
+        used.
         """
         return {k: self._group_epsilon(k) for k in GROUP_SIZES}
 
     def _group_epsilon(self, size: int) -> float:
         rows = size * self.rows_per_unit
         if self.adjacency == "replace_one" or rows > accounting.MOST_GROUP_ROWS:
-            return accounting.group_epsilon(self.events, size=size, delta=self.delta, adjacency=self.adjacency)
-        return accounting.epsilon([s.mechanism.event(rows) for s in self.spends], delta=self.delta, adjacency="add_remove")
+            return accounting.group_epsilon(
+                self.events, size=size, delta=self.delta, adjacency=self.adjacency
+            )
+        return accounting.epsilon(
+            [s.mechanism.event(rows) for s in self.spends], delta=self.delta, adjacency="add_remove"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON for `plan --json`, the certificate and tracking."""
@@ -133,17 +171,31 @@ class Plan:
         }
 
 
-def make_plan(release: spec.ReleaseSpec, domain: Domain, *, graph_rounds: Mapping[str, Start] = MappingProxyType({})) -> Plan:
-    """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each started from its whole share."""
+def make_plan(
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    *,
+    graph_rounds: Mapping[str, Start] = MappingProxyType({}),
+) -> Plan:
+    """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each
+    started from its whole share.
+    """
     privacy = release.privacy
     unit = release.dataset.privacy_unit
     rows_per_unit = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
     rough = _rough_spends(release, domain, graph_rounds)
-    return _calibrated(Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ()), rough)
+    return _calibrated(
+        Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ()), rough
+    )
 
 
 def make_search_plan(
-    rounds: Mapping[str, Start], *, epsilon: float, delta: float, adjacency: accounting.Adjacency = "add_remove", rows_per_unit: int = 1
+    rounds: Mapping[str, Start],
+    *,
+    epsilon: float,
+    delta: float,
+    adjacency: accounting.Adjacency = "add_remove",
+    rows_per_unit: int = 1,
 ) -> Plan:
     """The calibrated plan of a graph search alone, which spends everything."""
     rough = _graph_spends(rounds, _gaussian_mu(epsilon, delta))
@@ -161,7 +213,9 @@ def expected_fit_rows(release: spec.ReleaseSpec) -> float:
     return release.dataset.rows.value * (1 - held_out)
 
 
-def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, Start]) -> list[Spend]:
+def _rough_spends(
+    release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, Start]
+) -> list[Spend]:
     privacy, shares = release.privacy, release.privacy.shares
 
     scores = release.evaluation.charged_share
@@ -173,14 +227,35 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str
     sigma = math.sqrt(len(one_way)) / gaussian_mu(shares.measure)
     spends = [Spend("measure", NoisyMarginals(domain, one_way, sigma, _scales(domain, one_way)))]
     if privacy.pairs:
-        spends.append(Spend("pairs", NoisyMarginals(domain, privacy.pairs, math.sqrt(len(privacy.pairs)) / gaussian_mu(shares.pairs))))
+        spends.append(
+            Spend(
+                "pairs",
+                NoisyMarginals(
+                    domain, privacy.pairs, math.sqrt(len(privacy.pairs)) / gaussian_mu(shares.pairs)
+                ),
+            )
+        )
     if rounds:
         spends += _graph_spends(rounds, gaussian_mu(shares.graph))
     if release.synthesizer.targets:
         spends.append(
-            Spend("targets", _rough_training(_target_settings(release.synthesizer), expected_fit_rows(release), gaussian_mu(shares.targets)))
+            Spend(
+                "targets",
+                _rough_training(
+                    _target_settings(release.synthesizer),
+                    expected_fit_rows(release),
+                    gaussian_mu(shares.targets),
+                ),
+            )
         )
-    spends.append(Spend("train", _rough_training(release.synthesizer, expected_fit_rows(release), gaussian_mu(shares.train))))
+    spends.append(
+        Spend(
+            "train",
+            _rough_training(
+                release.synthesizer, expected_fit_rows(release), gaussian_mu(shares.train)
+            ),
+        )
+    )
     if scores:
         spends.append(Spend("scores", _rough_scores(release, domain, gaussian_mu(scores, of=1))))
     return spends
@@ -188,15 +263,19 @@ def _rough_spends(release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str
 
 def _rough_scores(release: spec.ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
     """Scores of targets that are no numbers: of those, right answers can be counted."""
-    budget = ScoreBudget(domain, tuple(t for t in release.evaluation.targets if not domain[t].ranged), 1.0)
+    budget = ScoreBudget(
+        domain, tuple(t for t in release.evaluation.targets if not domain[t].ranged), 1.0
+    )
     return budget.scaled(math.sqrt(budget.questions) / mu)
 
 
 def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:
-    """Noise of each table, as multiples that cost what equal noise would: the least for their mean total variation.
+    """Noise of each table, as multiples that cost what equal noise would: the least for their mean
+    total variation.
 
-    A table of L cells is off by about L sigma. The sum of these is least, for a given sum of 1 / sigma^2, where sigma goes by L^(-1/3)
-    [derived here, Lagrange]. L counts to the nearest power of two, so that few noises differ.
+    A table of L cells is off by about L sigma. The sum of these is least, for a given sum of 1 /
+    sigma^2, where sigma goes by L^(-1/3) [derived here, Lagrange]. L counts to the nearest power of
+    two, so that few noises differ.
     """
     wanted = [2 ** (-round(math.log2(domain.cells(columns))) / 3) for columns in tables]
     cost = math.sqrt(math.fsum(w**-2 for w in wanted) / len(wanted))
@@ -210,13 +289,16 @@ def _graph_spends(rounds: Mapping[str, Start], mu: float) -> list[Spend]:
 def _target_settings(settings: spec.Synthesizer) -> spec.Synthesizer:
     """Public rule for the targets' stage: a linear model needs fewer steps, and larger ones."""
     steps = math.ceil(TARGET_STEPS * settings.steps)
-    return settings.model_copy(update={"steps": steps, "checkpoint_every": steps, **TARGET_SETTINGS})
+    return settings.model_copy(
+        update={"steps": steps, "checkpoint_every": steps, **TARGET_SETTINGS}
+    )
 
 
 def _rough_training(settings: spec.Synthesizer, rows: float, mu: float) -> DpSgd:
     rate = min(1.0, settings.batch / rows)
-    # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al., "Deep Learning
-    # with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for the noise.
+    # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al.,
+    # "Deep Learning with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for
+    # the noise.
     noise = 1 / math.sqrt(math.log1p((mu / rate) ** 2 / settings.steps))
     return DpSgd(
         rate=rate,
@@ -233,14 +315,19 @@ def _rough_training(settings: spec.Synthesizer, rows: float, mu: float) -> DpSgd
 def _gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu such that a Gaussian mechanism of sensitivity / sigma = mu is (epsilon, delta)-DP.
 
-    Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", arXiv:1805.06530v2, Theorem 8.
+    Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", arXiv:1805.06530v2,
+    Theorem 8.
     """
 
     def normal_cdf(x: float) -> float:
         return math.erfc(-x / math.sqrt(2)) / 2
 
     def excess(mu: float) -> float:
-        return normal_cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal_cdf(-mu / 2 - epsilon / mu) - delta
+        return (
+            normal_cdf(mu / 2 - epsilon / mu)
+            - math.exp(epsilon) * normal_cdf(-mu / 2 - epsilon / mu)
+            - delta
+        )
 
     low, high = 1e-9, 1.0
     while excess(high) < 0:
@@ -254,24 +341,39 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
 def _calibrated(plan: Plan, rough: Sequence[Spend]) -> Plan:
     """`plan` with these spends, at the least common factor of their noise that meets its total."""
     for_unit = [Spend(s.purpose, _of_unit(s.mechanism, plan.rows_per_unit)) for s in rough]
-    return _calibrate(lambda factor: replace(plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in for_unit)))
+    return _calibrate(
+        lambda factor: replace(
+            plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in for_unit)
+        )
+    )
 
 
 def _of_unit(mechanism: Planned, rows_per_unit: int) -> Planned:
-    """The same mechanism; counts with the noise whose cost is known exactly for units of so many rows."""
-    return replace(mechanism, sampler=sampler_for(rows_per_unit)) if isinstance(mechanism, NoisyMarginals | ScoreBudget) else mechanism
+    """The same mechanism; counts with the noise whose cost is known exactly for units of so many
+    rows.
+    """
+    return (
+        replace(mechanism, sampler=sampler_for(rows_per_unit))
+        if isinstance(mechanism, NoisyMarginals | ScoreBudget)
+        else mechanism
+    )
 
 
 def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
-    """The plan with the least common noise factor that meets epsilon, to `EPSILON_TOLERANCE`; only plans that meet it are kept.
+    """The plan with the least common noise factor that meets epsilon, to `EPSILON_TOLERANCE`; only
+    plans that meet it are kept.
 
-    Composing a plan is all that takes time here, so guesses follow the last two of them, between the nearest ones found.
+    Composing a plan is all that takes time here, so guesses follow the last two of them, between
+    the nearest ones found.
 
     Raises:
         BudgetError: no noise that is tried meets epsilon.
     """
     plan = plan_at(1.0)
-    target, most = plan.epsilon, MOST_FACTOR * plan.rows_per_unit * (1 if plan.adjacency == "add_remove" else 2)
+    target, most = (
+        plan.epsilon,
+        MOST_FACTOR * plan.rows_per_unit * (1 if plan.adjacency == "add_remove" else 2),
+    )
     best, factor, seen = None, 1.0, [(0.0, math.inf)]  # with no noise anything is lost
     for _ in range(60):
         seen.append((factor, plan.epsilon_spent))
@@ -285,20 +387,28 @@ def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
         plan = plan_at(factor)
     if best is None:
         raise BudgetError(
-            f"epsilon {target:g} with delta {plan.delta:g} is below what the accountant can resolve", hint="raise privacy.epsilon or privacy.delta"
+            f"epsilon {target:g} with delta {plan.delta:g} is below what the accountant can resolve",
+            hint="raise privacy.epsilon or privacy.delta",
         )
     return best
 
 
 def _next_factor(seen: Sequence[tuple[float, float]], target: float) -> float:
-    """Where to look after factors with these epsilons: epsilon falls steadily as the factor grows, nearly like a power of it."""
+    """Where to look after factors with these epsilons: epsilon falls steadily as the factor grows,
+    nearly like a power of it.
+    """
     (before, loose), (last, tight) = seen[-2:]
     low = max(factor for factor, epsilon in seen if epsilon > target)
     high = min((factor for factor, epsilon in seen if epsilon <= target), default=math.inf)
-    # Where delta alone pays for everything, epsilon is zero and has no logarithm; too little noise makes it infinite.
+    # Where delta alone pays for everything, epsilon is zero and has no logarithm; too little noise
+    # makes it infinite.
     if 0 < tight < math.inf:
         aim = math.log(target * (1 - EPSILON_TOLERANCE / 4) / tight)
-        power = math.log(last / before) / math.log(tight / loose) if 0 < loose < math.inf and loose != tight else -1.0
+        power = (
+            math.log(last / before) / math.log(tight / loose)
+            if 0 < loose < math.inf and loose != tight
+            else -1.0
+        )
         guess = last * math.exp(min(max(power * aim, -1.5), 1.5)) if power < 0 else last
     else:
         guess = last * 1.5 if tight else last / 1.5

@@ -1,12 +1,14 @@
 """The three kinds of value that touch the privacy boundary.
 
-`Private[T]`       sealed: only the session opens it. No accessor, no length, no pickle, one constant repr.
-`Released[T]`      came out of a charged mechanism; carries its receipts; post-processing keeps them.
+`Private[T]`       sealed: only the session opens it. No accessor, no length, no pickle, one
+constant repr.
+`Released[T]`      came out of a charged mechanism; carries its receipts; post-processing keeps
+them.
 `Confidential[T]`  was computed on rows without noise: for the steward alone, refused by the bundle.
 
-Python cannot hide a value from code that is determined to reach it. What this module gives is that no
-*accident* crosses the boundary: the key below may be imported by the kernel only, which a test enforces over
-the whole source tree.
+Python cannot hide a value from code that is determined to reach it. What this module gives is that
+no *accident* crosses the boundary: the key below may be imported by the kernel only, which a test
+enforces over the whole source tree.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class _Sealed:
     __slots__ = ()
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise BoundaryError(f"{type(self).__name__} values cannot be pickled, copied, measured, compared or looped over")
+        raise BoundaryError(
+            f"{type(self).__name__} values cannot be pickled, copied, measured, compared or looped over"
+        )
 
     __reduce_ex__ = __reduce__ = __getstate__ = __copy__ = __deepcopy__ = _refuse
     __len__ = __iter__ = __bool__ = __eq__ = __hash__ = __getitem__ = _refuse
@@ -50,7 +54,9 @@ class _Sealed:
 
 @final
 class Private(_Sealed, Generic[T]):
-    """Rows behind a seal. Made by `privacy.source`, opened by `privacy.session` and by nothing else."""
+    """Rows behind a seal. Made by `privacy.source`, opened by `privacy.session` and by nothing
+    else.
+    """
 
     __slots__ = ("_open",)
     _open: Callable[[], T]
@@ -94,7 +100,9 @@ class Released(Generic[T]):
         raise BoundaryError("Released values are frozen")
 
     def __reduce__(self) -> NoReturn:
-        raise BoundaryError("Released values are not pickled: write their content as JSON or safetensors")
+        raise BoundaryError(
+            "Released values are not pickled: write their content as JSON or safetensors"
+        )
 
     @property
     def value(self) -> T:
@@ -115,7 +123,9 @@ class Released(Generic[T]):
 
     def zip(self, other: Released[U]) -> Released[tuple[T, U]]:
         """Both values as one, with the receipts of both."""
-        return Released((self._value, other._value), self._receipts | other._receipts, key=_KERNEL_KEY)
+        return Released(
+            (self._value, other._value), self._receipts | other._receipts, key=_KERNEL_KEY
+        )
 
     def __repr__(self) -> str:
         return f"<Released {type(self._value).__name__}, {len(self._receipts)} receipts>"
@@ -123,7 +133,9 @@ class Released(Generic[T]):
 
 @final
 class Confidential(_Sealed, Generic[T]):
-    """Computed on real rows without noise. `for_steward` is called where internal reports and tracking write."""
+    """Computed on real rows without noise. `for_steward` is called where internal reports and
+    tracking write.
+    """
 
     __slots__ = ("_open", "reason")
     _open: Callable[[], T]

@@ -1,14 +1,14 @@
 """The only opener of sealed rows, with two doors.
 
-`release(mechanism, purpose=...)` matches the mechanism's event against the plan, charges the ledger durably,
-and only then lets the mechanism look. `inspect(fn, reason=...)` computes on real rows without noise and
-returns `Confidential`, which the bundle refuses.
+`release(mechanism, purpose=...)` matches the mechanism's event against the plan, charges the ledger
+durably, and only then lets the mechanism look. `inspect(fn, reason=...)` computes on real rows
+without noise and returns `Confidential`, which the bundle refuses.
 
-A run's journal keeps each released value, so that a run that was killed goes on without looking twice: a
-purpose that was charged and kept is read back; one that was charged and not kept was used by nobody and runs
-again under the same charge. The ledger says what was kept, and which process holds the run (`lease`), so
-that a copy of the run's folder, or an older one, gives no second look. After the run has settled its values may be
-public, so that then only the journal answers.
+A run's journal keeps each released value, so that a run that was killed goes on without looking
+twice: a purpose that was charged and kept is read back; one that was charged and not kept was used
+by nobody and runs again under the same charge. The ledger says what was kept, and which process
+holds the run (`lease`), so that a copy of the run's folder, or an older one, gives no second look.
+After the run has settled its values may be public, so that then only the journal answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from synthdp.privacy.journal import Checkpoints, Journal
 from synthdp.privacy.mechanisms.marginals import Arrays, Mechanism
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
-from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released, _check_key
+from synthdp.privacy.private import (
+    _KERNEL_KEY,
+    Confidential,
+    Private,
+    Receipt,
+    Released,
+    _check_key,
+)
 from synthdp.privacy.table import Table
 
 T = TypeVar("T")
@@ -40,8 +47,19 @@ REHEARSAL = Receipt("rehearsal", "")  # no ledger holds it, so a bundle refuses 
 class Session:
     """One run over one sealed table."""
 
-    def __init__(self, private: Private[Table], plan: Plan, ledger: Ledger, *, dataset: str, run: str, streams: Streams, journal: Path) -> None:
-        """`journal` is the run's private folder for released values; the reservation must already be open.
+    def __init__(
+        self,
+        private: Private[Table],
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        dataset: str,
+        run: str,
+        streams: Streams,
+        journal: Path,
+    ) -> None:
+        """`journal` is the run's private folder for released values; the reservation must already
+        be open.
 
         Whoever held the run before, perhaps on another machine, can release nothing more.
 
@@ -56,11 +74,12 @@ class Session:
         self.plan = plan
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
-        """Charge the planned spend `purpose` and run `mechanism`, whose event must be the planned one.
+        """Charge the planned spend `purpose` and run `mechanism`, whose event must be the planned
+        one.
 
         Raises:
-            BudgetError: not in the plan, already used, another event than planned, the ledger refuses, or another
-                process has taken the run over.
+            BudgetError: not in the plan, already used, another event than planned, the ledger
+                refuses, or another process has taken the run over.
             OutputError: the run's journal cannot be written, or is not the one that was used.
         """
         event = _check_planned(self.plan, mechanism, purpose, self._used)
@@ -76,7 +95,9 @@ class Session:
         return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)
 
     def checkpoints(self, purpose: str) -> Checkpoints | None:
-        """Where the mechanism of `purpose` keeps how far it came, for a run that is killed on the way."""
+        """Where the mechanism of `purpose` keeps how far it came, for a run that is killed on the
+        way.
+        """
         return self._journal.checkpoints(purpose)
 
     @property
@@ -93,7 +114,9 @@ class Session:
         self._lease.settle()
 
     def inspect(self, fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
-        """`fn` of the real rows, for the steward alone. Costs no budget because it may never be published."""
+        """`fn` of the real rows, for the steward alone. Costs no budget because it may never be
+        published.
+        """
         return inspect(self._private, fn, reason=reason)
 
     def _unpacked(self, mechanism: Mechanism[T], arrays: Arrays, purpose: str) -> T:
@@ -111,12 +134,16 @@ def inspect(private: Private[Table], fn: Callable[[Table], T], *, reason: str) -
 class Rehearsal:
     """A run of the same pipeline on other rows, without ledger: shadow models, and tests.
 
-    What it releases carries a receipt that no ledger holds, so it can never be bundled. Rehearsing on real
-    rows happens inside `Session.inspect` only, whose result is confidential.
+    What it releases carries a receipt that no ledger holds, so it can never be bundled. Rehearsing
+    on real rows happens inside `Session.inspect` only, whose result is confidential.
     """
 
-    def __init__(self, codes: Codes, domain: Domain, plan: Plan, *, frame: pd.DataFrame | None = None) -> None:
-        """`codes` are levels `[rows, columns]`; `frame` the cleaned values behind them, default: drawn from the levels."""
+    def __init__(
+        self, codes: Codes, domain: Domain, plan: Plan, *, frame: pd.DataFrame | None = None
+    ) -> None:
+        """`codes` are levels `[rows, columns]`; `frame` the cleaned values behind them, default:
+        drawn from the levels.
+        """
         frame = decode(domain, codes, rng=fresh_generator()) if frame is None else frame
         self._table = Table(codes, frame, held_out=codes[:, 0] != codes[:, 0], misfits={})
         self._streams = Streams.quick()
@@ -125,9 +152,15 @@ class Rehearsal:
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
         """Check against the plan and run."""
-        return Released(mechanism.run(*self.admit(mechanism, purpose=purpose, key=_KERNEL_KEY)), frozenset({REHEARSAL}), key=_KERNEL_KEY)
+        return Released(
+            mechanism.run(*self.admit(mechanism, purpose=purpose, key=_KERNEL_KEY)),
+            frozenset({REHEARSAL}),
+            key=_KERNEL_KEY,
+        )
 
-    def admit(self, mechanism: Mechanism[Any], *, purpose: str, key: object) -> tuple[Table, Streams]:
+    def admit(
+        self, mechanism: Mechanism[Any], *, purpose: str, key: object
+    ) -> tuple[Table, Streams]:
         """For the kernel: check against the plan, and give what the mechanism may see and draw.
 
         Raises:
@@ -145,10 +178,18 @@ class Rehearsal:
 
 def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> None:
     """The ledger adds up reservations, so a plan must not spend more than its run reserved."""
-    reserved = next((e.body for e in ledger.entries(dataset=dataset, run=run) if e.kind == "reserve"), None)
+    reserved = next(
+        (e.body for e in ledger.entries(dataset=dataset, run=run) if e.kind == "reserve"), None
+    )
     if reserved is None:
-        raise BudgetError(f"run {run} has no open reservation on dataset {dataset}", hint="start a new release")
-    if plan.epsilon > reserved["epsilon"] or plan.delta > reserved["delta"] or plan.epsilon_spent > plan.epsilon:
+        raise BudgetError(
+            f"run {run} has no open reservation on dataset {dataset}", hint="start a new release"
+        )
+    if (
+        plan.epsilon > reserved["epsilon"]
+        or plan.delta > reserved["delta"]
+        or plan.epsilon_spent > plan.epsilon
+    ):
         raise BudgetError(
             f"the plan spends epsilon {max(plan.epsilon, plan.epsilon_spent):g}, delta {plan.delta:g}; "
             f"run {run} reserved epsilon {reserved['epsilon']:g}, delta {reserved['delta']:g}"
@@ -157,13 +198,21 @@ def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> No
 
 def _check_unsettled(lease: Lease, run: str, purpose: str) -> None:
     if lease.settled:
-        raise BudgetError(f"run {run} has settled, and kept no value of {purpose!r}", hint="its bundle may be whole; if not, start a new release")
+        raise BudgetError(
+            f"run {run} has settled, and kept no value of {purpose!r}",
+            hint="its bundle may be whole; if not, start a new release",
+        )
 
 
-def _check_planned(plan: Plan, mechanism: Mechanism[Any], purpose: str, used: set[str]) -> dict[str, Any]:
+def _check_planned(
+    plan: Plan, mechanism: Mechanism[Any], purpose: str, used: set[str]
+) -> dict[str, Any]:
     planned = plan.find(purpose)
     if planned is None:
-        raise BudgetError(f"{purpose!r} is not in the plan", hint=f"planned: {', '.join(repr(s.purpose) for s in plan.spends)}")
+        raise BudgetError(
+            f"{purpose!r} is not in the plan",
+            hint=f"planned: {', '.join(repr(s.purpose) for s in plan.spends)}",
+        )
     if purpose in used:
         raise BudgetError(f"{purpose!r} was already released in this run")
     event = event_to_json(mechanism.event(plan.rows_per_unit))

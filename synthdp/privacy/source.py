@@ -1,13 +1,14 @@
 """The only reader of rows.
 
-`read_private` opens the source, fits every value to the declared domain (clamping, missing as a state), keeps
-at most `max_rows` rows of each unit, flips the holdout coins and seals the result. What it may raise names
+`read_private` opens the source, fits every value to the declared domain (clamping, missing as a
+state), keeps at most `max_rows` rows of each unit, flips the holdout coins and seals the result.
+What it may raise names
 columns only: never a value, a row or a count.
 
-Reading, clamping and encoding act on each value alone (proof: `synthdp.data.values`; a row of a CSV file is a line: proof:
-`table_files`), and the row bound on each unit alone. So neighbouring tables stay neighbours: adding one unit adds at most
-`max_rows` of the rows kept, and replacing one also takes as many away [derived here; `_bound_rows` and `_coins` have the part
-that concerns chance].
+Reading, clamping and encoding act on each value alone (proof: `synthdp.data.values`; a row of a CSV
+file is a line: proof: `table_files`), and the row bound on each unit alone. So neighbouring tables
+stay neighbours: adding one unit adds at most `max_rows` of the rows kept, and replacing one also
+takes as many away [derived here; `_bound_rows` and `_coins` have the part that concerns chance].
 """
 
 from __future__ import annotations
@@ -39,8 +40,17 @@ T = TypeVar("T")
 Integers = npt.NDArray[np.int64]
 
 
-def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout: float, streams: Streams, delta: float = 0.0) -> Private[Table]:
-    """Read, fit and seal a table. `folder` is the spec's; `holdout` the chance of each unit to be held out.
+def read_private(
+    dataset: spec.Dataset,
+    domain: Domain,
+    *,
+    folder: Path,
+    holdout: float,
+    streams: Streams,
+    delta: float = 0.0,
+) -> Private[Table]:
+    """Read, fit and seal a table. `folder` is the spec's; `holdout` the chance of each unit to be
+    held out.
 
     `delta` is the release's: a table of 1 / delta rows or more is refused (0: none is).
 
@@ -50,7 +60,12 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
     source = dataset.source
     if isinstance(source, spec.ParquetSource) and source.levels_only:
         path = folder / source.path
-        table = _guarded(source, lambda: _levels_only(dataset, domain, path, holdout=holdout, rng=streams.holdout, delta=delta))
+        table = _guarded(
+            source,
+            lambda: _levels_only(
+                dataset, domain, path, holdout=holdout, rng=streams.holdout, delta=delta
+            ),
+        )
     else:
         raw = _read(dataset, domain, folder, delta)
         _check_some(len(raw))
@@ -58,8 +73,17 @@ def read_private(dataset: spec.Dataset, domain: Domain, *, folder: Path, holdout
     return Private(table, key=_KERNEL_KEY)
 
 
-def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdout: float, rng: np.random.Generator, delta: float = 0.0) -> Table:
-    """Fit rows as they were read to the domain. For the kernel: its reader, and the audit of reading on made-up rows.
+def fit_table(
+    raw: pd.DataFrame,
+    dataset: spec.Dataset,
+    domain: Domain,
+    *,
+    holdout: float,
+    rng: np.random.Generator,
+    delta: float = 0.0,
+) -> Table:
+    """Fit rows as they were read to the domain. For the kernel: its reader, and the audit of
+    reading on made-up rows.
 
     Raises:
         DataError: `raw` holds what the spec does not declare.
@@ -76,7 +100,10 @@ def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdo
         failed = error
     except Exception as error:
         # As in `_guarded`: the message of a conversion that fails would quote the value.
-        failed = DataError(f"values that cannot be read as the declared types ({type(error).__name__})", hint="check the columns' types")
+        failed = DataError(
+            f"values that cannot be read as the declared types ({type(error).__name__})",
+            hint="check the columns' types",
+        )
     if failed:
         raise failed
     misfits = _check_misfits(encoded, domain, dataset)
@@ -84,10 +111,21 @@ def fit_table(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, *, holdo
     return Table(codes, frame, _coins(len(codes), units, holdout, rng), misfits)
 
 
-def _levels_only(dataset: spec.Dataset, domain: Domain, path: Path, *, holdout: float, rng: np.random.Generator, delta: float) -> Table:
+def _levels_only(
+    dataset: spec.Dataset,
+    domain: Domain,
+    path: Path,
+    *,
+    holdout: float,
+    rng: np.random.Generator,
+    delta: float,
+) -> Table:
     """A Parquet table as levels alone, read batch by batch."""
     if isinstance(dataset.privacy_unit, spec.IdUnit):
-        raise DataError("a table read as levels only has a row as its unit", hint="leave out source.levels_only, or declare privacy_unit: row")
+        raise DataError(
+            "a table read as levels only has a row as its unit",
+            hint="leave out source.levels_only, or declare privacy_unit: row",
+        )
     rows, batches = parquet_batches(
         path,
         check=lambda names: _check_columns(names, domain, None),
@@ -97,12 +135,21 @@ def _levels_only(dataset: spec.Dataset, domain: Domain, path: Path, *, holdout: 
     codes, encoded = encode_batches(domain, batches, rows=rows)
     misfits = _check_misfits(encoded, domain, dataset)
     _check_declared_rows(rows, dataset)
-    return Table(codes, pd.DataFrame(index=pd.RangeIndex(rows)), _coins(rows, None, holdout, rng), misfits)
+    return Table(
+        codes, pd.DataFrame(index=pd.RangeIndex(rows)), _coins(rows, None, holdout, rng), misfits
+    )
 
 
-def _check_misfits(encoded: Mapping[str, EncodedColumn], domain: Domain, dataset: spec.Dataset) -> dict[str, dict[str, int]]:
+def _check_misfits(
+    encoded: Mapping[str, EncodedColumn], domain: Domain, dataset: spec.Dataset
+) -> dict[str, dict[str, int]]:
     misfits = {
-        name: {"wrong type": e.wrong_type, "outside the domain": e.outside, "unexpected missing": e.unexpected_missing} for name, e in encoded.items()
+        name: {
+            "wrong type": e.wrong_type,
+            "outside the domain": e.outside,
+            "unexpected missing": e.unexpected_missing,
+        }
+        for name, e in encoded.items()
     }
     bad = [name for name, e in encoded.items() if e.misfits]
     if bad and dataset.out_of_domain == "refuse":
@@ -115,16 +162,26 @@ def _check_misfits(encoded: Mapping[str, EncodedColumn], domain: Domain, dataset
 
 
 def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
-    """What values of these columns must look like: the same whatever was found in them, so that it tells nothing of the rows."""
+    """What values of these columns must look like: the same whatever was found in them, so that it
+    tells nothing of the rows.
+    """
     told = []
     if any(not c.ranged for c in columns):
-        told.append("categories are compared letter by letter" + (" (1.0 is not 1)" if isinstance(source, spec.CsvSource) else ""))
+        told.append(
+            "categories are compared letter by letter"
+            + (" (1.0 is not 1)" if isinstance(source, spec.CsvSource) else "")
+        )
     if any(c.type in ("integer", "number") for c in columns):
         told.append("numbers are read as 1200.5")
     if any(c.type == "datetime" for c in columns):
-        told.append("dates are read as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone")
+        told.append(
+            "dates are read as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone"
+        )
     if isinstance(source, spec.CsvSource):
-        missing = ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values) or "nothing"
+        missing = (
+            ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values)
+            or "nothing"
+        )
         told.append(f"{missing} is read as missing (dataset.source.missing_values)")
     return ", ".join(told)
 
@@ -152,8 +209,12 @@ def _read(dataset: spec.Dataset, domain: Domain, folder: Path, delta: float) -> 
         _check_size(rows, dataset, delta)
 
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
-        spec.CsvSource: lambda s: read_csv_file(folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check),
-        spec.ParquetSource: lambda s: read_parquet_files(folder / s.path, check=check, check_rows=check_rows),
+        spec.CsvSource: lambda s: read_csv_file(
+            folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check
+        ),
+        spec.ParquetSource: lambda s: read_parquet_files(
+            folder / s.path, check=check, check_rows=check_rows
+        ),
         spec.SqlSource: lambda s: read_query(s, check=check, check_rows=check_rows),
         spec.BuiltinSource: lambda s: builtin.frame(s.name),
     }
@@ -167,14 +228,19 @@ def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
     try:
         return read()
     except FileNotFoundError:
-        problem = DataError(f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder")
+        problem = DataError(
+            f"no file {what!r}", hint="dataset.source.path is relative to the spec's folder"
+        )
     except PermissionError:
         problem = DataError(f"no permission to read {what!r}")
     except DataError as error:
         problem = error
     except Exception as error:
         # The library's message may quote a row: name the kind of error only.
-        problem = DataError(f"cannot read {what!r} as {source.kind} ({type(error).__name__})", hint="check that the file is what dataset.source says")
+        problem = DataError(
+            f"cannot read {what!r} as {source.kind} ({type(error).__name__})",
+            hint="check that the file is what dataset.source says",
+        )
     raise problem  # out here, so that the library's error does not hang on it as its context
 
 
@@ -186,20 +252,39 @@ def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) 
     """Every declared column must be there; others are refused, so that none is dropped unseen."""
     wanted = set(domain.names) | ({id_column} if id_column else set())
     if len(set(names)) < len(names):
-        raise DataError("two columns of the table have the same name", hint="give every column a name of its own")
+        raise DataError(
+            "two columns of the table have the same name",
+            hint="give every column a name of its own",
+        )
     found, problems, hints = set(names), [], []
     if not wanted & found:
-        raise DataError("the table has none of the declared columns", hint="the first line of a CSV names its columns; check it, and the delimiter")
+        raise DataError(
+            "the table has none of the declared columns",
+            hint="the first line of a CSV names its columns; check it, and the delimiter",
+        )
     if wanted - found:
-        problems.append(f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}")
-        hints.append("names must be the source's own, letter by letter; take what it lacks out of the spec")
-    strange = [str(i) for i, name in enumerate(names, start=1) if name not in wanted and name not in domain.derived]
+        problems.append(
+            f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}"
+        )
+        hints.append(
+            "names must be the source's own, letter by letter; take what it lacks out of the spec"
+        )
+    strange = [
+        str(i)
+        for i, name in enumerate(names, start=1)
+        if name not in wanted and name not in domain.derived
+    ]
     if strange:
-        # By position: what stands for a name may be a value, where the header is missing or runs into the first row.
-        problems.append(f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}")
+        # By position: what stands for a name may be a value, where the header is missing or runs
+        # into the first row.
+        problems.append(
+            f"undeclared column{'s' if len(strange) > 1 else ''} in place {_few(strange)}"
+        )
         hints.append("declare every column of the source, or drop it there")
     if problems:
-        raise DataError(f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints))
+        raise DataError(
+            f"the table does not fit the spec: {'; '.join(problems)}", hint="; ".join(hints)
+        )
 
 
 def _few(texts: Iterable[str]) -> str:
@@ -215,14 +300,20 @@ def _check_file(rows: int, dataset: spec.Dataset, delta: float) -> None:
 def _check_some(rows: int) -> None:
     if rows == 0:
         raise DataError(
-            "the table has no rows", hint="see that dataset.source names the right table, and that its export was finished; nothing was spent"
+            "the table has no rows",
+            hint="see that dataset.source names the right table, and that its export was finished; nothing was spent",
         )
 
 
 def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
-    """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below 1 / rows, of the true rows too."""
+    """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below
+    1 / rows, of the true rows too.
+    """
     if rows > most_rows(dataset):
-        raise DataError("the table has far more rows than dataset.rows declares", hint="correct dataset.rows, or the source")
+        raise DataError(
+            "the table has far more rows than dataset.rows declares",
+            hint="correct dataset.rows, or the source",
+        )
     if rows * delta >= 1:
         raise DataError(
             f"the table has 1 / delta = {1 / delta:,.0f} rows or more, and a delta this large allows one whole row to be published",
@@ -230,12 +321,16 @@ def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
         )
 
 
-def _bound_rows(raw: pd.DataFrame, unit: spec.PrivacyUnit, rng: np.random.Generator) -> tuple[pd.DataFrame, Integers | None]:
-    """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows alone, and their units' numbers.
+def _bound_rows(
+    raw: pd.DataFrame, unit: spec.PrivacyUnit, rng: np.random.Generator
+) -> tuple[pd.DataFrame, Integers | None]:
+    """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows
+    alone, and their units' numbers.
 
-    Rows belong to one unit where `id_text` of their ids is the same: a rule of each id by itself, which joins and never parts.
-    [Derived here: a uniformly random order of all rows gives the rows of each id a uniformly random order, independently
-    for different ids. So with one id more, the rows kept of all others have the law that they had without it.]
+    Rows belong to one unit where `id_text` of their ids is the same: a rule of each id by itself,
+    which joins and never parts. [Derived here: a uniformly random order of all rows gives the rows
+    of each id a uniformly random order, independently for different ids. So with one id more, the
+    rows kept of all others have the law that they had without it.]
     """
     if not isinstance(unit, spec.IdUnit):
         return raw, None
@@ -251,7 +346,9 @@ def _bound_rows(raw: pd.DataFrame, unit: spec.PrivacyUnit, rng: np.random.Genera
     return raw.iloc[kept].reset_index(drop=True), units[kept]
 
 
-def _coins(rows: int, units: Integers | None, holdout: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def _coins(
+    rows: int, units: Integers | None, holdout: float, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
     """One independent coin per unit: a unit is held out as a whole, whatever the others do."""
     if units is None:
         alone: npt.NDArray[np.bool_] = rng.random(rows) < holdout
@@ -263,22 +360,35 @@ def _coins(rows: int, units: Integers | None, holdout: float, rng: np.random.Gen
 
 
 def _clean(domain: Domain, codes: Codes, encoded: Mapping[str, EncodedColumn]) -> pd.DataFrame:
-    """Values as the domain knows them: clamped numbers, declared categories, missing where declared."""
+    """Values as the domain knows them: clamped numbers, declared categories, missing where
+    declared.
+    """
     columns: dict[str, pd.Series[Any]] = {}
     for i, column in enumerate(domain.columns):
         numbers = encoded[column.name].numbers
         if numbers is None:
-            # No draw is made for categories; drawing anything by a row's place would make others' values depend on it.
-            columns[column.name] = decode_column(column, codes[:, i], rng=np.random.Generator(np.random.Philox(key=0)))
+            # No draw is made for categories; drawing anything by a row's place would make others'
+            # values depend on it.
+            columns[column.name] = decode_column(
+                column, codes[:, i], rng=np.random.Generator(np.random.Philox(key=0))
+            )
         else:
             columns[column.name] = _series(column, numbers, codes[:, i] == column.missing_level)
     return pd.DataFrame(columns)
 
 
-def _series(column: ColumnDomain, numbers: npt.NDArray[np.float64], missing: npt.NDArray[np.bool_]) -> pd.Series[Any]:
+def _series(
+    column: ColumnDomain, numbers: npt.NDArray[np.float64], missing: npt.NDArray[np.bool_]
+) -> pd.Series[Any]:
     """Numbers on the column's scale as values of its type; NaN, NA or NaT where `missing`."""
     if column.type == "datetime":
         seconds = numbers.astype(np.int64) * RESOLUTION_SECONDS[column.resolution]
-        return pd.Series(np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]")))
+        return pd.Series(
+            np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]"))
+        )
     series = pd.Series(np.where(missing, np.nan, numbers))
-    return series if column.type == "number" else series.round().astype("Int64" if column.missing else "int64")
+    return (
+        series
+        if column.type == "number"
+        else series.round().astype("Int64" if column.missing else "int64")
+    )

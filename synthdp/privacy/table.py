@@ -1,4 +1,6 @@
-"""A table of rows, as mechanisms get it. Rows come from `source`, sealed; only the kernel opens them."""
+"""A table of rows, as mechanisms get it. Rows come from `source`, sealed; only the kernel opens
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:  # a plan needs the mechanisms and no rows
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows inside the seal: levels `[rows, columns]`, cleaned values, which rows are held out, misfits by column."""
+    """Rows inside the seal: levels `[rows, columns]`, cleaned values, which rows are held out,
+    misfits by column.
+    """
 
     codes: Codes
     frame: pd.DataFrame

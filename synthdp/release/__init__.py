@@ -1,1 +1,3 @@
-"""`synthdp release`: the run from a spec to a bundle, its folder, its gates, and the internal report."""
+"""`synthdp release`: the run from a spec to a bundle, its folder, its gates, and the internal
+report.
+"""

@@ -1,6 +1,8 @@
-"""Going on with a run by another spec, without paying: only what is done with released values may differ (`spec.amendment`).
+"""Going on with a run by another spec, without paying: only what is done with released values may
+differ (`spec.amendment`).
 
-The ledger is told first, durably, and then the run's folder. A run that is killed in between says so when it is resumed.
+The ledger is told first, durably, and then the run's folder. A run that is killed in between says
+so when it is resumed.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
     Paths in the new spec are still relative to the folder of the run's first one.
 
     Raises:
-        SpecError: the spec has mistakes, or changes what the run was paid for; every such field is told, with both values.
+        SpecError: the spec has mistakes, or changes what the run was paid for; every such field is
+            told, with both values.
         BudgetError: it would change the plan, or the run is over.
         OutputError, GateError: its gates or its key cannot be used.
     """
     text = spec_text(spec_path)
-    old, new = parse_spec(folder.spec_text, path=str(folder.spec_path)), parse_spec(text, path=str(spec_path))
+    old, new = (
+        parse_spec(folder.spec_text, path=str(folder.spec_path)),
+        parse_spec(text, path=str(spec_path)),
+    )
     entries = ledger.run_entries(folder.run)
     scored = any(e.kind == "charge" and e.body["purpose"] == "scores" for e in entries)
     changed = amendment(old, new, text, path=str(spec_path), scored=scored)
@@ -42,8 +48,13 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
     plan = plan_for(new, Domain.from_spec(new.columns))
     check_simulated(new.gates, public_audit(out, plan))
     if any(e.kind == "reserve" for e in entries):
-        if {plan_digest(planned_of(plan))} != {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"}:
-            raise BudgetError(f"{spec_path} would change what run {folder.run} has planned", hint="resume it without --spec, or start a new release")
+        if {plan_digest(planned_of(plan))} != {
+            e.body.get("plan_sha256") for e in entries if e.kind == "reserve"
+        }:
+            raise BudgetError(
+                f"{spec_path} would change what run {folder.run} has planned",
+                hint="resume it without --spec, or start a new release",
+            )
         if changed or _spec_of(ledger, folder) != _digest(text):
             body = {"by": steward(), "spec_sha256": _digest(text), "changed": list(changed)}
             ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
@@ -65,7 +76,11 @@ def check_spec(folder: RunFolder, ledger: Ledger) -> None:
 
 def _spec_of(ledger: Ledger, folder: RunFolder) -> str | None:
     """The digest of the spec that the ledger was told of last; None where nothing was reserved."""
-    told = [e.body.get("spec_sha256") for e in ledger.run_entries(folder.run) if e.kind in ("reserve", "amend")]
+    told = [
+        e.body.get("spec_sha256")
+        for e in ledger.run_entries(folder.run)
+        if e.kind in ("reserve", "amend")
+    ]
     return told[-1] if told else None
 
 

@@ -1,8 +1,10 @@
 """Gates: bounds that must hold or the bundle is withheld.
 
-A gate on a public or released figure is post-processing. A gate on a figure computed on real rows makes the
-decision to publish depend on rows; the spec has to accept that by name, and the certificate says so. What the audit on the
-simulated twin found is public: its gates are decided before anything is spent, and nothing is withheld for what rows say.
+A gate on a public or released figure is post-processing. A gate on a figure computed on real rows
+makes the decision to publish depend on rows; the spec has to accept that by name, and the
+certificate says so. What the audit on the
+simulated twin found is public: its gates are decided before anything is spent, and nothing is
+withheld for what rows say.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack
 from synthdp.errors import GateError, OutputError
 from synthdp.spec import model as spec
 
-ATTACK_FIELDS = {"advantage_upper": "upper", "auc_upper": "auc_upper", "tpr_upper": "tpr_upper", "epsilon_lower": "epsilon_lower"}
+ATTACK_FIELDS = {
+    "advantage_upper": "upper",
+    "auc_upper": "auc_upper",
+    "tpr_upper": "tpr_upper",
+    "epsilon_lower": "epsilon_lower",
+}
 
 
 @dataclass(frozen=True)
@@ -36,14 +43,22 @@ class Verdict:
     @property
     def bound(self) -> str:
         """The bound in words."""
-        return f"at most {self.gate.at_most:g}" if self.gate.at_most is not None else f"at least {self.gate.at_least:g}"
+        return (
+            f"at most {self.gate.at_most:g}"
+            if self.gate.at_most is not None
+            else f"at least {self.gate.at_least:g}"
+        )
 
     @property
     def margin(self) -> float | None:
         """How far the figure is on the right side of the bound; below 0 it is on the wrong one."""
         if self.value is None:
             return None
-        return self.gate.at_most - self.value if self.gate.at_most is not None else self.value - (self.gate.at_least or 0.0)
+        return (
+            self.gate.at_most - self.value
+            if self.gate.at_most is not None
+            else self.value - (self.gate.at_least or 0.0)
+        )
 
     @property
     def passed(self) -> bool:
@@ -61,7 +76,10 @@ class Verdict:
 def check_gates(gates: Sequence[spec.Gate], figures: Mapping[str, Figure]) -> tuple[Verdict, ...]:
     """Every gate with its figure."""
     found = ((gate, figures.get(gate.metric)) for gate in gates)
-    return tuple(Verdict(gate, None) if figure is None else Verdict(gate, figure.value, figure.source) for gate, figure in found)
+    return tuple(
+        Verdict(gate, None) if figure is None else Verdict(gate, figure.value, figure.source)
+        for gate, figure in found
+    )
 
 
 def check_simulated(gates: Sequence[spec.Gate], audit: AuditRecord | None) -> None:
@@ -84,18 +102,24 @@ def check_simulated(gates: Sequence[spec.Gate], audit: AuditRecord | None) -> No
 
 
 def simulated_figures(audit: AuditRecord | None) -> dict[str, Figure]:
-    """The figures of the public audit's membership attack; none where it was not run on simulated rows."""
+    """The figures of the public audit's membership attack; none where it was not run on simulated
+    rows.
+    """
     if audit is None or audit.rows != "simulated" or audit.membership is None:
         return {}
     return attack_figures(audit.membership.attacks, prefix="simulated")
 
 
 def attack_figures(attacks: Sequence[DeclaredAttack], *, prefix: str) -> dict[str, Figure]:
-    """The figures of `spec.ATTACK_FIGURES`, each of the declared attack that does best; those that so few models cannot show are left out."""
+    """The figures of `spec.ATTACK_FIGURES`, each of the declared attack that does best; those that
+    so few models cannot show are left out.
+    """
     found = {}
     for name, field in ATTACK_FIELDS.items():
         values = [(float(getattr(a, field)), a) for a in attacks if getattr(a, field) is not None]
         if values:
             value, best = max(values, key=lambda pair: pair[0])
-            found[f"{prefix}_{name}"] = Figure(value, f"{best.attack} on {best.models} test models in each world")
+            found[f"{prefix}_{name}"] = Figure(
+                value, f"{best.attack} on {best.models} test models in each world"
+            )
     return found

@@ -1,8 +1,10 @@
-"""The graph stage alone: `synthdp graph learn` and `synthdp graph validate`, with a reservation and charges of their own.
+"""The graph stage alone: `synthdp graph learn` and `synthdp graph validate`, with a reservation and
+charges of their own.
 
-A run reserves and spends the graph's share of the spec's budget, epsilon and delta times `privacy.shares.graph`, and
-nothing else; no model is trained, no row held out. A release of the same spec pays for its graph again: what was learned here is
-free to use in it, as arrows of a spec in mode given. An interrupted run goes on when its command is given again.
+A run reserves and spends the graph's share of the spec's budget, epsilon and delta times
+`privacy.shares.graph`, and nothing else; no model is trained, no row held out. A release of the
+same spec pays for its graph again: what was learned here is free to use in it, as arrows of a spec
+in mode given. An interrupted run goes on when its command is given again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synthdp.data.domain import Domain
-from synthdp.errors import BudgetError, OutputError, SpecError, SpecProblem, SynthdpError, VerifyError
+from synthdp.errors import (
+    BudgetError,
+    OutputError,
+    SpecError,
+    SpecProblem,
+    SynthdpError,
+    VerifyError,
+)
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.anm_direction import Orientation, orient, orientation_spends
 from synthdp.graph.formats import WRITERS
@@ -46,9 +55,11 @@ class GraphOutcome:
     refused: GraphRefuted | None
 
     def to_json(self) -> dict[str, Any]:
-        """The graph, what was found of it, and what it cost; all of it public once the run is paid for.
+        """The graph, what was found of it, and what it cost; all of it public once the run is paid
+        for.
 
-        `epsilon_planned` is the guarantee, of the whole plan; `epsilon_spent` describes this outcome and bounds nothing.
+        `epsilon_planned` is the guarantee, of the whole plan; `epsilon_spent` describes this
+        outcome and bounds nothing.
         """
         release, ledger = self.job.release, self.job.ledger
         charges = [e for e in ledger.run_entries(self.job.folder.run) if e.kind == "charge"]
@@ -69,11 +80,15 @@ class GraphOutcome:
 
 
 def share_of(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
-    """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out for judging."""
+    """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out
+    for judging.
+    """
     privacy, part = release.privacy, release.privacy.shares.graph
     return release.model_copy(
         update={
-            "privacy": privacy.model_copy(update={"epsilon": privacy.epsilon * part, "delta": privacy.delta * part}),
+            "privacy": privacy.model_copy(
+                update={"epsilon": privacy.epsilon * part, "delta": privacy.delta * part}
+            ),
             "evaluation": release.evaluation.model_copy(update={"enabled": False}),
         }
     )
@@ -95,8 +110,16 @@ def _search_plan(release: spec.ReleaseSpec, spends: Mapping[str, Start]) -> Plan
     )
 
 
-def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> GraphOutcome:
-    """Learn or validate the spec's graph into `out` (default: `releases/<dataset id>/graph`), or go on with the run that lies there.
+def run_graph(
+    spec_path: Path,
+    *,
+    mode: Mode,
+    out: Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> GraphOutcome:
+    """Learn or validate the spec's graph into `out` (default: `releases/<dataset id>/graph`), or go
+    on with the run that lies there.
 
     Raises:
         SpecError: the spec has mistakes, or another graph mode.
@@ -109,15 +132,31 @@ def run_graph(spec_path: Path, *, mode: Mode, out: Path | None = None, force: bo
         loaded = _checked(text, spec_path, mode)
         out = out or Path("releases") / loaded.dataset.id / "graph"
         release, domain = share_of(loaded), Domain.from_spec(loaded.columns)
-        job = _job(spec_path, text, release, domain, graph_plan(release, domain), out, command=f"graph {mode}", force=force)
+        job = _job(
+            spec_path,
+            text,
+            release,
+            domain,
+            graph_plan(release, domain),
+            out,
+            command=f"graph {mode}",
+            force=force,
+        )
     with _dropped_if_unpaid(job):
         return _run(job, reporter)
 
 
 def run_orientation(
-    spec_path: Path, pair: Pair, *, score: Score = "table", out: Path | None = None, force: bool = False, reporter: Reporter | None = None
+    spec_path: Path,
+    pair: Pair,
+    *,
+    score: Score = "table",
+    out: Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
 ) -> tuple[Job, Orientation]:
-    """Say which of two numeric columns is the cause, for the graph's share of the spec's budget (in any graph mode that has one).
+    """Say which of two numeric columns is the cause, for the graph's share of the spec's budget (in
+    any graph mode that has one).
 
     Raises:
         SpecError: the spec has mistakes, or no share for the graph.
@@ -133,7 +172,16 @@ def run_orientation(
         if unknown:
             raise SynthdpError(f"unknown column {unknown[0]!r}; columns: {', '.join(domain.names)}")
         plan = _search_plan(release, orientation_spends(domain, pair, scores=(score,)))
-        job = _job(spec_path, text, release, domain, plan, out, command=shlex.join(["graph", "orient", *pair, "--score", score]), force=force)
+        job = _job(
+            spec_path,
+            text,
+            release,
+            domain,
+            plan,
+            out,
+            command=shlex.join(["graph", "orient", *pair, "--score", score]),
+            force=force,
+        )
     with _dropped_if_unpaid(job):
         session = open_session(job, reporter)
         with reporter.stage("orient"):
@@ -143,26 +191,57 @@ def run_orientation(
         return job, found
 
 
-def _job(spec_path: Path, text: str, release: spec.ReleaseSpec, domain: Domain, plan: Plan, out: Path, *, command: str, force: bool) -> Job:
+def _job(
+    spec_path: Path,
+    text: str,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    plan: Plan,
+    out: Path,
+    *,
+    command: str,
+    force: bool,
+) -> Job:
     """A new run in `out`, or the interrupted one of the same spec and command."""
     held = _interrupted(out, text, command, force=force)
     try:
-        ledger = open_ledger(release, held.spec_path if held else spec_path, resumed=held is not None)
+        ledger = open_ledger(
+            release, held.spec_path if held else spec_path, resumed=held is not None
+        )
         check_nearby(ledger.entries(), release.dataset.id, out)
     except SynthdpError:
         if held is not None:
             held.close()
         raise
     if held is None:
-        ledger.check(release.dataset.id, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release))
-    return Job(release, domain, plan, ledger, held or run_folder.start(out, spec_path, text, command=command, force=force), out)
+        ledger.check(
+            release.dataset.id,
+            epsilon=release.privacy.epsilon,
+            delta=release.privacy.delta,
+            cap=cap_of(release),
+        )
+    return Job(
+        release,
+        domain,
+        plan,
+        ledger,
+        held or run_folder.start(out, spec_path, text, command=command, force=force),
+        out,
+    )
 
 
 @contextmanager
 def _dropped_if_unpaid(job: Job) -> Iterator[None]:
-    """Without a reservation nothing was paid, so there is nothing to go on with; an error says what was spent."""
+    """Without a reservation nothing was paid, so there is nothing to go on with; an error says what
+    was spent.
+    """
     with budget_told() as account:
-        account.ledger, account.run, account.folder, account.again = job.ledger, job.folder.run, job.folder.journal, "the same command"
+        account.ledger, account.run, account.folder, account.again = (
+            job.ledger,
+            job.folder.run,
+            job.folder.journal,
+            "the same command",
+        )
         try:
             yield
         finally:
@@ -178,10 +257,32 @@ def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:
     loaded = parse_spec(text, path=str(path)) if text else load_spec(path)
     if mode is None and loaded.privacy.shares.graph == 0:
         hint = "use mode validate or learn, and give privacy.shares.graph a part of the budget"
-        raise SpecError([SpecProblem(str(path), 1, 1, "privacy.shares.graph", "got 0; `synthdp graph orient` spends the graph's share", hint)])
+        raise SpecError(
+            [
+                SpecProblem(
+                    str(path),
+                    1,
+                    1,
+                    "privacy.shares.graph",
+                    "got 0; `synthdp graph orient` spends the graph's share",
+                    hint,
+                )
+            ]
+        )
     if mode is not None and loaded.graph.mode != mode:
         hint = f"say graph.mode: {mode}, and give privacy.shares.graph a part of the budget"
-        raise SpecError([SpecProblem(str(path), 1, 1, "graph.mode", f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}", hint)])
+        raise SpecError(
+            [
+                SpecProblem(
+                    str(path),
+                    1,
+                    1,
+                    "graph.mode",
+                    f"got {loaded.graph.mode}; `synthdp graph {mode}` needs {mode}",
+                    hint,
+                )
+            ]
+        )
     return loaded
 
 
@@ -240,5 +341,6 @@ def _write(out: Path, outcome: GraphOutcome) -> None:
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(
-            f"cannot write to {out}: {error.strerror}", hint="make room or allow writing, and give the command again: it is paid for"
+            f"cannot write to {out}: {error.strerror}",
+            hint="make room or allow writing, and give the command again: it is paid for",
         ) from None

@@ -1,4 +1,6 @@
-"""What the steward gets of a run: the internal report and the MLflow record. Opens confidential values."""
+"""What the steward gets of a run: the internal report and the MLflow record. Opens confidential
+values.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +66,20 @@ def internal_report(
     seconds: Mapping[str, float],
     begin: Callable[[str], None] = lambda what: None,
 ) -> Path:
-    """Write `internal.html` and `internal.json` into `target`; returns the page. `begin` hears of its two steps."""
+    """Write `internal.html` and `internal.json` into `target`; returns the page. `begin` hears of
+    its two steps.
+    """
     begin("budget step by step")
     content = replace(
         _content(run, audits=audits, seconds=seconds),
         gates=tuple(
-            GateResult(metric=v.gate.metric, bound=v.bound, value=v.value, passed=v.passed, outside_guarantee=v.gate.outside_guarantee)
+            GateResult(
+                metric=v.gate.metric,
+                bound=v.bound,
+                value=v.value,
+                passed=v.passed,
+                outside_guarantee=v.gate.outside_guarantee,
+            )
             for v in verdicts
         ),
         tv1_noisy=judgement.tv1_noisy.value,
@@ -84,14 +94,34 @@ def internal_report(
     return write_internal_report(target, content)
 
 
-def refused_report(target: Path, run: Run, found: ValidationReport, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]) -> Path:
-    """The report of a run that ended when the tables refuted its graph: nothing was trained, so nothing else could be judged."""
-    gate = GateResult(metric="refuted claims of the graph", bound="at most 0", value=float(len(found.refuted)), passed=False)
-    content = replace(_content(run, audits=audits, seconds=seconds), gates=(gate,), graph=_graph_view(run, found.apply("flag"), found))
+def refused_report(
+    target: Path,
+    run: Run,
+    found: ValidationReport,
+    *,
+    audits: Sequence[AuditRecord],
+    seconds: Mapping[str, float],
+) -> Path:
+    """The report of a run that ended when the tables refuted its graph: nothing was trained, so
+    nothing else could be judged.
+    """
+    gate = GateResult(
+        metric="refuted claims of the graph",
+        bound="at most 0",
+        value=float(len(found.refuted)),
+        passed=False,
+    )
+    content = replace(
+        _content(run, audits=audits, seconds=seconds),
+        gates=(gate,),
+        graph=_graph_view(run, found.apply("flag"), found),
+    )
     return write_internal_report(target, content)
 
 
-def _content(run: Run, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]) -> ReportContent:
+def _content(
+    run: Run, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
+) -> ReportContent:
     """What the report says of every run."""
     return ReportContent(
         title=run.release.dataset.title or run.release.dataset.id,
@@ -101,31 +131,58 @@ def _content(run: Run, *, audits: Sequence[AuditRecord], seconds: Mapping[str, f
         budget=_budget(run),
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
-        notes=tuple(f"Every synthetic row fulfils the constraint {text}" for text in run.release.constraints),
+        notes=tuple(
+            f"Every synthetic row fulfils the constraint {text}" for text in run.release.constraints
+        ),
     )
 
 
 def _graph_view(run: Run, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
     edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
-    return GraphView(mode=run.release.graph.mode, svg=graph.to_svg(), edges=edges, validation=found.to_json() if found else None)
+    return GraphView(
+        mode=run.release.graph.mode,
+        svg=graph.to_svg(),
+        edges=edges,
+        validation=found.to_json() if found else None,
+    )
 
 
-def record(log: Tracker, run: Run, fitted: Fitted, judgement: Judgement, verdicts: Sequence[Verdict], *, bundle: Path | None, report: Path) -> None:
-    """Figures, attacks, verdict and files into MLflow; never rows, and never the synthetic table's size."""
-    public = {"tv1_noisy": judgement.tv1_noisy.value} | (headline(judgement.scores.value) if judgement.scores else {})
+def record(
+    log: Tracker,
+    run: Run,
+    fitted: Fitted,
+    judgement: Judgement,
+    verdicts: Sequence[Verdict],
+    *,
+    bundle: Path | None,
+    report: Path,
+) -> None:
+    """Figures, attacks, verdict and files into MLflow; never rows, and never the synthetic table's
+    size.
+    """
+    public = {"tv1_noisy": judgement.tv1_noisy.value} | (
+        headline(judgement.scores.value) if judgement.scores else {}
+    )
     log.metrics(_spent(run) | public | graph_figures(fitted.graph.graph, fitted.graph.validation))
     if judgement.evaluation is not None:
         evaluation = judgement.evaluation.for_steward()
         real = evaluation.utility.mean_auc_real
         log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
     if judgement.attack is not None:
-        for outcome in _attack_outcomes(judgement.attack.for_steward(), run.release.attacks.membership):
+        for outcome in _attack_outcomes(
+            judgement.attack.for_steward(), run.release.attacks.membership
+        ):
             log.attack(outcome)
     log.artifact(report)
     if bundle is not None:
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
-    log.conclude(Conclusion(released=bundle is not None, gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts)))
+    log.conclude(
+        Conclusion(
+            released=bundle is not None,
+            gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts),
+        )
+    )
     log.keep(report.parent.parent)
 
 
@@ -133,17 +190,27 @@ def record_refusal(log: Tracker, run: Run, found: ValidationReport, *, report: P
     """What MLflow learns of a run whose graph the tables refuted."""
     log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
     log.artifact(report)
-    log.conclude(Conclusion(released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)))
+    log.conclude(
+        Conclusion(
+            released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)
+        )
+    )
     log.keep(report.parent.parent)
 
 
 def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[str, float]:
-    """Counts of arrows and implied independences by status, for MLflow; without a validation, of links by where they come from."""
+    """Counts of arrows and implied independences by status, for MLflow; without a validation, of
+    links by where they come from.
+    """
     if found is None:
         kinds = [e.provenance for e in graph.edges]
         return {f"edges_{kind}": float(kinds.count(kind)) for kind in dict.fromkeys(kinds)}
     names = {"arrow": "edges", "independence": "independences"}
-    return {f"{names[kind]}_{status}": float(count) for kind, counts in found.counts().items() for status, count in counts.items()}
+    return {
+        f"{names[kind]}_{status}": float(count)
+        for kind, counts in found.counts().items()
+        for status, count in counts.items()
+    }
 
 
 def _spent(run: Run) -> dict[str, float]:
@@ -151,7 +218,9 @@ def _spent(run: Run) -> dict[str, float]:
     return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
 
 
-def _attack_outcomes(report: MembershipReport, settings: spec.MembershipAttack) -> Iterator[AttackOutcome]:
+def _attack_outcomes(
+    report: MembershipReport, settings: spec.MembershipAttack
+) -> Iterator[AttackOutcome]:
     """Each declared attack; the black box comes last, since its figures become the run's own."""
     for verdict in reversed(report.declared):
         first = verdict.row == report.main
@@ -172,14 +241,22 @@ def _attack_outcomes(report: MembershipReport, settings: spec.MembershipAttack) 
             "note": "sanity, not proof",
         }
         name = "membership" if first else f"membership, {verdict.row.extractor}"
-        yield AttackOutcome(name=name, params=params, metrics={k: v for k, v in figures.items() if v is not None})
+        yield AttackOutcome(
+            name=name, params=params, metrics={k: v for k, v in figures.items() if v is not None}
+        )
 
 
 def _budget(run: Run) -> Budget:
     plan, used, balance = run.plan, run.spent, run.ledger.balance(run.release.dataset.id)
     events = plan.events
     needed = {s.purpose for s in used.spends}
-    upto = [0.0, *(accounting.epsilon(events[: i + 1], delta=plan.delta, adjacency=plan.adjacency) for i in range(len(events)))]
+    upto = [
+        0.0,
+        *(
+            accounting.epsilon(events[: i + 1], delta=plan.delta, adjacency=plan.adjacency)
+            for i in range(len(events))
+        ),
+    ]
     steps = tuple(
         BudgetStep(
             purpose=s.purpose,

@@ -26,7 +26,9 @@ from synthdp.spec import model as spec
 
 @dataclass(frozen=True)
 class Judgement:
-    """`tv1_noisy` compares two released things and is public, and so are `scores`, which were paid for; the rest was computed on real rows."""
+    """`tv1_noisy` compares two released things and is public, and so are `scores`, which were paid
+    for; the rest was computed on real rows.
+    """
 
     tv1_noisy: Released[float]
     evaluation: Confidential[EvaluationReport] | None
@@ -40,7 +42,10 @@ class Judgement:
         if self.scores is not None:
             found |= {name: Figure(value) for name, value in headline(self.scores.value).items()}
         if self.evaluation is not None:
-            found |= {name: Figure(value) for name, value in self.evaluation.for_steward().metrics().items()}
+            found |= {
+                name: Figure(value)
+                for name, value in self.evaluation.for_steward().metrics().items()
+            }
         if self.attack is not None:
             found |= attack_figures(declared_facts(self.attack.for_steward()), prefix="attack")
         return found
@@ -62,23 +67,47 @@ def judge(
     reporter: Reporter,
     scores: Released[ChargedScores] | None = None,
 ) -> Judgement:
-    """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack runs."""
+    """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack
+    runs.
+    """
     tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
     evaluation, attack = None, None
     if release.evaluation.enabled:
         with reporter.stage("judge on real rows") as progress:
             evaluation = session.inspect(
-                lambda table: _evaluate(table, release, domain, codes.value, synthetic.value, fitted.graph.graph, progress),
+                lambda table: _evaluate(
+                    table,
+                    release,
+                    domain,
+                    codes.value,
+                    synthetic.value,
+                    fitted.graph.graph,
+                    progress,
+                ),
                 reason="evaluation on real rows",
             )
     if release.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
-            attack = attack_release(session, release, domain, fitted.graph.graph, folder=folder, progress=progress)
-    return Judgement(tv1, evaluation, attack, session.inspect(lambda table: table.misfits, reason="values outside the domain"), scores)
+            attack = attack_release(
+                session, release, domain, fitted.graph.graph, folder=folder, progress=progress
+            )
+    return Judgement(
+        tv1,
+        evaluation,
+        attack,
+        session.inspect(lambda table: table.misfits, reason="values outside the domain"),
+        scores,
+    )
 
 
 def _evaluate(
-    table: Table, release: spec.ReleaseSpec, domain: Domain, codes: Codes, synthetic: pd.DataFrame, graph: CausalGraph, progress: Advance
+    table: Table,
+    release: spec.ReleaseSpec,
+    domain: Domain,
+    codes: Codes,
+    synthetic: pd.DataFrame,
+    graph: CausalGraph,
+    progress: Advance,
 ) -> EvaluationReport:
     held = table.held_out
     return evaluate(

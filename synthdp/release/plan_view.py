@@ -1,8 +1,9 @@
 """What `synthdp plan` shows: spends, the ledger before and after, expected cost. No row is read.
 
-Composing a plan takes seconds, most of them for importing the accountant. So its facts are remembered in the user's
-cache folder, by everything that they follow from. They follow from the spec alone and are public. Nothing that
-spends, certifies or verifies reads them (an import contract says so): a release always composes its plan anew.
+Composing a plan takes seconds, most of them for importing the accountant. So its facts are
+remembered in the user's cache folder, by everything that they follow from. They follow from the
+spec alone and are public. Nothing that spends, certifies or verifies reads them (an import contract
+says so): a release always composes its plan anew.
 """
 
 from __future__ import annotations
@@ -44,12 +45,22 @@ def plan_facts(release: spec.ReleaseSpec, balance: Balance) -> dict[str, Any]:
         "ledger": {
             "spent_before": balance.epsilon,
             "spent_after": balance.epsilon + release.privacy.epsilon,
-            "cap": balance.cap_epsilon if balance.cap_epsilon is not None else (cap_of(release) or (None,))[0],
+            "cap": balance.cap_epsilon
+            if balance.cap_epsilon is not None
+            else (cap_of(release) or (None,))[0],
         },
-        # Measured on Adult (14 columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s for all the rest.
+        # Measured on Adult (14 columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s
+        # for all the rest.
         "expected": {
-            "cpu_seconds": round(steps * batch * cells * 5.4e-8 + rows * release.sampling.oversample * len(release.modelled) * 2e-7 + 5, 1),
-            "memory_mb": round(700 + 3 * rows * release.sampling.oversample * len(release.modelled) * 8e-6),
+            "cpu_seconds": round(
+                steps * batch * cells * 5.4e-8
+                + rows * release.sampling.oversample * len(release.modelled) * 2e-7
+                + 5,
+                1,
+            ),
+            "memory_mb": round(
+                700 + 3 * rows * release.sampling.oversample * len(release.modelled) * 8e-6
+            ),
         },
     }
 
@@ -70,10 +81,16 @@ def _composed(release: spec.ReleaseSpec) -> dict[str, Any]:
 
     plan = plan_for(release, Domain.from_spec(release.columns))
     facts = plan.to_json()
-    return facts | {"spends": [s | {"serves": list(serves(spend))} for s, spend in zip(facts["spends"], plan.spends, strict=True)]}
+    return facts | {
+        "spends": [
+            s | {"serves": list(serves(spend))}
+            for s, spend in zip(facts["spends"], plan.spends, strict=True)
+        ]
+    }
 
 
-# --- what is remembered --------------------------------------------------------------------------------------
+# --- what is remembered
+# --------------------------------------------------------------------------------------
 
 
 def _folder() -> Path:
@@ -81,8 +98,14 @@ def _folder() -> Path:
 
 
 def _key(release: spec.ReleaseSpec) -> str:
-    """Digest of all that a plan follows from: the spec, the accountant's libraries, and this program's own files."""
-    said = {"spec": release.model_dump(mode="json"), "by": [version(name) for name in PLANNED_BY], "program": list(_program())}
+    """Digest of all that a plan follows from: the spec, the accountant's libraries, and this
+    program's own files.
+    """
+    said = {
+        "spec": release.model_dump(mode="json"),
+        "by": [version(name) for name in PLANNED_BY],
+        "program": list(_program()),
+    }
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

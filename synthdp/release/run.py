@@ -1,7 +1,8 @@
-"""A release from spec to bundle: plan -> reserve -> measure -> graph -> train -> sample -> (score) -> judge -> bundle.
+"""A release from spec to bundle: plan -> reserve -> measure -> graph -> train -> sample -> (score)
+-> judge -> bundle.
 
-`run` reads like the README; each stage is one call. Nothing is spent before everything that can be checked
-without rows has been checked, and the rows fit the spec.
+`run` reads like the README; each stage is one call. Nothing is spent before everything that can be
+checked without rows has been checked, and the rows fit the spec.
 """
 
 from __future__ import annotations
@@ -27,10 +28,28 @@ from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
 from synthdp.evaluate.dp_scores import ChargedScores, charged_scores
 from synthdp.evaluate.scorecard import score_table
 from synthdp.graph.validation import GraphRefuted
-from synthdp.ledger.connect import Account, budget_told, cap_of, check_affordable, columns_sha256, entries_of, open_ledger, other_ids, steward
+from synthdp.ledger.connect import (
+    Account,
+    budget_told,
+    cap_of,
+    check_affordable,
+    columns_sha256,
+    entries_of,
+    open_ledger,
+    other_ids,
+    steward,
+)
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
-from synthdp.model.pipeline import Fitted, check_alone, check_device, fit, plan_for, sample, try_constraints
+from synthdp.model.pipeline import (
+    Fitted,
+    check_alone,
+    check_device,
+    fit,
+    plan_for,
+    sample,
+    try_constraints,
+)
 from synthdp.model.total import check_total
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
@@ -64,11 +83,19 @@ class Job:
 
     @property
     def spent(self) -> Plan:
-        """The part of the plan that was charged so far: a search may leave rounds unused, and a refuted graph is never trained on.
+        """The part of the plan that was charged so far: a search may leave rounds unused, and a
+        refuted graph is never trained on.
 
-        It describes one outcome. What is guaranteed is the whole plan (`bundle.certificate.facts.guaranteed_epsilon`).
+        It describes one outcome. What is guaranteed is the whole plan
+        (`bundle.certificate.facts.guaranteed_epsilon`).
         """
-        return self.plan.only({e.body["purpose"] for e in self.ledger.run_entries(self.folder.run) if e.kind == "charge"})
+        return self.plan.only(
+            {
+                e.body["purpose"]
+                for e in self.ledger.run_entries(self.folder.run)
+                if e.kind == "charge"
+            }
+        )
 
     @property
     def bundle(self) -> Path:
@@ -104,18 +131,28 @@ class Outcome:
         return tuple(v for v in self.verdicts if not v.passed)
 
 
-def release(spec_path: Path, *, out: Path | None = None, force: bool = False, reporter: Reporter | None = None) -> Outcome:
-    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working folder).
+def release(
+    spec_path: Path,
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> Outcome:
+    """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working
+    folder).
 
     Raises:
-        SynthdpError: any mistake that the user can mend; nothing is spent before the data was found to fit.
+        SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
+            to fit.
     """
     check_alone()
     with budget_told() as account:
         return _release(account, spec_path, out=out, force=force, reporter=reporter or Reporter())
 
 
-def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter) -> Outcome:
+def _release(
+    account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter
+) -> Outcome:
     with reporter.stage("plan"):
         text = spec_text(spec_path)  # read once: what is run, kept and digested is one text
         loaded = parse_spec(text, path=str(spec_path))
@@ -134,19 +171,28 @@ def _release(account: Account, spec_path: Path, *, out: Path | None, force: bool
         ledger = open_ledger(loaded, spec_path)
         check_affordable(loaded, ledger.balance(loaded.dataset.id))
     folder = run_folder.start(out, spec_path, text, command=run_folder.RELEASE, force=force)
-    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.journal, f"`synthdp resume {out}`"
+    account.ledger, account.run, account.folder, account.again = (
+        ledger,
+        folder.run,
+        folder.journal,
+        f"`synthdp resume {out}`",
+    )
     try:
         return run(Job(loaded, domain, plan, ledger, folder, out, audit), reporter, force=force)
     finally:
-        # Without a reservation nothing was paid, so there is nothing to resume. A ledger that cannot say keeps the folder.
+        # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
+        # cannot say keeps the folder.
         with suppress(BudgetError, VerifyError):
             if not ledger.run_entries(folder.run):
                 folder.remove()
         folder.close()
 
 
-def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None) -> Outcome:
-    """Continue the interrupted run in `out` under the reservation it already holds; from now on by the spec at `spec_path`, where one is given.
+def resume(
+    out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None
+) -> Outcome:
+    """Continue the interrupted run in `out` under the reservation it already holds; from now on by
+    the spec at `spec_path`, where one is given.
 
     Raises:
         OutputError: there is no such run, or it is one of `synthdp graph`.
@@ -163,13 +209,22 @@ def resume(out: Path, *, spec_path: Path | None = None, reporter: Reporter | Non
             folder.close()
 
 
-def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter) -> Outcome:
+def _resume(
+    account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter
+) -> Outcome:
     if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
         hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
-        raise OutputError(f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint)
+        raise OutputError(
+            f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint
+        )
     loaded = parse_spec(folder.spec_text, path=str(folder.spec_path))
     ledger = open_ledger(loaded, folder.spec_path, resumed=True)
-    account.ledger, account.run, account.folder, account.again = ledger, folder.run, folder.journal, f"`synthdp resume {out}`"
+    account.ledger, account.run, account.folder, account.again = (
+        ledger,
+        folder.run,
+        folder.journal,
+        f"`synthdp resume {out}`",
+    )
     check_nearby(ledger.entries(), loaded.dataset.id, out)
     if spec_path is None:
         check_spec(folder, ledger)
@@ -178,14 +233,24 @@ def _resume(account: Account, folder: RunFolder, out: Path, spec_path: Path | No
         loaded = parse_spec(folder.spec_text, path=str(spec_path))
     domain = Domain.from_spec(loaded.columns)
     plan = plan_for(loaded, domain)
-    return run(Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan)), reporter, force=True)
+    return run(
+        Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan)),
+        reporter,
+        force=True,
+    )
 
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
     """The whole release."""
     release, notes, folder = job.release, list[str](), job.folder
     paid = bool(job.ledger.run_entries(folder.run))
-    with tracker(release, folder=folder.spec_path.parent, spec_path=folder.spec_path, run=folder.run, paid=paid) as log:
+    with tracker(
+        release,
+        folder=folder.spec_path.parent,
+        spec_path=folder.spec_path,
+        run=folder.run,
+        paid=paid,
+    ) as log:
         session = open_session(job, reporter)
         try:
             with reporter.stage("measure and train") as progress:
@@ -198,18 +263,40 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 )
                 try_constraints(fitted, release, rng=fresh_generator())
             with reporter.stage("sample") as progress:
-                codes = sample(fitted, release, rng=fresh_generator(), progress=progress, begin=partial(progress, 0, 0))
+                codes = sample(
+                    fitted,
+                    release,
+                    rng=fresh_generator(),
+                    progress=progress,
+                    begin=partial(progress, 0, 0),
+                )
                 codes, scores = disclose(session, job, fitted, codes)
                 constraints = Constraints.from_spec(release, job.domain)
                 synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
-            judgement = judge(session, release, job.domain, fitted, codes, synthetic, folder=job.folder.shadows, reporter=reporter, scores=scores)
-            verdicts = check_gates(release.gates, judgement.figures_for_steward() | simulated_figures(job.audit))
+            judgement = judge(
+                session,
+                release,
+                job.domain,
+                fitted,
+                codes,
+                synthetic,
+                folder=job.folder.shadows,
+                reporter=reporter,
+                scores=scores,
+            )
+            verdicts = check_gates(
+                release.gates, judgement.figures_for_steward() | simulated_figures(job.audit)
+            )
             with reporter.stage("bundle and report") as progress:
                 steps = Steps(len(WRITING) + 3, progress)
                 session.settle()
                 steps.run("bounds for groups", lambda: job.plan.group_epsilons)
                 whole = synthetic.map(constraints.derived.added)
-                bundle = publish(job, fitted, whole, force=force, steps=steps, scores=scores) if all(v.passed for v in verdicts) else None
+                bundle = (
+                    publish(job, fitted, whole, force=force, steps=steps, scores=scores)
+                    if all(v.passed for v in verdicts)
+                    else None
+                )
                 report = internal_report(
                     job.internal,
                     job,
@@ -222,11 +309,24 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 )
         except GraphRefuted as refusal:
             session.settle()
-            report = refused_report(job.internal, job, refusal.report, audits=audits_for_steward(job.out, job.plan), seconds=reporter.seconds)
+            report = refused_report(
+                job.internal,
+                job,
+                refusal.report,
+                audits=audits_for_steward(job.out, job.plan),
+                seconds=reporter.seconds,
+            )
             job.folder.remove()
             record_refusal(log, job, refusal.report, report=report)
-            later = f"; `synthdp track {job.out}` logs it in MLflow, which did not get all of it" if log.warnings else ""
-            raise GateError(f"the bundle is withheld: {refusal.message}", hint=f"see {report}, and {refusal.hint}{later}") from None
+            later = (
+                f"; `synthdp track {job.out}` logs it in MLflow, which did not get all of it"
+                if log.warnings
+                else ""
+            )
+            raise GateError(
+                f"the bundle is withheld: {refusal.message}",
+                hint=f"see {report}, and {refusal.hint}{later}",
+            ) from None
         except ConstraintsUnmet as unmet:
             amend = f"go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW"
             settled = f"its spec is final, since the run has settled; rows are drawn anew by `synthdp resume {job.out}`"
@@ -235,8 +335,24 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
         job.folder.remove()
         with reporter.stage("track"):
             record(log, job, fitted, judgement, verdicts, bundle=bundle, report=report)
-    warnings = (*notes, *log.warnings, *([f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"] if log.warnings else []))
-    return Outcome(job, bundle, report, verdicts, judgement.metrics_for_steward(), dict(reporter.seconds), warnings)
+    warnings = (
+        *notes,
+        *log.warnings,
+        *(
+            [f"what MLflow did not get is kept: `synthdp track {job.out}` logs it later"]
+            if log.warnings
+            else []
+        ),
+    )
+    return Outcome(
+        job,
+        bundle,
+        report,
+        verdicts,
+        judgement.metrics_for_steward(),
+        dict(reporter.seconds),
+        warnings,
+    )
 
 
 def open_session(job: Job, reporter: Reporter) -> Session:
@@ -245,26 +361,55 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     holdout = release.evaluation.holdout if release.evaluation.enabled else 0.0
     with reporter.stage("read"):
         private = read_private(
-            release.dataset, job.domain, folder=job.folder.spec_path.parent, holdout=holdout, streams=streams, delta=release.privacy.delta
+            release.dataset,
+            job.domain,
+            folder=job.folder.spec_path.parent,
+            holdout=holdout,
+            streams=streams,
+            delta=release.privacy.delta,
         )
     digest = plan_digest(planned_of(job.plan))
-    reserved = next((e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None)
+    reserved = next(
+        (e.body for e in job.ledger.run_entries(job.folder.run) if e.kind == "reserve"), None
+    )
     if reserved is None:
         _check_unpaid(job)
         privacy = release.privacy
-        body = {"by": steward(), "spec_sha256": job.spec_sha256, "unit": release.dataset.privacy_unit.meaning, "adjacency": privacy.adjacency}
+        body = {
+            "by": steward(),
+            "spec_sha256": job.spec_sha256,
+            "unit": release.dataset.privacy_unit.meaning,
+            "adjacency": privacy.adjacency,
+        }
         body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(release)}
-        job.ledger.reserve(release.dataset.id, job.folder.run, epsilon=privacy.epsilon, delta=privacy.delta, cap=cap_of(release), body=body)
+        job.ledger.reserve(
+            release.dataset.id,
+            job.folder.run,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            cap=cap_of(release),
+            body=body,
+        )
     elif reserved.get("plan_sha256") != digest:
         raise BudgetError(
             f"run {job.folder.run} was planned otherwise than this version of synthdp plans it",
             hint="finish it with the version that began it, or start a new release with --force",
         )
-    return Session(private, job.plan, job.ledger, dataset=release.dataset.id, run=job.folder.run, streams=streams, journal=job.folder.journal)
+    return Session(
+        private,
+        job.plan,
+        job.ledger,
+        dataset=release.dataset.id,
+        run=job.folder.run,
+        streams=streams,
+        journal=job.folder.journal,
+    )
 
 
 def _check_unpaid(job: Job) -> None:
-    """A run that the ledger does not know may have released nothing: else the ledger was deleted or set back, and would forget what it spent."""
+    """A run that the ledger does not know may have released nothing: else the ledger was deleted or
+    set back, and would forget what it spent.
+    """
     if any(job.folder.journal.iterdir()):
         raise BudgetError(
             f"the ledger does not know run {job.folder.run}, whose values lie in {job.folder.journal}: it was deleted or set back",
@@ -272,19 +417,32 @@ def _check_unpaid(job: Job) -> None:
         )
 
 
-def disclose(session: Session, job: Job, fitted: Fitted, codes: Released[Codes]) -> tuple[Released[Codes], Released[ChargedScores] | None]:
-    """Where the spec says so, the scores that are paid for and published, and the table that they are about."""
+def disclose(
+    session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
+) -> tuple[Released[Codes], Released[ChargedScores] | None]:
+    """Where the spec says so, the scores that are paid for and published, and the table that they
+    are about.
+    """
     if not job.release.evaluation.charged:
         return codes, None
     scored = score_table(session, job.release, job.domain, codes)
-    scores = scored.zip(fitted.tables).map(lambda pair: charged_scores(job.release, job.domain, *pair))
-    # A resumed run drew another table than the one that was scored before it was interrupted: what was scored is published.
+    scores = scored.zip(fitted.tables).map(
+        lambda pair: charged_scores(job.release, job.domain, *pair)
+    )
+    # A resumed run drew another table than the one that was scored before it was interrupted: what
+    # was scored is published.
     same = np.array_equal(codes.value, scored.value.codes)
     return (codes if same else scored.map(lambda s: s.codes)), scores
 
 
 def publish(
-    job: Job, fitted: Fitted, synthetic: Released[pd.DataFrame], *, force: bool, steps: Steps, scores: Released[ChargedScores] | None = None
+    job: Job,
+    fitted: Fitted,
+    synthetic: Released[pd.DataFrame],
+    *,
+    force: bool,
+    steps: Steps,
+    scores: Released[ChargedScores] | None = None,
 ) -> Path:
     """Write the public bundle."""
     content = BundleContent(
@@ -300,4 +458,11 @@ def publish(
         audit=job.audit,
         scores=scores,
     )
-    return write_bundle(job.bundle, content, ledger=job.ledger, force=force, signer=load_signer(job.release.signing), begin=steps.begin)
+    return write_bundle(
+        job.bundle,
+        content,
+        ledger=job.ledger,
+        force=force,
+        signer=load_signer(job.release.signing),
+        begin=steps.begin,
+    )

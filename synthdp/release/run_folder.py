@@ -1,12 +1,13 @@
 """The private folder of a run in progress: what a killed run needs to go on without paying again.
 
-Holds the run's name, its command, the spec as it was, the key of the holdout coins and the journal of released values.
-It disappears when the run ends, all at once: a run that still had its name and no longer its journal would look
-at the rows again for values that are already public.
+Holds the run's name, its command, the spec as it was, the key of the holdout coins and the journal
+of released values.
+It disappears when the run ends, all at once: a run that still had its name and no longer its
+journal would look at the rows again for values that are already public.
 
-Whoever works in it holds its lock. Where locks are not shared between machines, the ledger's lease takes their place
-(`ledger.lease`); a run writes below a folder that has its own name, so that it finds nothing to write to once another run
-has taken OUT.
+Whoever works in it holds its lock. Where locks are not shared between machines, the ledger's lease
+takes their place (`ledger.lease`); a run writes below a folder that has its own name, so that it
+finds nothing to write to once another run has taken OUT.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ STATE, LOCK = "state.json", "lock"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 RELEASE = "release"
-_HELD: dict[int, tuple[int, int] | None] = {}  # handles of the locks of this process, and the files that they keep
+_HELD: dict[
+    int, tuple[int, int] | None
+] = {}  # handles of the locks of this process, and the files that they keep
 _MUTEX = threading.Lock()
 
 
@@ -53,9 +56,11 @@ class RunFolder:
     lock: int = field(repr=False, compare=False)
 
     def holdout_coins(self) -> np.random.Generator:
-        """The run's coins for rows that are held out, or left out of a unit's: the same ones after a resume.
+        """The run's coins for rows that are held out, or left out of a unit's: the same ones after
+        a resume.
 
-        Fresh coins would let rows that the model has seen come back as test rows. Noise never has a stored key.
+        Fresh coins would let rows that the model has seen come back as test rows. Noise never has a
+        stored key.
         """
         return np.random.Generator(np.random.Philox(key=int(self.holdout_key, 16)))
 
@@ -74,7 +79,9 @@ class RunFolder:
         _release(self.lock)
 
     def remove(self) -> None:
-        """The run is over. Where its folder cannot be moved it stays as it was, and resuming publishes the same values."""
+        """The run is over. Where its folder cannot be moved it stays as it was, and resuming
+        publishes the same values.
+        """
         with suppress(OSError, OutputError):
             if _state(self.path).get("run") == self.run:  # else another run has taken OUT
                 _discard(self.path)
@@ -87,14 +94,18 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
         OutputError: an interrupted run lies there (and not `force`), or `out` cannot be written.
         BudgetError: another process is at work there.
     """
-    path, spec_path = out / FOLDER, spec_path.resolve()  # data, ledger and store are those of a run that is resumed elsewhere too
+    path, spec_path = (
+        out / FOLDER,
+        spec_path.resolve(),
+    )  # data, ledger and store are those of a run that is resumed elsewhere too
     created = datetime.now(UTC).isoformat(timespec="seconds")
     run = f"{created[:10].replace('-', '')}-{secrets.token_hex(6)}"
     lock = -1
     try:
         if path.exists():
             lock = _hold(path)
-            # The state is written last, and before anything is reserved: without it nothing was paid.
+            # The state is written last, and before anything is reserved: without it nothing was
+            # paid.
             if (path / STATE).exists() and not force:
                 raise OutputError(
                     f"{out} holds an interrupted run; what it reserved stays spent",
@@ -109,11 +120,20 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
             lock = _hold(path)
             (path / run).mkdir()
         holdout = secrets.token_hex(16)
-        state = {"run": run, "command": command, "spec_path": str(spec_path), "spec_text": spec_text, "created": created, "holdout_key": holdout}
+        state = {
+            "run": run,
+            "command": command,
+            "spec_path": str(spec_path),
+            "spec_text": spec_text,
+            "created": created,
+            "holdout_key": holdout,
+        }
         _write_state(path, state)
     except OSError as error:
         _release(lock)
-        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out") from None
+        raise OutputError(
+            f"cannot write to {out}: {error.strerror}", hint="choose another folder with --out"
+        ) from None
     except OutputError:
         _release(lock)
         raise
@@ -133,18 +153,25 @@ def reopen(out: Path) -> RunFolder:
     try:
         lock = _hold(path)
         state = _state(path)  # as it is now that nobody else can change it
-        run, spec_path, spec_text, created, holdout = (str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key"))
+        run, spec_path, spec_text, created, holdout = (
+            str(state[key]) for key in ("run", "spec_path", "spec_text", "created", "holdout_key")
+        )
         if not re.fullmatch(RUN, run) or not re.fullmatch(HOLDOUT, holdout) or "\0" in spec_path:
             raise ValueError("not written by `start`")
         with owner_only():
             (path / run).mkdir(exist_ok=True)
     except OSError as error:
         _release(lock)
-        raise OutputError(f"cannot write to {out}: {error.strerror}", hint="change its permissions, or those of its disk") from None
+        raise OutputError(
+            f"cannot write to {out}: {error.strerror}",
+            hint="change its permissions, or those of its disk",
+        ) from None
     except (ValueError, KeyError, TypeError):
         _release(lock)
         raise _damaged(path) from None
-    command = str(state.get("command", RELEASE))  # an earlier version wrote none: its ledger entries tell
+    command = str(
+        state.get("command", RELEASE)
+    )  # an earlier version wrote none: its ledger entries tell
     return RunFolder(path, run, command, Path(spec_path), spec_text, created, holdout, lock)
 
 
@@ -163,7 +190,9 @@ def _state(path: Path) -> dict[str, object]:
         if not isinstance(state, dict):
             raise ValueError("not written by `start`")
     except (FileNotFoundError, NotADirectoryError):
-        raise OutputError(f"{path.parent} holds no interrupted run", hint="start one with `synthdp release SPEC`") from None
+        raise OutputError(
+            f"{path.parent} holds no interrupted run", hint="start one with `synthdp release SPEC`"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise _damaged(path) from None
     return state
@@ -175,11 +204,13 @@ def _damaged(path: Path) -> OutputError:
 
 
 def _hold(path: Path) -> int:
-    """Keep a run's folder for this run, before anything in it is moved or written; the handle that keeps it.
+    """Keep a run's folder for this run, before anything in it is moved or written; the handle that
+    keeps it.
 
-    The lock goes with its process, however that ends. It is tested that what was locked still has its name, since the
-    one who held it before may have moved it away. Within a process, whose locks are all its own, `_HELD` says what is kept. Where the
-    disk has no locks, the ledger's lease takes their place.
+    The lock goes with its process, however that ends. It is tested that what was locked still has
+    its name, since the one who held it before may have moved it away. Within a process, whose locks
+    are all its own, `_HELD` says what is kept. Where the disk has no locks, the ledger's lease
+    takes their place.
 
     Raises:
         BudgetError: another run is at work in it.
@@ -194,7 +225,9 @@ def _hold(path: Path) -> int:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 holder = os.read(handle, 20).decode(errors="replace")
                 os.close(handle)
-                raise _taken(path, f"process {holder}" if holder.isdigit() else "a process") from None
+                raise _taken(
+                    path, f"process {holder}" if holder.isdigit() else "a process"
+                ) from None
         if _place(path / LOCK) != _place(handle):
             os.close(handle)
             raise _taken(path, "a process")
@@ -220,7 +253,9 @@ def _place(file: Path | int) -> tuple[int, int] | None:
 
 
 def _taken(path: Path, holder: str) -> BudgetError:
-    return BudgetError(f"another release is running in {path.parent} ({holder})", hint="wait for it, or end it")
+    return BudgetError(
+        f"another release is running in {path.parent} ({holder})", hint="wait for it, or end it"
+    )
 
 
 def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
@@ -232,7 +267,10 @@ def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
     try:
         _write_state(folder.path, _state(folder.path) | {"spec_text": spec_text})
     except OSError as error:
-        raise OutputError(f"cannot write to {folder.path}: {error.strerror}", hint="make room or allow writing; nothing is paid again") from None
+        raise OutputError(
+            f"cannot write to {folder.path}: {error.strerror}",
+            hint="make room or allow writing; nothing is paid again",
+        ) from None
     return replace(folder, spec_text=spec_text)
 
 

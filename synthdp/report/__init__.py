@@ -1,1 +1,3 @@
-"""Two reports: one for the steward, with figures of real rows; one for everyone, made of published files."""
+"""Two reports: one for the steward, with figures of real rows; one for everyone, made of published
+files.
+"""

@@ -1,4 +1,6 @@
-"""A published table held against the noisy counts beside it: columns, and the pairs that were measured."""
+"""A published table held against the noisy counts beside it: columns, and the pairs that were
+measured.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ from synthdp.evaluate.fidelity import nearest_distribution
 FloatArray = npt.NDArray[np.float64]
 
 MOST_PAIR_TABLES = 400
-DIGITS = 9  # of what is ranked: machines that differ in the last bit must rank alike, for `verify` to draw the same page
+# of what is ranked: machines that differ in the last bit must rank alike, for `verify` to draw the
+# same page
+DIGITS = 9
 
 
 class NoisyCounts(Protocol):
-    """A published table: its columns, noisy counts of their sizes' shape, and the noise's standard deviation in each cell."""
+    """A published table: its columns, noisy counts of their sizes' shape, and the noise's standard
+    deviation in each cell.
+    """
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -33,7 +39,9 @@ class NoisyCounts(Protocol):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what was measured, what was published, how far apart they are, and how far noise alone would put them."""
+    """One column: what was measured, what was published, how far apart they are, and how far noise
+    alone would put them.
+    """
 
     name: str
     noisy: FloatArray
@@ -53,9 +61,11 @@ class Column:
 
 
 def noise_distance(counts: FloatArray, sigma: float) -> float:
-    """Expected total variation that noise of standard deviation `sigma` makes in a table of noisy `counts`, at most 1.
+    """Expected total variation that noise of standard deviation `sigma` makes in a table of noisy
+    `counts`, at most 1.
 
-    The mean absolute value of a Gaussian is sigma sqrt(2 / pi); bringing the counts to the nearest distribution only shrinks it.
+    The mean absolute value of a Gaussian is sigma sqrt(2 / pi); bringing the counts to the nearest
+    distribution only shrinks it.
     """
     total = max(float(counts.sum()), 1.0)
     return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
@@ -68,19 +78,25 @@ def columns(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) -> Iter
         if column.name in single:
             counts = np.asarray(single[column.name].counts, dtype=np.float64)
             shares = np.bincount(codes[:, i], minlength=column.levels) / len(codes)
-            yield Column(column.name, nearest_distribution(counts), shares, counts, single[column.name].sigma)
+            yield Column(
+                column.name, nearest_distribution(counts), shares, counts, single[column.name].sigma
+            )
 
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """A pair of columns that a published table holds: how far the synthetic rows are from it, and how far noise alone would put them."""
+    """A pair of columns that a published table holds: how far the synthetic rows are from it, and
+    how far noise alone would put them.
+    """
 
     names: tuple[str, str]
     distance: float
     by_noise: float
 
 
-def measured_pairs(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) -> Iterator[MeasuredPair]:
+def measured_pairs(
+    domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]
+) -> Iterator[MeasuredPair]:
     """Each pair once, from the smallest table that holds it, in the order of the tables."""
     smallest: dict[tuple[str, str], NoisyCounts] = {}
     for table in tables:
@@ -92,13 +108,21 @@ def measured_pairs(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) 
         yield _measured_pair(domain, codes, pair, table)
 
 
-def _measured_pair(domain: Domain, codes: Codes, pair: tuple[str, str], table: NoisyCounts) -> MeasuredPair:
+def _measured_pair(
+    domain: Domain, codes: Codes, pair: tuple[str, str], table: NoisyCounts
+) -> MeasuredPair:
     others = tuple(k for k, name in enumerate(table.columns) if name not in pair)
     counts = np.asarray(table.counts, dtype=np.float64).sum(axis=others)
     if tuple(n for n in table.columns if n in pair) != pair:
         counts = counts.T
-    sigma = table.sigma * float(np.sqrt(table.counts.size / counts.size))  # a sum of that many noisy cells
+    sigma = table.sigma * float(
+        np.sqrt(table.counts.size / counts.size)
+    )  # a sum of that many noisy cells
     i, j = (domain.index(n) for n in pair)
     keys = codes[:, i].astype(np.int64) * counts.shape[1] + codes[:, j]
     shares = np.bincount(keys, minlength=counts.size) / len(keys)
-    return MeasuredPair(pair, round(float(0.5 * np.abs(nearest_distribution(counts) - shares).sum()), DIGITS), noise_distance(counts, sigma))
+    return MeasuredPair(
+        pair,
+        round(float(0.5 * np.abs(nearest_distribution(counts) - shares).sum()), DIGITS),
+        noise_distance(counts, sigma),
+    )

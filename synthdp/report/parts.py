@@ -1,4 +1,6 @@
-"""What both pages are made of: verdict cards, pictures with their sentence, and the templates' surroundings."""
+"""What both pages are made of: verdict cards, pictures with their sentence, and the templates'
+surroundings.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,14 @@ class Picture:
 
 
 def template(name: str) -> Any:
-    """A template of this package; everything that it is given is escaped, unless it is markup already."""
+    """A template of this package; everything that it is given is escaped, unless it is markup
+    already.
+    """
     loader = PackageLoader("synthdp.report", "templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).get_template(name)
+    return Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template(name)

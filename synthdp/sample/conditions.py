@@ -1,4 +1,6 @@
-"""Columns set or observed on the command line: COLUMN=VALUE as a level of the domain and the value to write."""
+"""Columns set or observed on the command line: COLUMN=VALUE as a level of the domain and the value
+to write.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,22 @@ MOST_SHOWN = 40  # categories or columns in a message
 
 @dataclass(frozen=True)
 class Setting:
-    """A level of a column, and the value inside it that was asked for: None where the level alone says it (a category, missing)."""
+    """A level of a column, and the value inside it that was asked for: None where the level alone
+    says it (a category, missing).
+    """
 
     level: int
     value: int | float | np.datetime64 | None = None
 
 
-def settings_of(do: Sequence[str], given: Sequence[str], domain: Domain) -> tuple[dict[str, Setting], dict[str, Setting]]:
+def settings_of(
+    do: Sequence[str], given: Sequence[str], domain: Domain
+) -> tuple[dict[str, Setting], dict[str, Setting]]:
     """Settings by column, of `--do` and of `--given`.
 
     Raises:
-        SpecError: unknown columns, values outside the domain, columns that are set twice; every mistake is told.
+        SpecError: unknown columns, values outside the domain, columns that are set twice; every
+            mistake is told.
     """
     found: dict[str, dict[str, Setting]] = {"--do": {}, "--given": {}}
     problems: list[SpecProblem] = []
@@ -41,10 +48,23 @@ def settings_of(do: Sequence[str], given: Sequence[str], domain: Domain) -> tupl
             hint = nearest(name, domain.names) or f"columns are {_some(domain.names)}"
             problems.append(SpecProblem(option, 1, 1, text, f"unknown column {name!r}", hint))
         elif any(name in settings for settings in found.values()):
-            problems.append(SpecProblem(option, 1, 1, text, f"column {name!r} is set more than once", "do and given take a column once"))
+            problems.append(
+                SpecProblem(
+                    option,
+                    1,
+                    1,
+                    text,
+                    f"column {name!r} is set more than once",
+                    "do and given take a column once",
+                )
+            )
         elif setting is None:
             hint = f"it holds {_allowed(domain[name])}"
-            problems.append(SpecProblem(option, 1, 1, text, f"{value!r} is outside the domain of {name!r}", hint))
+            problems.append(
+                SpecProblem(
+                    option, 1, 1, text, f"{value!r} is outside the domain of {name!r}", hint
+                )
+            )
         else:
             found[option][name] = setting
     if problems:
@@ -65,7 +85,9 @@ def _setting(column: ColumnDomain, text: str) -> Setting | None:
         number = min(max(round(number, column.decimals), column.lower), column.upper)
     level = int(level_of(column, np.asarray([number]))[0])
     if column.type == "datetime":
-        return Setting(level, np.datetime64(int(number) * RESOLUTION_SECONDS[column.resolution], "s"))
+        return Setting(
+            level, np.datetime64(int(number) * RESOLUTION_SECONDS[column.resolution], "s")
+        )
     return Setting(level, int(number) if column.type == "integer" else number)
 
 
@@ -74,7 +96,10 @@ def _allowed(column: ColumnDomain) -> str:
         return _some(column.labels)
     bounds = f"{column.lower:g} to {column.upper:g}"
     if column.type == "datetime":
-        first, last = (np.datetime64(int(n) * RESOLUTION_SECONDS[column.resolution], "s") for n in (column.lower, column.upper))
+        first, last = (
+            np.datetime64(int(n) * RESOLUTION_SECONDS[column.resolution], "s")
+            for n in (column.lower, column.upper)
+        )
         bounds = f"{first} to {last}"
     return bounds + (", and missing" if column.missing else "")
 

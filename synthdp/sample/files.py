@@ -14,7 +14,9 @@ from synthdp.bundle.metadata.datapackage import as_written
 from synthdp.errors import OutputError
 from synthdp.spec.model import Column
 
-CSV_ROWS = 4096  # rows that pandas formats at once; left to itself it takes a hundred of a wide table, which is slower
+# rows that pandas formats at once; left to itself it takes a hundred of a wide table, which is
+# slower
+CSV_ROWS = 4096
 SUFFIXES = (".csv", ".parquet")
 
 
@@ -22,16 +24,26 @@ def check_file(out: Path) -> None:
     """Whether a sample can be written to `out`.
 
     Raises:
-        OutputError: its name ends in something else than a known format, or its folder does not exist.
+        OutputError: its name ends in something else than a known format, or its folder does not
+            exist.
     """
     if out.suffix not in SUFFIXES:
-        raise OutputError(f"{out.name}: the format follows from the end of the name, and this is none", hint=f"known are {', '.join(SUFFIXES)}")
+        raise OutputError(
+            f"{out.name}: the format follows from the end of the name, and this is none",
+            hint=f"known are {', '.join(SUFFIXES)}",
+        )
     if out.is_dir() or not out.parent.is_dir():
-        raise OutputError(f"{out}: is a folder, or lies in one that does not exist", hint="name a file in a folder that exists")
+        raise OutputError(
+            f"{out}: is a folder, or lies in one that does not exist",
+            hint="name a file in a folder that exists",
+        )
 
 
-def write_blocks(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], out: Path | None) -> None:
-    """Write to `out`, or as CSV to stdout. The file appears whole or not at all, also when interrupted.
+def write_blocks(
+    blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], out: Path | None
+) -> None:
+    """Write to `out`, or as CSV to stdout. The file appears whole or not at all, also when
+    interrupted.
 
     Raises:
         OutputError: the file cannot be written.
@@ -49,14 +61,21 @@ def write_blocks(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], 
                 _write_csv(blocks, columns, file)
         draft.replace(out)
     except OSError as error:
-        raise OutputError(f"{out}: cannot be written: {error.strerror}", hint="check the folder, its permissions and the space on its disk") from None
+        raise OutputError(
+            f"{out}: cannot be written: {error.strerror}",
+            hint="check the folder, its permissions and the space on its disk",
+        ) from None
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _write_csv(blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]) -> None:
+def _write_csv(
+    blocks: Iterator[pd.DataFrame], columns: Mapping[str, Column], file: IO[str]
+) -> None:
     for i, block in enumerate(blocks):
-        as_written(block, columns).to_csv(file, index=False, header=i == 0, lineterminator="\n", chunksize=CSV_ROWS)
+        as_written(block, columns).to_csv(
+            file, index=False, header=i == 0, lineterminator="\n", chunksize=CSV_ROWS
+        )
 
 
 def _write_parquet(blocks: Iterator[pd.DataFrame], path: Path) -> None:
@@ -67,4 +86,6 @@ def _write_parquet(blocks: Iterator[pd.DataFrame], path: Path) -> None:
     with pq.ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
         for block in blocks:
-            writer.write_table(pa.Table.from_pandas(block, schema=first.schema, preserve_index=False))
+            writer.write_table(
+                pa.Table.from_pandas(block, schema=first.schema, preserve_index=False)
+            )

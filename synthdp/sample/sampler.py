@@ -1,11 +1,14 @@
 """Sampling from a bundle's model: post-processing, so it is free, as often as wanted.
 
-Rows follow the law of the published table: the model's, calibrated to the noisy marginals by the same raking (where the
-spec asks for it), and held to the spec's constraints. `given` conditions that law on what was observed. `do` intervenes, and
-then nothing is calibrated: the marginals are of the world as it was, and an intervention is to change them.
+Rows follow the law of the published table: the model's, calibrated to the noisy marginals by the
+same raking (where the spec asks for it), and held to the spec's constraints. `given` conditions
+that law on what was observed. `do` intervenes, and
+then nothing is calibrated: the marginals are of the world as it was, and an intervention is to
+change them.
 
-Everything is one stream of weighted rows in bounded memory. A row of weight w is used w / W times, rounded up or down at
-random, so that uses are proportional to weights in expectation; W is chosen on a first draw so that hardly any row is used twice.
+Everything is one stream of weighted rows in bounded memory. A row of weight w is used w / W times,
+rounded up or down at random, so that uses are proportional to weights in expectation; W is chosen
+on a first draw so that hardly any row is used twice.
 """
 
 from __future__ import annotations
@@ -34,7 +37,12 @@ from synthdp.sample.conditions import Setting, settings_of
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Column
 
-READ = ("spec.yaml", MODEL_FILE, WEIGHTS_FILE, "marginals.json")  # files of a bundle that rows are drawn from
+READ = (
+    "spec.yaml",
+    MODEL_FILE,
+    WEIGHTS_FILE,
+    "marginals.json",
+)  # files of a bundle that rows are drawn from
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
 CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
@@ -47,7 +55,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Weighing:
-    """What a drawn row counts: its evidence's log weight, its raking factors, and the weight `whole` of one use."""
+    """What a drawn row counts: its evidence's log weight, its raking factors, and the weight
+    `whole` of one use.
+    """
 
     factors: tuple[npt.NDArray[np.float64], ...] = ()
     whole: float = 1.0
@@ -60,7 +70,9 @@ class Weighing:
     def used(self, codes: Codes, log_weights: LogWeights, rng: np.random.Generator) -> Codes:
         """Each row as often as its weight says, in random order."""
         share = self.weights(codes, log_weights) / self.whole
-        rows = np.repeat(np.arange(len(codes)), np.floor(share + rng.random(len(codes))).astype(np.intp))
+        rows = np.repeat(
+            np.arange(len(codes)), np.floor(share + rng.random(len(codes))).astype(np.intp)
+        )
         used: Codes = codes[rng.permutation(rows)]
         return used
 
@@ -77,31 +89,46 @@ class Sampler:
 
     @classmethod
     def of_bundle(cls, bundle: Path) -> Sampler:
-        """Read a bundle, whose files are held against its sums first; all else that `verify` checks is not looked at.
+        """Read a bundle, whose files are held against its sums first; all else that `verify` checks
+        is not looked at.
 
         Raises:
-            VerifyError: a file was changed, or it holds no readable model, or marginals, of its spec's columns.
+            VerifyError: a file was changed, or it holds no readable model, or marginals, of its
+                spec's columns.
         """
         check_sums(bundle, READ)
         release = load_spec(bundle / "spec.yaml")
         domain = Domain.from_spec(release.columns)
         synthesizer = Synthesizer.load(bundle)
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, domain.sizes):
-            raise VerifyError(f"the model in {bundle} is not over the columns and levels of its spec", hint=f"see `synthdp verify {bundle}`")
+            raise VerifyError(
+                f"the model in {bundle} is not over the columns and levels of its spec",
+                hint=f"see `synthdp verify {bundle}`",
+            )
         tables = _tables(bundle, domain) if release.sampling.rake else None
-        return cls(release.columns, domain, synthesizer, Constraints.from_spec(release, domain), tables)
+        return cls(
+            release.columns, domain, synthesizer, Constraints.from_spec(release, domain), tables
+        )
 
     def calibrated(self, do: Sequence[str]) -> bool:
         """Whether rows under these interventions are raked to the noisy marginals."""
         return self.tables is not None and not do
 
     def sample(
-        self, rows: int, *, do: Sequence[str] = (), given: Sequence[str] = (), rng: np.random.Generator, progress: Progress
+        self,
+        rows: int,
+        *,
+        do: Sequence[str] = (),
+        given: Sequence[str] = (),
+        rng: np.random.Generator,
+        progress: Progress,
     ) -> Iterator[pd.DataFrame]:
-        """`rows` rows as tables of values, one block after the other; `do` and `given` hold COLUMN=VALUE.
+        """`rows` rows as tables of values, one block after the other; `do` and `given` hold
+        COLUMN=VALUE.
 
         Raises:
-            SpecError: a setting names an unknown column or a value outside its domain; every mistake is told.
+            SpecError: a setting names an unknown column or a value outside its domain; every
+                mistake is told.
             OutputError: next to no row has what is given, or fulfils the constraints.
         """
         fixed, observed = settings_of(do, given, self.domain)
@@ -110,10 +137,16 @@ class Sampler:
             yield from self._blocks(rows, fixed, observed, weighing, rng, progress)
         except ConstraintsUnmet as unmet:
             raise OutputError(
-                unmet.message, hint="the spec's constraints hold for every row that is written, whatever --do and --given say"
+                unmet.message,
+                hint="the spec's constraints hold for every row that is written, whatever --do and --given say",
             ) from None
 
-    def _weighing(self, fixed: Mapping[str, Setting], observed: Mapping[str, Setting], rng: np.random.Generator) -> Weighing:
+    def _weighing(
+        self,
+        fixed: Mapping[str, Setting],
+        observed: Mapping[str, Setting],
+        rng: np.random.Generator,
+    ) -> Weighing:
         """Raking factors and the weight of one use, by first draws that are not used themselves."""
         if not self.calibrated(tuple(fixed)) and not observed:
             return Weighing()
@@ -121,10 +154,14 @@ class Sampler:
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.tables is not None and not fixed:
             targets = probabilities(self.tables, self.domain.names)
-            pool = self.constraints.draw(lambda n: self.synthesizer.sample(n, rng=rng), first, rng=rng)
+            pool = self.constraints.draw(
+                lambda n: self.synthesizer.sample(n, rng=rng), first, rng=rng
+            )
             factors = tuple(raking_factors(pool, targets, columns=range(len(targets))))
         sizes = [CHUNK_ROWS] * (first // CHUNK_ROWS)
-        draws = list(self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed)))
+        draws = list(
+            self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))
+        )
         weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
         if observed:
             _check_possible(np.exp(np.concatenate([log for _, log in draws]).astype(np.float64)))
@@ -142,7 +179,9 @@ class Sampler:
         block = max(1024, BLOCK_CELLS // len(self.domain))
         done, drawn, kept, broken = 0, 0, 0, np.zeros(len(self.constraints.expressions))
         sizes = itertools.repeat(min(CHUNK_ROWS, max(256, rows)))
-        with closing(self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))) as draws:
+        with closing(
+            self.synthesizer.draws(sizes, rng=rng, do=_levels(fixed), given=_levels(observed))
+        ) as draws:
             used = (weighing.used(codes, logs, rng) for codes, logs in draws)
             while done < rows:
                 least = CONSTRAINED_ROWS if self.constraints.expressions else 0
@@ -157,7 +196,9 @@ class Sampler:
                 progress(done, rows)
                 yield self.constraints.derived.added(frame)
 
-    def _values(self, codes: Codes, settings: Mapping[str, Setting], rng: np.random.Generator) -> pd.DataFrame:
+    def _values(
+        self, codes: Codes, settings: Mapping[str, Setting], rng: np.random.Generator
+    ) -> pd.DataFrame:
         """Values for levels; a column that was set has the very value that was asked for."""
         frame = Constraints(self.domain, ()).decode(codes, rng=rng)
         for name, setting in settings.items():
@@ -167,14 +208,19 @@ class Sampler:
 
 
 def one_use(weights: npt.NDArray[np.float64]) -> float:
-    """The smallest weight of one use for which at most `USED_TWICE` of all uses are further uses of a row."""
+    """The smallest weight of one use for which at most `USED_TWICE` of all uses are further uses of
+    a row.
+    """
     descending = np.sort(weights)[::-1]
-    beyond = np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending  # mass above each weight
+    beyond = (
+        np.cumsum(descending) - np.arange(1, len(weights) + 1) * descending
+    )  # mass above each weight
     return float(descending[np.searchsorted(beyond, USED_TWICE * weights.sum(), side="right") - 1])
 
 
 def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
-    """Whether what is given can be sampled; `evidence` are weights of first draws, whose mean is its probability.
+    """Whether what is given can be sampled; `evidence` are weights of first draws, whose mean is
+    its probability.
 
     Raises:
         OutputError: it is (nearly) impossible under the model.
@@ -212,13 +258,24 @@ def _tables(bundle: Path, domain: Domain) -> tuple[NoisyTable, ...]:
     try:
         stated = parse_json(read_text(bundle / "marginals.json"))["tables"]
         tables = tuple(
-            NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]), float(t["sigma"])) for t in stated
+            NoisyTable(
+                tuple(t["columns"]),
+                np.asarray(t["counts"], dtype=np.float64).reshape(t["shape"]),
+                float(t["sigma"]),
+            )
+            for t in stated
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise VerifyError(f"cannot read marginals.json in {bundle}: {type(error).__name__}", hint=f"see `synthdp verify {bundle}`") from None
+        raise VerifyError(
+            f"cannot read marginals.json in {bundle}: {type(error).__name__}",
+            hint=f"see `synthdp verify {bundle}`",
+        ) from None
     names = {name for t in tables for name in t.columns}
     if names != set(domain.names) or not all(_fits(t, domain) for t in tables):
-        raise VerifyError(f"marginals.json in {bundle} is not over the columns and levels of its spec", hint=f"see `synthdp verify {bundle}`")
+        raise VerifyError(
+            f"marginals.json in {bundle} is not over the columns and levels of its spec",
+            hint=f"see `synthdp verify {bundle}`",
+        )
     return tables
 
 
@@ -228,5 +285,7 @@ def _fits(table: NoisyTable, domain: Domain) -> bool:
 
 
 def generator(seed: int | None) -> np.random.Generator:
-    """Randomness of a sample, from a seed or from the system: sampling is post-processing, so a seed costs nothing."""
+    """Randomness of a sample, from a seed or from the system: sampling is post-processing, so a
+    seed costs nothing.
+    """
     return fresh_generator() if seed is None else np.random.default_rng(seed)

@@ -1,10 +1,12 @@
-"""Where the addresses in a spec lead: a relative SQLite file lies in the spec's folder, whatever folder a command runs in.
+"""Where the addresses in a spec lead: a relative SQLite file lies in the spec's folder, whatever
+folder a command runs in.
 
-A ledger that went with the working folder would let a cap be passed by a change of folder. Addresses are read by
-SQLAlchemy, which opens them later, so that both see the same file: `sqlite://@/x.db` and `file:x.db?uri=true` too.
+A ledger that went with the working folder would let a cap be passed by a change of folder.
+Addresses are read by SQLAlchemy, which opens them later, so that both see the same file:
+`sqlite://@/x.db` and `file:x.db?uri=true` too.
 
-An address may hold a password, so nothing else prints one: `shown_address` says what may be shown of it, and `reason`
-why it did not answer, since a library's own words quote the address.
+An address may hold a password, so nothing else prints one: `shown_address` says what may be shown
+of it, and `reason` why it did not answer, since a library's own words quote the address.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ if TYPE_CHECKING:  # SQLAlchemy takes a moment, and not every command needs it
 
 
 UNSHOWN = "(an address that is not shown, since it may hold a password)"
-# Scheme, host and port, where it is beyond doubt which part is which: an @ further on means that a password has a / in it.
+# Scheme, host and port, where it is beyond doubt which part is which: an @ further on means that a
+# password has a / in it.
 _SHOWN = re.compile(
     r"(?P<scheme>https?|(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle)(?:\+[a-z0-9_]+)?)://(?:[^@/?#\\\s]*@)?"
     r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]{1,5})?(?:[/?#][^@]*)?"
@@ -30,8 +33,21 @@ _SHOWN = re.compile(
 _REASONS = {
     "the connection was refused": ("connection refused", "actively refused"),
     "there was no answer in time": ("timed out", "timeout"),
-    "there is no host of this name": ("name or service not known", "getaddrinfo", "could not translate", "failed to resolve", "nameresolution"),
-    "user or password was refused": ("authentication failed", "password", "access denied", "unauthorized", "error code 401", "error code 403"),
+    "there is no host of this name": (
+        "name or service not known",
+        "getaddrinfo",
+        "could not translate",
+        "failed to resolve",
+        "nameresolution",
+    ),
+    "user or password was refused": (
+        "authentication failed",
+        "password",
+        "access denied",
+        "unauthorized",
+        "error code 401",
+        "error code 403",
+    ),
     "its certificate was refused": ("certificate",),
     "the network is unreachable": ("unreachable", "no route"),
     "there is no such database, user or experiment": ("does not exist", "unknown database"),
@@ -44,12 +60,16 @@ _REASONS = {
 
 
 def home(spec_path: Path) -> Path:
-    """The folder that a spec's relative paths and addresses start from: that of the file itself, not of a link to it."""
+    """The folder that a spec's relative paths and addresses start from: that of the file itself,
+    not of a link to it.
+    """
     return spec_path.resolve().parent
 
 
 def ledger_address(named: str | None, folder: Path) -> str:
-    """Where the ledger of a spec in `folder` is: as `ledger.ledger` names it, by default one file beside the spec."""
+    """Where the ledger of a spec in `folder` is: as `ledger.ledger` names it, by default one file
+    beside the spec.
+    """
     return from_folder(named, folder) if named else sqlite_address(default_ledger(folder))
 
 
@@ -59,7 +79,9 @@ def default_ledger(folder: Path) -> Path:
 
 
 def store_address(named: str | None, folder: Path) -> str:
-    """Where releases of a spec in `folder` are logged: as `tracking.uri` names it, by default one file beside the spec."""
+    """Where releases of a spec in `folder` are logged: as `tracking.uri` names it, by default one
+    file beside the spec.
+    """
     return from_folder(named, folder) if named else sqlite_address(folder / "mlflow.db")
 
 
@@ -71,7 +93,9 @@ def sqlite_address(path: Path) -> str:
 
 
 def sqlite_file(address: str) -> Path | None:
-    """The file of a SQLite URL, relative as it is written there; None for a database in memory or anything else."""
+    """The file of a SQLite URL, relative as it is written there; None for a database in memory or
+    anything else.
+    """
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -85,21 +109,26 @@ def sqlite_file(address: str) -> Path | None:
 
 
 def from_folder(address: str, folder: Path) -> str:
-    """`address` with its relative SQLite file led to `folder`, an absolute path; any other address as it is."""
+    """`address` with its relative SQLite file led to `folder`, an absolute path; any other address
+    as it is.
+    """
     from sqlalchemy.engine import make_url
 
     file = sqlite_file(address)
     if file is None or file.is_absolute():
         return address
     url, path = make_url(address), str(folder / file)
-    return url.set(database=f"file:{quote(path)}" if _as_uri(url) else path).render_as_string(hide_password=False)
+    return url.set(database=f"file:{quote(path)}" if _as_uri(url) else path).render_as_string(
+        hide_password=False
+    )
 
 
 def check_uri(uri: str) -> None:
     """Refuse addresses that MLflow cannot serve.
 
     Raises:
-        OutputError: a file store, or an address with a query, which MLflow would put its own paths behind.
+        OutputError: a file store, or an address with a query, which MLflow would put its own paths
+            behind.
     """
     allowed = "leave tracking.uri out for a SQLite file beside the spec, or give sqlite:///path.db (from the spec's folder), "
     if uri.startswith("file:") or "://" not in uri:
@@ -115,9 +144,11 @@ def check_uri(uri: str) -> None:
 
 
 def shown_address(address: str) -> str:
-    """What may be shown of an address: a SQLite file's path, or scheme, host and port; never user, password, path, query or fragment.
+    """What may be shown of an address: a SQLite file's path, or scheme, host and port; never user,
+    password, path, query or fragment.
 
-    Where it is in doubt which part is the host - the scheme is forgotten, a password has a `/` or `@` - nothing is shown.
+    Where it is in doubt which part is the host - the scheme is forgotten, a password has a `/` or
+    `@` - nothing is shown.
     """
     file = sqlite_file(address)
     if file is not None:
@@ -141,12 +172,17 @@ def looks_like_address(text: str) -> bool:
 def reason(error: BaseException) -> str:
     """Why an address did not answer, in words of ours, or the error's kind."""
     said = " ".join(str(e) for e in _behind(error)).lower()
-    return next((words for words, signs in _REASONS.items() if any(sign in said for sign in signs)), type(error).__name__)
+    return next(
+        (words for words, signs in _REASONS.items() if any(sign in said for sign in signs)),
+        type(error).__name__,
+    )
 
 
 def unreachable(error: BaseException) -> bool:
     """Whether an error of a library means that nothing else will be answered either."""
-    kinds = {kind.__name__ for e in _behind(error) for kind in type(e).__mro__}  # by name: requests and SQLAlchemy take long to import
+    kinds = {
+        kind.__name__ for e in _behind(error) for kind in type(e).__mro__
+    }  # by name: requests and SQLAlchemy take long to import
     return bool(kinds & {"ConnectionError", "Timeout", "TimeoutError", "OperationalError"})
 
 
@@ -158,12 +194,19 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
         one = left.pop()
         if isinstance(one, BaseException) and not any(one is s for s in seen):
             seen.append(one)
-            left += [one.__cause__, one.__context__, getattr(one, "orig", None), getattr(one, "reason", None)]
+            left += [
+                one.__cause__,
+                one.__context__,
+                getattr(one, "orig", None),
+                getattr(one, "reason", None),
+            ]
     yield from seen
 
 
 def _as_uri(url: URL) -> bool:
-    """Whether SQLite reads the file as an URI of its own; without the flag, `file:` is the beginning of a name."""
+    """Whether SQLite reads the file as an URI of its own; without the flag, `file:` is the
+    beginning of a name.
+    """
     from sqlalchemy.util import asbool
 
     return (url.database or "").startswith("file:") and bool(asbool(url.query.get("uri", False)))

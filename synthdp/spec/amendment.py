@@ -1,10 +1,12 @@
-"""What of a spec may still be changed when a run's budget is spent: what is done with released values, and nothing that decided on them.
+"""What of a spec may still be changed when a run's budget is spent: what is done with released
+values, and nothing that decided on them.
 
-A change of these fields is post-processing. The plan, the rows that mechanisms see and every draw that an outcome hangs on stay those of the
-reservation. Whatever is not named in `CHANGEABLE` is refused, so that a new field is refused until someone has thought about it.
+A change of these fields is post-processing. The plan, the rows that mechanisms see and every draw
+that an outcome hangs on stay those of the reservation. Whatever is not named in `CHANGEABLE` is
+refused, so that a new field is refused until someone has thought about it.
 
-Gates on real rows stay as they are: publishing hangs on them, and the certificate tells them as fixed before. So does what they are computed from,
-and what published scores are about.
+Gates on real rows stay as they are: publishing hangs on them, and the certificate tells them as
+fixed before. So does what they are computed from, and what published scores are about.
 """
 
 from __future__ import annotations
@@ -41,8 +43,11 @@ class _Change:
     new: object
 
 
-def amendment(old: ReleaseSpec, new: ReleaseSpec, text: str, *, path: str, scored: bool = False) -> tuple[str, ...]:
-    """Which of `CHANGEABLE` differ between a run's spec and the one in `text`; `scored` where published scores of its table were counted.
+def amendment(
+    old: ReleaseSpec, new: ReleaseSpec, text: str, *, path: str, scored: bool = False
+) -> tuple[str, ...]:
+    """Which of `CHANGEABLE` differ between a run's spec and the one in `text`; `scored` where
+    published scores of its table were counted.
 
     Raises:
         SpecError: another field differs; every one is told, with both values.
@@ -57,7 +62,15 @@ def amendment(old: ReleaseSpec, new: ReleaseSpec, text: str, *, path: str, score
             continue
         place = tree.place(change.loc) if tree is not None else (1, 1)
         message = f"is {_shown(change.new)}, and the run was paid for with {_shown(change.old)}"
-        problems.append(SpecProblem(path, *place, ".".join(map(str, change.loc)), message, _why(change.loc, old, scored=scored)))
+        problems.append(
+            SpecProblem(
+                path,
+                *place,
+                ".".join(map(str, change.loc)),
+                message,
+                _why(change.loc, old, scored=scored),
+            )
+        )
     if problems:
         raise SpecError(problems)
     return tuple(sorted(changed))
@@ -66,16 +79,30 @@ def amendment(old: ReleaseSpec, new: ReleaseSpec, text: str, *, path: str, score
 def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
     """What may change of this run: less where gates or scores of real rows rest on it."""
     real = any(gate.outside_guarantee for gate in spec.gates)
-    fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")} | ({"evaluation.targets"} if spec.evaluation.charged else set())
+    fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")} | (
+        {"evaluation.targets"} if spec.evaluation.charged else set()
+    )
     return tuple(f for f in CHANGEABLE if f not in fixed | ({*SCORED_TABLE} if scored else set()))
 
 
 def _parts(spec: ReleaseSpec) -> dict[str, Any]:
-    """A spec as plain values: derived columns and gates on real rows apart from others, and the order of columns, which no map tells."""
+    """A spec as plain values: derived columns and gates on real rows apart from others, and the
+    order of columns, which no map tells.
+    """
     columns = {name: column.model_dump() for name, column in spec.columns.items()}
-    parts = {"columns": {n: columns[n] for n in spec.modelled}, "derived columns": {n: c for n, c in columns.items() if n not in spec.modelled}}
-    inside, outside = ([g.model_dump() for g in spec.gates if g.outside_guarantee == real] for real in (False, True))
-    return spec.model_dump() | parts | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.modelled)}
+    parts = {
+        "columns": {n: columns[n] for n in spec.modelled},
+        "derived columns": {n: c for n, c in columns.items() if n not in spec.modelled},
+    }
+    inside, outside = (
+        [g.model_dump() for g in spec.gates if g.outside_guarantee == real]
+        for real in (False, True)
+    )
+    return (
+        spec.model_dump()
+        | parts
+        | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.modelled)}
+    )
 
 
 def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[_Change]:
@@ -88,17 +115,23 @@ def _differences(old: object, new: object, loc: Loc = ()) -> Iterator[_Change]:
 
 def _covers(field: str, loc: Loc) -> bool:
     steps = field.split(".")
-    return len(steps) <= len(loc) and all(step in ("*", at) for step, at in zip(steps, loc, strict=False))
+    return len(steps) <= len(loc) and all(
+        step in ("*", at) for step, at in zip(steps, loc, strict=False)
+    )
 
 
 def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
     if scored and any(_covers(f, loc) for f in SCORED_TABLE):
         return "the published scores of this run's table were counted already, so the table stays as it is"
-    if loc[0] == REAL_GATES or (loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)):
+    if loc[0] == REAL_GATES or (
+        loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)
+    ):
         return "gates on real rows and published scores are fixed before anything is spent: bring the old value back"
     return f"bring it back, or pay for a new release; without paying change {', '.join(_changeable(spec, scored=scored))}"
 
 
 def _shown(value: object) -> str:
-    text = got(value) if value is None or isinstance(value, str | bool | int | float) else str(value)
+    text = (
+        got(value) if value is None or isinstance(value, str | bool | int | float) else str(value)
+    )
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."

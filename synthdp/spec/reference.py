@@ -1,6 +1,8 @@
-"""The reference of the spec as Markdown, written from the models: `python -m synthdp.spec.reference > docs/reference/spec.md`.
+"""The reference of the spec as Markdown, written from the models: `python -m synthdp.spec.reference
+> docs/reference/spec.md`.
 
-Types and limits are those of the JSON schema that editors use; units, defaults and examples are the fields' own.
+Types and limits are those of the JSON schema that editors use; units, defaults and examples are the
+fields' own.
 """
 
 from __future__ import annotations
@@ -41,13 +43,20 @@ PATTERNS = {
     r"^\d{4}-\d\d-\d\d": "a date such as `2024-12-31`, or `2024-12-31T23:59:59`",
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
 }
-SCALARS = {"integer": "whole number", "number": "number", "boolean": "`true` or `false`", "string": "text"}
+SCALARS = {
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true` or `false`",
+    "string": "text",
+}
 CODES = {"string", "integer", "number", "boolean"}  # what a name or category may be written as
 
 
 @dataclass(frozen=True)
 class Section:
-    """One model at its place in the spec: `path` as in YAML, and its `kind` where it is one of several."""
+    """One model at its place in the spec: `path` as in YAML, and its `kind` where it is one of
+    several.
+    """
 
     path: str
     kind: str
@@ -98,9 +107,16 @@ def _kind(model: type[BaseModel]) -> str:
 def page() -> str:
     """The whole reference, in Markdown."""
     found = list(sections())
-    whole = {name: info.examples[0] for name, info in ReleaseSpec.model_fields.items() if info.examples}
-    home = {section.model: section for section in reversed(found)}  # a model that is held in two places is told where it is first
-    parts = [HEAD.format(example="\n".join(_lines(whole))), _table(Section("", "", ReleaseSpec), home)]
+    whole = {
+        name: info.examples[0] for name, info in ReleaseSpec.model_fields.items() if info.examples
+    }
+    home = {
+        section.model: section for section in reversed(found)
+    }  # a model that is held in two places is told where it is first
+    parts = [
+        HEAD.format(example="\n".join(_lines(whole))),
+        _table(Section("", "", ReleaseSpec), home),
+    ]
     for section in (s for s in found if home[s.model] == s):
         about = " ".join((section.model.__doc__ or "").split())
         mark = "##" if "." not in section.path and "[" not in section.path else "###"
@@ -109,16 +125,43 @@ def page() -> str:
 
 
 def _table(section: Section, home: Mapping[type[BaseModel], Section]) -> str:
-    """The fields of a section, each on a line; examples of the whole spec's sections stand above it, together."""
+    """The fields of a section, each on a line; examples of the whole spec's sections stand above
+    it, together.
+    """
     schema, whole = json_schema(), section.model is ReleaseSpec
     properties = (schema if whole else schema["$defs"][section.model.__name__])["properties"]
-    heads = ["section" if whole else "field", "meaning", "allowed", *([] if whole else ["unit"]), "default", *([] if whole else ["example"])]
+    heads = [
+        "section" if whole else "field",
+        "meaning",
+        "allowed",
+        *([] if whole else ["unit"]),
+        "default",
+        *([] if whole else ["example"]),
+    ]
     rows = [heads, ["---"] * len(heads)]
-    for name, info in sorted(section.model.model_fields.items(), key=lambda f: not section.kind.startswith(f"{f[0]}:")):
-        links = ", ".join(dict.fromkeys(home[part.model].link for part in _parts(name, info.annotation)))
+    for name, info in sorted(
+        section.model.model_fields.items(), key=lambda f: not section.kind.startswith(f"{f[0]}:")
+    ):
+        links = ", ".join(
+            dict.fromkeys(home[part.model].link for part in _parts(name, info.annotation))
+        )
         texts = [f"`{name}`", info.description or "", links or allowed(properties[name])]
-        rows.append([*texts, _default(info)] if whole else [*texts, unit(info), _default(info), _code(info.examples[0] if info.examples else None)])
-    return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in rows) + "\n"
+        rows.append(
+            [*texts, _default(info)]
+            if whole
+            else [
+                *texts,
+                unit(info),
+                _default(info),
+                _code(info.examples[0] if info.examples else None),
+            ]
+        )
+    return (
+        "\n".join(
+            f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in rows
+        )
+        + "\n"
+    )
 
 
 def unit(info: FieldInfo) -> str:
@@ -163,7 +206,12 @@ def allowed(node: Mapping[str, Any]) -> str:
 
 
 def _range(node: Mapping[str, Any]) -> Iterator[str]:
-    for key, word in (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below")):
+    for key, word in (
+        ("minimum", "at least"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "at most"),
+        ("exclusiveMaximum", "below"),
+    ):
         if key in node:
             yield f"{word} {node[key]:,}" if isinstance(node[key], int) else f"{word} {node[key]:g}"
 
@@ -172,7 +220,15 @@ def _size(node: Mapping[str, Any], what: str, counted: str = "") -> str:
     least, most = node.get(f"min{what}", 0), node.get(f"max{what}")
     if not least and most is None:
         return ""
-    size = f"{least} or more" if most is None else f"{least}" if least == most else f"{least} to {most:,}" if least else f"at most {most:,}"
+    size = (
+        f"{least} or more"
+        if most is None
+        else f"{least}"
+        if least == most
+        else f"{least} to {most:,}"
+        if least
+        else f"at most {most:,}"
+    )
     return f" ({size}{counted})".replace("(1 characters)", "(1 character)")
 
 
@@ -185,7 +241,11 @@ def flow(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return value if re.fullmatch(r"[\w$][\w /.+-]*", value) and plain(value) == value else json.dumps(value)
+        return (
+            value
+            if re.fullmatch(r"[\w$][\w /.+-]*", value) and plain(value) == value
+            else json.dumps(value)
+        )
     return str(value)
 
 

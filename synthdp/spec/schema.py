@@ -13,7 +13,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of a spec as it is written: arrows as text, codes without quotes."""
+    """The JSON schema (draft 2020-12) of a spec as it is written: arrows as text, codes without
+    quotes.
+    """
     schema = ReleaseSpec.model_json_schema(mode="validation")
     return {"$schema": DIALECT, **_tidy(schema), "title": "synthdp release spec"}
 
@@ -24,9 +26,11 @@ _ARRAY_KEYWORDS = {"minLength": "minItems", "maxLength": "maxItems"}
 
 
 def _tidy(node: Any, *, names: bool = False) -> Any:
-    """Standard keywords only, and no generated titles, which editors would show in place of descriptions.
+    """Standard keywords only, and no generated titles, which editors would show in place of
+    descriptions.
 
-    `names` says that the keys of `node` are the user's (a field may be called title), not the schema's.
+    `names` says that the keys of `node` are the user's (a field may be called title), not the
+    schema's.
     """
     if isinstance(node, list):
         return [_tidy(item) for item in node]
@@ -37,7 +41,9 @@ def _tidy(node: Any, *, names: bool = False) -> Any:
     keywords = _KEYWORDS | (_ARRAY_KEYWORDS if node.get("type") == "array" else {})
     # Defaults and examples are values, not schemas.
     return {
-        keywords.get(key, key): value if key in ("default", "examples") else _tidy(value, names=key in ("properties", "$defs"))
+        keywords.get(key, key): value
+        if key in ("default", "examples")
+        else _tidy(value, names=key in ("properties", "$defs"))
         for key, value in node.items()
         if key != "title"
     }

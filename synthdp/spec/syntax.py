@@ -22,20 +22,68 @@ class Mistake:
 
 # What the parser says (two dialects: libyaml's and PyYAML's), and what it means.
 _SYNTAX = (
-    ("mapping values are not allowed", "a ':' where no key can stand", "check the indentation; a text that holds ': ' goes in quotes"),
-    ("sequence entries are not allowed", "a list item '- ' where none can stand", "start the list on a line of its own, below the key"),
-    ("could not find expected ':'", "a key without ':' after it", "write `key: value`; check the line above too"),
-    ("end of stream", "a quotation mark that is never closed", "close it, or write '' for an apostrophe inside '...'"),
-    ("escape c", "an unknown escape after a backslash", "inside \"...\" a backslash is written twice; '...' has no escapes"),
-    ("',' or ']'", "a list [...] that is not closed, or a comma is missing", "close it with ], and put commas between the items"),
-    ("',' or '}'", "a map {...} that is not closed, or a comma is missing", "close it with }, and put commas between the entries"),
+    (
+        "mapping values are not allowed",
+        "a ':' where no key can stand",
+        "check the indentation; a text that holds ': ' goes in quotes",
+    ),
+    (
+        "sequence entries are not allowed",
+        "a list item '- ' where none can stand",
+        "start the list on a line of its own, below the key",
+    ),
+    (
+        "could not find expected ':'",
+        "a key without ':' after it",
+        "write `key: value`; check the line above too",
+    ),
+    (
+        "end of stream",
+        "a quotation mark that is never closed",
+        "close it, or write '' for an apostrophe inside '...'",
+    ),
+    (
+        "escape c",
+        "an unknown escape after a backslash",
+        "inside \"...\" a backslash is written twice; '...' has no escapes",
+    ),
+    (
+        "',' or ']'",
+        "a list [...] that is not closed, or a comma is missing",
+        "close it with ], and put commas between the items",
+    ),
+    (
+        "',' or '}'",
+        "a map {...} that is not closed, or a comma is missing",
+        "close it with }, and put commas between the entries",
+    ),
     ("tag handle", "a tag (!...) that is not read", "delete the tag; quotes make any value text"),
     ("incompatible YAML", "a %YAML line that is not read", "delete the line"),
-    ("expected key", "something that does not belong here", "check quotes, brackets and the indentation on this line and the one above"),
-    ("block end", "something that does not belong here", "check quotes, brackets and the indentation on this line and the one above"),
-    ("'-' indicator", "a key among list items", "indent it below an item, or end the list by less indentation"),
-    ("document start", "a line that is indented less than the first line", "start all top-level keys in the same column"),
-    ("node content", "a bracket, comma or sign that is not a value", "put the text in quotes if it is meant so"),
+    (
+        "expected key",
+        "something that does not belong here",
+        "check quotes, brackets and the indentation on this line and the one above",
+    ),
+    (
+        "block end",
+        "something that does not belong here",
+        "check quotes, brackets and the indentation on this line and the one above",
+    ),
+    (
+        "'-' indicator",
+        "a key among list items",
+        "indent it below an item, or end the list by less indentation",
+    ),
+    (
+        "document start",
+        "a line that is indented less than the first line",
+        "start all top-level keys in the same column",
+    ),
+    (
+        "node content",
+        "a bracket, comma or sign that is not a value",
+        "put the text in quotes if it is meant so",
+    ),
 )
 
 
@@ -52,10 +100,24 @@ def syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> Mistake:
     source = text.splitlines()[mark.line] if mark.line < len(text.splitlines()) else ""
     here = source[mark.column : mark.column + 1]
     if here == "\t" or "tab character" in problem:
-        return Mistake(line, column, (), "a tab in the indentation", "YAML is indented by spaces; tell the editor to insert spaces")
+        return Mistake(
+            line,
+            column,
+            (),
+            "a tab in the indentation",
+            "YAML is indented by spaces; tell the editor to insert spaces",
+        )
     if "cannot start any token" in problem:
-        return Mistake(line, column, (), f"a value cannot begin with {here!r}", "put the text in quotes")
+        return Mistake(
+            line, column, (), f"a value cannot begin with {here!r}", "put the text in quotes"
+        )
     for found, meaning, hint in _SYNTAX:
         if found in problem:
             return Mistake(line, column, (), meaning, hint)
-    return Mistake(line, column, (), f"this is not YAML: {problem}", "check quotes, brackets and the indentation here and on the line above")
+    return Mistake(
+        line,
+        column,
+        (),
+        f"this is not YAML: {problem}",
+        "check quotes, brackets and the indentation here and on the line above",
+    )

@@ -1,7 +1,8 @@
 """Pydantic's findings about a spec, in a steward's words.
 
-Pydantic says where (`loc`) and which rule; this module says which key that is in the YAML (discriminator tags
-are taken out of `loc`), what was got, what is allowed and, for names, which one was probably meant.
+Pydantic says where (`loc`) and which rule; this module says which key that is in the YAML
+(discriminator tags are taken out of `loc`), what was got, what is allowed and, for names, which one
+was probably meant.
 """
 
 from __future__ import annotations
@@ -34,9 +35,17 @@ class Finding:
 
 def findings(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
     """Every mistake in `error`, which came from validating `root`."""
-    found = [f for detail in error.errors(include_url=False)[:MAX_FINDINGS] for f in _finding(detail, root)]
+    found = [
+        f
+        for detail in error.errors(include_url=False)[:MAX_FINDINGS]
+        for f in _finding(detail, root)
+    ]
     # A key that is unknown because it is misspelt explains the one that is missing.
-    meant = {(*f.loc[:-1], f.hint.split("'")[1]) for f in found if f.kind == "unknown" and f.hint and f.hint.startswith("did you mean")}
+    meant = {
+        (*f.loc[:-1], f.hint.split("'")[1])
+        for f in found
+        if f.kind == "unknown" and f.hint and f.hint.startswith("did you mean")
+    }
     return [f for f in found if f.kind != "missing" or f.loc not in meant]
 
 
@@ -44,7 +53,11 @@ def first_words(error: ValidationError) -> str:
     """The first mistake in `error`, for a value that was asked for."""
     detail = error.errors(include_url=False)[0]
     context = detail.get("ctx", {})
-    return str(context["text"]) if detail["type"] == "wrong" else _value(detail["type"], context, detail["input"], detail["msg"])[0]
+    return (
+        str(context["text"])
+        if detail["type"] == "wrong"
+        else _value(detail["type"], context, detail["input"], detail["msg"])[0]
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -71,7 +84,13 @@ def got(value: object) -> str:
         return repr(value if len(value) <= 60 else value[:57] + "...")
     if isinstance(value, int | float):
         return str(value)[:60]
-    return "a list" if isinstance(value, list | tuple) else "a map" if isinstance(value, dict) else "something else"
+    return (
+        "a list"
+        if isinstance(value, list | tuple)
+        else "a map"
+        if isinstance(value, dict)
+        else "something else"
+    )
 
 
 def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
@@ -82,7 +101,9 @@ def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
             yield Finding((*loc, name) if name else loc, message)
     elif rule == "missing":
         field = model.model_fields.get(str(loc[-1])) if model else None
-        yield Finding(loc, "missing; it is required", field.description if field else None, "missing")
+        yield Finding(
+            loc, "missing; it is required", field.description if field else None, "missing"
+        )
     elif rule == "extra_forbidden":
         keys = list(model.model_fields) if model else []
         hint = nearest(str(loc[-1]), keys) or f"keys that can stand here: {', '.join(keys)}"
@@ -95,14 +116,24 @@ def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
 
 def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> Finding:
     key = context["discriminator"].strip("'")
-    allowed = [str(tag) for member in get_args(union) for tag in get_args(_bare(member).model_fields[key].annotation)]
+    allowed = [
+        str(tag)
+        for member in get_args(union)
+        for tag in get_args(_bare(member).model_fields[key].annotation)
+    ]
     if rule == "union_tag_not_found":
-        return Finding((*loc, key), "missing; it is required", f"one of: {', '.join(allowed)}", "missing")
+        return Finding(
+            (*loc, key), "missing; it is required", f"one of: {', '.join(allowed)}", "missing"
+        )
     tag = str(context["tag"])
-    return Finding((*loc, key), f"got {got(tag)}; allowed: {', '.join(allowed)}", nearest(tag, allowed))
+    return Finding(
+        (*loc, key), f"got {got(tag)}; allowed: {', '.join(allowed)}", nearest(tag, allowed)
+    )
 
 
-def _value(rule: str, context: dict[str, Any], value: object, default: str) -> tuple[str, str | None]:
+def _value(
+    rule: str, context: dict[str, Any], value: object, default: str
+) -> tuple[str, str | None]:
     """What is wrong with a value, and a hint."""
     if rule == "value_error":
         return str(context["error"]), None
@@ -113,7 +144,12 @@ def _value(rule: str, context: dict[str, Any], value: object, default: str) -> t
         wanted, hint = _WANTED[rule]
         return f"expected {wanted}, got {got(value)}", hint
     for key, words in _BOUNDS:
-        if key in context and rule in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        if key in context and rule in (
+            "greater_than",
+            "greater_than_equal",
+            "less_than",
+            "less_than_equal",
+        ):
             return f"got {got(value)}; it must be {words} {context[key]:g}", None
     if rule in ("too_short", "too_long", "string_too_short", "string_too_long"):
         return _length(rule, context, value), None
@@ -122,14 +158,25 @@ def _value(rule: str, context: dict[str, Any], value: object, default: str) -> t
         # What stands in place of a variable's name may be a URL with its password: never repeat it.
         return (words if context["pattern"] == _VARIABLE else f"got {got(value)}; {words}"), None
     if rule.startswith("datetime"):
-        return f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {got(value)}", "look for a day or an hour that does not exist"
+        return (
+            f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {got(value)}",
+            "look for a day or an hour that does not exist",
+        )
     return f"{default[:1].lower()}{default[1:]}; got {got(value)}", None
 
 
 def _length(rule: str, context: dict[str, Any], value: object) -> str:
     things = "characters" if rule.startswith("string") else "entries"
-    length = len(value) if isinstance(value, str | list | tuple | dict) else context.get("actual_length", "?")
-    bound = f"at least {context['min_length']}" if "min_length" in context else f"at most {context['max_length']}"
+    length = (
+        len(value)
+        if isinstance(value, str | list | tuple | dict)
+        else context.get("actual_length", "?")
+    )
+    bound = (
+        f"at least {context['min_length']}"
+        if "min_length" in context
+        else f"at most {context['max_length']}"
+    )
     return f"got {length} {things}; there must be {bound}"
 
 
@@ -162,7 +209,9 @@ def _quoted(text: str) -> list[str]:
 
 
 def _resolve(loc: Loc, root: type[BaseModel]) -> tuple[Loc, type[BaseModel] | None, Any]:
-    """`loc` without pydantic's own segments, the model that holds its last segment, and the type there."""
+    """`loc` without pydantic's own segments, the model that holds its last segment, and the type
+    there.
+    """
     kind: Any = root
     shown: list[str | int] = []
     holder: type[BaseModel] | None = root
@@ -184,7 +233,11 @@ def _bare(kind: Any) -> Any:
     """A type without Annotated and without "or None"."""
     if get_origin(kind) is Annotated:
         return _bare(get_args(kind)[0])
-    members = [m for m in get_args(kind) if m is not type(None)] if get_origin(kind) in (Union, types.UnionType) else []
+    members = (
+        [m for m in get_args(kind) if m is not type(None)]
+        if get_origin(kind) in (Union, types.UnionType)
+        else []
+    )
     return _bare(members[0]) if len(members) == 1 else kind
 
 
@@ -194,7 +247,9 @@ def _member(kind: Any, tag: str | int) -> type[BaseModel] | None:
         return None
     for member in map(_bare, get_args(kind)):
         if issubclass(member, BaseModel) and any(
-            tag in get_args(f.annotation) for f in member.model_fields.values() if get_origin(f.annotation) is Literal
+            tag in get_args(f.annotation)
+            for f in member.model_fields.values()
+            if get_origin(f.annotation) is Literal
         ):
             return cast(type[BaseModel], member)
     return None

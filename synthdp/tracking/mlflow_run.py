@@ -1,12 +1,14 @@
 """Releases in MLflow, for the steward's reviewers: one run per release, one nested run per attack.
 
-What MLflow gets. As parameters, tags and text: settings from the spec. As metrics: what was released, and figures of the
-internal report on how near, how useful and how well attacked the table is (`gates.METRICS` and the like). As files: the
-internal report, and the bundle's but for its rows. Never rows, and no count of real rows as a value of its own: no number of
-rows, of misfits or of what was clamped, no minimum or maximum, no digest of content. Only what callers pass here is logged, nothing automatic.
+What MLflow gets. As parameters, tags and text: settings from the spec. As metrics: what was
+released, and figures of the internal report on how near, how useful and how well attacked the table
+is (`gates.METRICS` and the like). As files: the internal report, and the bundle's but for its rows.
+Never rows, and no count of real rows as a value of its own: no number of rows, of misfits or of
+what was clamped, no minimum or maximum, no digest of content. Only what callers pass here is
+logged, nothing automatic.
 
-Tracking is never worth a release: once a run has paid, a failure of tracking is kept as a warning, the release goes on, and
-`synthdp track OUT` logs later what was told here (`tracking.told`).
+Tracking is never worth a release: once a run has paid, a failure of tracking is kept as a warning,
+the release goes on, and `synthdp track OUT` logs later what was told here (`tracking.told`).
 
 With `tracking.store` the only module that imports mlflow, lazily: it costs seconds.
 """
@@ -24,10 +26,27 @@ from typing import Any, Protocol
 
 from synthdp import __version__
 from synthdp.errors import GateError, OutputError
-from synthdp.spec.addresses import check_uri, home, reason, shown_address, sqlite_file, store_address, unreachable
+from synthdp.spec.addresses import (
+    check_uri,
+    home,
+    reason,
+    shown_address,
+    sqlite_file,
+    store_address,
+    unreachable,
+)
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.tracking.note import EXPERIMENT_NOTE, VIEW_TAG, AttackOutcome, Status, Verdict, note, public_params, view_state
+from synthdp.tracking.note import (
+    EXPERIMENT_NOTE,
+    VIEW_TAG,
+    AttackOutcome,
+    Status,
+    Verdict,
+    note,
+    public_params,
+    view_state,
+)
 from synthdp.tracking.store import opened, quiet
 from synthdp.tracking.told import Told
 
@@ -38,7 +57,12 @@ class Tracker(Protocol):
     warnings: list[str]
 
     def __enter__(self) -> Tracker: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
     def params(self, values: Mapping[str, str | int | float]) -> None: ...
     def metrics(self, values: Mapping[str, float]) -> None: ...
     def artifact(self, path: Path, *, folder: str | None = None) -> None: ...
@@ -56,7 +80,12 @@ class NullTracker:
     def __enter__(self) -> NullTracker:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Nothing to close."""
 
     def params(self, values: Mapping[str, str | int | float]) -> None:
@@ -78,27 +107,63 @@ class NullTracker:
         """Nothing."""
 
 
-def tracker(release: ReleaseSpec, *, folder: Path, run: str, spec_path: Path | None = None, paid: bool = False) -> Tracker:
-    """The tracker that the spec asks for. `folder` is the spec's, `run` the release's id; `paid` says that it holds a reservation.
+def tracker(
+    release: ReleaseSpec,
+    *,
+    folder: Path,
+    run: str,
+    spec_path: Path | None = None,
+    paid: bool = False,
+) -> Tracker:
+    """The tracker that the spec asks for. `folder` is the spec's, `run` the release's id; `paid`
+    says that it holds a reservation.
 
     Raises:
-        OutputError: the tracking URI is of a kind that is not supported. Call this before anything is spent.
+        OutputError: the tracking URI is of a kind that is not supported. Call this before anything
+            is spent.
     """
     if not release.tracking.enabled:
         return NullTracker()
     folder = folder.absolute()
     uri = store_address(release.tracking.uri, folder)
     check_uri(uri)
-    told = Told(run=run, dataset=release.dataset.id, experiment=release.tracking.experiment, spec=str(spec_path or folder / "spec.yaml"))
-    return MlflowTracker(told, {k: str(v)[:500] for k, v in public_params(release).items()}, uri=uri, folder=folder, required=not paid)
+    told = Told(
+        run=run,
+        dataset=release.dataset.id,
+        experiment=release.tracking.experiment,
+        spec=str(spec_path or folder / "spec.yaml"),
+    )
+    return MlflowTracker(
+        told,
+        {k: str(v)[:500] for k, v in public_params(release).items()},
+        uri=uri,
+        folder=folder,
+        required=not paid,
+    )
 
 
 class MlflowTracker:
     """One release as one MLflow run."""
 
-    def __init__(self, told: Told, params: Mapping[str, str], *, uri: str, folder: Path, required: bool = True) -> None:
-        """`folder` is the spec's, where a store of its own has its files; one that is not `required` may stay closed."""
-        self._told, self._params, self._uri, self._folder, self._required = told, params, uri, folder, required
+    def __init__(
+        self,
+        told: Told,
+        params: Mapping[str, str],
+        *,
+        uri: str,
+        folder: Path,
+        required: bool = True,
+    ) -> None:
+        """`folder` is the spec's, where a store of its own has its files; one that is not
+        `required` may stay closed.
+        """
+        self._told, self._params, self._uri, self._folder, self._required = (
+            told,
+            params,
+            uri,
+            folder,
+            required,
+        )
         self._client: Any = None  # none: the store does not answer
         self._id = self._experiment = ""
         self.warnings: list[str] = []
@@ -113,14 +178,26 @@ class MlflowTracker:
             self._client, (self._experiment, self._id) = opened(self._uri, self._find)
         except Exception as error:  # whatever the client, a database or a network has to say of it
             if self._required:
-                mend = "move the file away" if sqlite_file(self._uri) else "check tracking.uri and that its server runs"
+                mend = (
+                    "move the file away"
+                    if sqlite_file(self._uri)
+                    else "check tracking.uri and that its server runs"
+                )
                 hint = f"{mend}, or set tracking.enabled: false; nothing was spent"
-                raise OutputError(f"cannot open the MLflow store {shown_address(self._uri)}: {reason(error)}", hint=hint) from None
+                raise OutputError(
+                    f"cannot open the MLflow store {shown_address(self._uri)}: {reason(error)}",
+                    hint=hint,
+                ) from None
             self._lose(error)
         self.params(self._params)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Close the run. Of an error only the kind is logged: its text may speak of rows."""
         status = _status(kind)
 
@@ -141,7 +218,9 @@ class MlflowTracker:
             from mlflow.entities import Param
 
             have = self._client.get_run(self._id).data.params
-            self._client.log_batch(self._id, params=[Param(k, v) for k, v in new.items() if k not in have])
+            self._client.log_batch(
+                self._id, params=[Param(k, v) for k, v in new.items() if k not in have]
+            )
 
         self._log("log parameters", log)
 
@@ -156,12 +235,16 @@ class MlflowTracker:
         self._told.files.append((str(path), folder))
 
         def log() -> None:
-            (self._client.log_artifacts if path.is_dir() else self._client.log_artifact)(self._id, str(path), folder)
+            (self._client.log_artifacts if path.is_dir() else self._client.log_artifact)(
+                self._id, str(path), folder
+            )
 
         self._log(f"store {path.name}", log)
 
     def attack(self, outcome: AttackOutcome) -> None:
-        """A nested run of its own, and its figures on the parent as attack_<metric> (the last attack's)."""
+        """A nested run of its own, and its figures on the parent as attack_<metric> (the last
+        attack's).
+        """
         self._told.attacks.append(outcome)
 
         def log() -> None:
@@ -169,8 +252,12 @@ class MlflowTracker:
 
             if self._search({"mlflow.parentRunId": self._id, "attack": outcome.name}):
                 return  # by a release that was tracked in part
-            child = self._new_run(f"attack: {outcome.name}", {"mlflow.parentRunId": self._id, "attack": outcome.name})
-            self._client.log_batch(child, params=[Param(k, str(v)[:500]) for k, v in outcome.params.items()])
+            child = self._new_run(
+                f"attack: {outcome.name}", {"mlflow.parentRunId": self._id, "attack": outcome.name}
+            )
+            self._client.log_batch(
+                child, params=[Param(k, str(v)[:500]) for k, v in outcome.params.items()]
+            )
             self._log_metrics(child, outcome.metrics)
             self._client.set_terminated(child)
 
@@ -180,14 +267,21 @@ class MlflowTracker:
     def conclude(self, verdict: Verdict) -> None:
         """What became of the release; shown in the runs list and at the head of the description."""
         self._told.verdict = verdict
-        self._log("log the verdict", lambda: self._client.set_tag(self._id, "gate", "passed" if verdict.released else "withheld"))
+        self._log(
+            "log the verdict",
+            lambda: self._client.set_tag(
+                self._id, "gate", "passed" if verdict.released else "withheld"
+            ),
+        )
 
     def keep(self, out: Path) -> None:
         """All that was told so far, into the release's output folder: `log_later` logs it."""
         try:
             self._told.keep(out)
         except OSError as error:
-            self.warnings.append(f"MLflow: cannot write what it is to be told later ({error.strerror})")
+            self.warnings.append(
+                f"MLflow: cannot write what it is to be told later ({error.strerror})"
+            )
 
     # --- inside ---
 
@@ -201,16 +295,25 @@ class MlflowTracker:
         name = self._told.experiment
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            # A database store would put artefacts into the working directory; a server knows its own place.
-            local = None if self._uri.startswith("http") else (self._folder / "mlflow-artifacts").as_uri()
+            # A database store would put artefacts into the working directory; a server knows its
+            # own place.
+            local = (
+                None
+                if self._uri.startswith("http")
+                else (self._folder / "mlflow-artifacts").as_uri()
+            )
             experiment = str(self._client.create_experiment(name, artifact_location=local))
         else:
             experiment = str(found.experiment_id)
 
         def save() -> None:
-            self._client.set_experiment_tag(experiment, "mlflow.experimentKind", "custom_model_development")
+            self._client.set_experiment_tag(
+                experiment, "mlflow.experimentKind", "custom_model_development"
+            )
             self._client.set_experiment_tag(experiment, VIEW_TAG, json.dumps(view_state()))
-            if found is None or "mlflow.note.content" not in found.tags:  # what reviewers write there stays
+            if (
+                found is None or "mlflow.note.content" not in found.tags
+            ):  # what reviewers write there stays
                 self._client.set_experiment_tag(experiment, "mlflow.note.content", EXPERIMENT_NOTE)
 
         self._log("save the reviewers' view", save)
@@ -234,30 +337,40 @@ class MlflowTracker:
 
     def _search(self, tags: Mapping[str, str]) -> list[Any]:
         wanted = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
-        return list(self._client.search_runs([self._experiment], filter_string=wanted, max_results=1))
+        return list(
+            self._client.search_runs([self._experiment], filter_string=wanted, max_results=1)
+        )
 
     def _new_run(self, name: str, tags: Mapping[str, str]) -> str:
-        created = self._client.create_run(self._experiment, start_time=_now(), tags=dict(tags), run_name=name)
+        created = self._client.create_run(
+            self._experiment, start_time=_now(), tags=dict(tags), run_name=name
+        )
         return str(created.info.run_id)
 
     def _log_metrics(self, run: str, values: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
         at = _now()
-        self._client.log_batch(run, metrics=[Metric(k, float(v), at, 0) for k, v in values.items() if math.isfinite(v)])
+        self._client.log_batch(
+            run, metrics=[Metric(k, float(v), at, 0) for k, v in values.items() if math.isfinite(v)]
+        )
 
     def _note(self, status: Status) -> str:
         told = self._told
         return note(told.params, told.metrics, told.attacks, told.verdict, status=status)
 
     def _log(self, what: str, log: Callable[[], object]) -> None:
-        """Call `log`, unless the store is lost; a failure is kept as a warning, and a Ctrl-C passes through."""
+        """Call `log`, unless the store is lost; a failure is kept as a warning, and a Ctrl-C passes
+        through.
+        """
         if self._client is None:
             return
         try:
             with quiet():
                 log()
-        except Exception as error:  # any client, network, database or disk error: the release matters more
+        except (
+            Exception
+        ) as error:  # any client, network, database or disk error: the release matters more
             if unreachable(error):
                 self._lose(error)
             else:
@@ -270,7 +383,8 @@ class MlflowTracker:
 
 
 def log_later(out: Path, *, store: str | None = None) -> list[str]:
-    """Log the release in `out`, of which MLflow did not get all, to the store that its spec names by now, or to `store`; gives the warnings.
+    """Log the release in `out`, of which MLflow did not get all, to the store that its spec names
+    by now, or to `store`; gives the warnings.
 
     Raises:
         OutputError: there is nothing to log, or the store cannot be reached.

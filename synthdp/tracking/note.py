@@ -1,4 +1,6 @@
-"""What reviewers read of a release in MLflow: parameters, the verdict in Markdown, and the columns of their view."""
+"""What reviewers read of a release in MLflow: parameters, the verdict in Markdown, and the columns
+of their view.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,11 @@ VIEW_COLUMNS = (
     "params.`graph`",
     "params.`spec_sha256`",
 )
-# MLflow shows each column 100 pixels wide otherwise, and cuts what is longer: two columns would bear the same name.
+# MLflow shows each column 100 pixels wide otherwise, and cuts what is longer: two columns would
+# bear the same name.
 CHARACTER_PIXELS, CELL_PIXELS, LEAST_PIXELS = 8, 28, 90
-# Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first until the note is opened.
+# Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
+# until the note is opened.
 EXPERIMENT_NOTE = " ".join(
     (
         "**Confidential**: figures were computed on real rows, and are for the steward's reviewers alone.",
@@ -50,7 +54,9 @@ EXPERIMENT_NOTE = " ".join(
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOutcome:
-    """What one attack reports; `metrics` such as advantage, advantage_lower, advantage_upper, auc, ceiling."""
+    """What one attack reports; `metrics` such as advantage, advantage_lower, advantage_upper, auc,
+    ceiling.
+    """
 
     name: str
     params: Mapping[str, str | int | float]
@@ -79,27 +85,51 @@ def public_params(spec: ReleaseSpec) -> dict[str, str | int | float]:
         "spec_sha256": hashlib.sha256(spec_yaml(public_spec(spec)).encode()).hexdigest(),
         "synthdp_version": __version__,
     }
-    return values | {f"synthesizer.{k}": _listed(v) for k, v in spec.synthesizer.model_dump().items() if v not in (None, ())}
+    return values | {
+        f"synthesizer.{k}": _listed(v)
+        for k, v in spec.synthesizer.model_dump().items()
+        if v not in (None, ())
+    }
 
 
 def _listed(value: str | int | float | tuple[str, ...]) -> str | int | float:
     return ", ".join(value) if isinstance(value, tuple) else value
 
 
-def note(facts: Mapping[str, str], figures: Mapping[str, float], attacks: Sequence[AttackOutcome], verdict: Verdict | None, *, status: Status) -> str:
+def note(
+    facts: Mapping[str, str],
+    figures: Mapping[str, float],
+    attacks: Sequence[AttackOutcome],
+    verdict: Verdict | None,
+    *,
+    status: Status,
+) -> str:
     """The run's description in Markdown: the verdict first, then budget, quality and attacks."""
     lines = [f"## {_headline(verdict, status)}", "", _summary(facts, figures)]
     if verdict and verdict.gates:
         lines += ["", *(f"- {g}" for g in verdict.gates)]
     lines += ["", "| setting | |", "|---|---|"]
-    lines += [f"| {k} | {plain(facts[k])} |" for k in ("dataset", "unit", "adjacency", "graph") if k in facts]
+    lines += [
+        f"| {k} | {plain(facts[k])} |"
+        for k in ("dataset", "unit", "adjacency", "graph")
+        if k in facts
+    ]
     graph = {k: v for k, v in figures.items() if k.startswith(GRAPH_FIGURES)}
     if graph:
         counts = "; ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in graph.items())
         lines += ["", f"**Graph**: {counts}"]
-    quality = {k: v for k, v in figures.items() if not k.startswith(("attack_", "epsilon", "delta", *GRAPH_FIGURES))}
+    quality = {
+        k: v
+        for k, v in figures.items()
+        if not k.startswith(("attack_", "epsilon", "delta", *GRAPH_FIGURES))
+    }
     if quality:
-        lines += ["", "| quality (on real rows: internal) | |", "|---|---|", *(f"| {k} | {v:.4g} |" for k, v in quality.items())]
+        lines += [
+            "",
+            "| quality (on real rows: internal) | |",
+            "|---|---|",
+            *(f"| {k} | {v:.4g} |" for k, v in quality.items()),
+        ]
     for attack in attacks:
         figures_of = " ".join(f"{k} {v:.3g};" for k, v in attack.metrics.items()).rstrip(";")
         lines += ["", f"**Attack {attack.name}**: {figures_of}"]
@@ -123,17 +153,37 @@ def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
 
 def _headline(verdict: Verdict | None, status: Status) -> str:
     if verdict is not None:
-        return "Released: the bundle was published" if verdict.released else "Withheld: a gate failed; the budget is spent"
-    return {"KILLED": "Interrupted: resumable, the reservation stays", "FAILED": "Failed before the verdict"}.get(status, "No verdict")
+        return (
+            "Released: the bundle was published"
+            if verdict.released
+            else "Withheld: a gate failed; the budget is spent"
+        )
+    return {
+        "KILLED": "Interrupted: resumable, the reservation stays",
+        "FAILED": "Failed before the verdict",
+    }.get(status, "No verdict")
 
 
 def view_state() -> dict[str, Any]:
-    """The state of MLflow's runs table that the saved view restores; what is left out keeps its default."""
-    widths = {c: max(LEAST_PIXELS, CHARACTER_PIXELS * len(c.split("`")[1]) + CELL_PIXELS) for c in VIEW_COLUMNS}
-    columns = {"selectedColumns": list(VIEW_COLUMNS), "columnOrder": list(VIEW_COLUMNS), "columnWidths": widths}
+    """The state of MLflow's runs table that the saved view restores; what is left out keeps its
+    default.
+    """
+    widths = {
+        c: max(LEAST_PIXELS, CHARACTER_PIXELS * len(c.split("`")[1]) + CELL_PIXELS)
+        for c in VIEW_COLUMNS
+    }
+    columns = {
+        "selectedColumns": list(VIEW_COLUMNS),
+        "columnOrder": list(VIEW_COLUMNS),
+        "columnWidths": widths,
+    }
     return {**columns, "orderByKey": "attributes.start_time", "orderByAsc": False}
 
 
 def view_path(experiment: str) -> str:
-    """Path of the experiment's saved view in MLflow's pages, after the server's address; without its menus for language models."""
-    return f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
+    """Path of the experiment's saved view in MLflow's pages, after the server's address; without
+    its menus for language models.
+    """
+    return (
+        f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
+    )

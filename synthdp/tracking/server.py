@@ -1,4 +1,5 @@
-"""MLflow's pages on this machine alone: a server on loopback over a store, and the address of the reviewers' view.
+"""MLflow's pages on this machine alone: a server on loopback over a store, and the address of the
+reviewers' view.
 
 Started as a program of its own, so that its threads and its death are not ours.
 """
@@ -39,12 +40,16 @@ def store_of(release: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
     """
     settings = release.tracking if release is not None else Tracking()
     if not settings.enabled:
-        raise OutputError("tracking is off in this spec, so there is nothing to look at", hint="set tracking.enabled: true and release again")
+        raise OutputError(
+            "tracking is off in this spec, so there is nothing to look at",
+            hint="set tracking.enabled: true and release again",
+        )
     return existing(store_address(settings.uri, folder.absolute())), settings.experiment
 
 
 def existing(uri: str) -> str:
-    """`uri`, where it may be a store: MLflow would make a SQLite file that is not there, and wait for a database that does not answer.
+    """`uri`, where it may be a store: MLflow would make a SQLite file that is not there, and wait
+    for a database that does not answer.
 
     Raises:
         OutputError: there is none at `uri`, or it is a file store.
@@ -53,16 +58,23 @@ def existing(uri: str) -> str:
     try:
         check_database(uri)
     except Exception as error:  # whatever a database's driver, or the lack of one, has to say
-        raise OutputError(f"{shown_address(uri)} does not answer: {reason(error)}", hint="check the address and that its server runs") from None
+        raise OutputError(
+            f"{shown_address(uri)} does not answer: {reason(error)}",
+            hint="check the address and that its server runs",
+        ) from None
     path = sqlite_file(uri)
     if path is not None and not path.exists():
-        raise OutputError(f"no MLflow store at {path}", hint="give the spec of a release, or --store; the first release of a spec makes its store")
+        raise OutputError(
+            f"no MLflow store at {path}",
+            hint="give the spec of a release, or --store; the first release of a spec makes its store",
+        )
     return uri
 
 
 @contextmanager
 def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
-    """The address of the experiment's saved view; a server runs until the block ends, unless `uri` is one already.
+    """The address of the experiment's saved view; a server runs until the block ends, unless `uri`
+    is one already.
 
     Raises:
         OutputError: the port is taken, or the server does not start.
@@ -73,11 +85,35 @@ def serving(uri: str, *, port: int | None, experiment: str) -> Iterator[str]:
     chosen = _free_port(port)
     address = f"http://{LOOPBACK}:{chosen}"
     with tempfile.TemporaryFile() as log:
-        # `serve-artifacts` stays on, or the pages could not show the report; artefacts lie beside a SQLite store.
-        command = [sys.executable, "-m", "mlflow", "server", "--host", LOOPBACK, "--port", str(chosen), "--workers", "1"]
-        # The store's address goes by the environment: it may hold a password, and everyone on the machine can list commands.
-        environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=tempfile.gettempdir())
+        # `serve-artifacts` stays on, or the pages could not show the report; artefacts lie beside a
+        # SQLite store.
+        command = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            LOOPBACK,
+            "--port",
+            str(chosen),
+            "--workers",
+            "1",
+        ]
+        # The store's address goes by the environment: it may hold a password, and everyone on the
+        # machine can list commands.
+        environment = os.environ | {
+            "MLFLOW_BACKEND_STORE_URI": uri,
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "DO_NOT_TRACK": "true",
+        }
+        server = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+            cwd=tempfile.gettempdir(),
+        )
         try:
             _wait(server, address)
             yield address + _view(address, experiment)
@@ -91,7 +127,9 @@ def _free_port(port: int | None) -> int:
         try:
             probe.bind((LOOPBACK, port or 0))
         except OSError:
-            raise OutputError(f"port {port} is taken", hint="leave --port out, and a free one is chosen") from None
+            raise OutputError(
+                f"port {port} is taken", hint="leave --port out, and a free one is chosen"
+            ) from None
         return int(probe.getsockname()[1])
 
 
@@ -99,7 +137,8 @@ def _wait(server: subprocess.Popen[bytes], address: str) -> None:
     """Until the server answers.
 
     Raises:
-        OutputError: it ended, or does not answer in time. What it printed is not shown: it may hold a password.
+        OutputError: it ended, or does not answer in time. What it printed is not shown: it may hold
+            a password.
     """
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and server.poll() is None:
@@ -108,15 +147,24 @@ def _wait(server: subprocess.Popen[bytes], address: str) -> None:
                 return
         time.sleep(0.2)
     ended = server.poll()
-    how = f"ended with code {ended}" if ended is not None else f"did not answer within {START_SECONDS} seconds"
-    raise OutputError(f"MLflow's server {how}", hint="run `mlflow server` with the store by hand to see why; `synthdp doctor` looks at the store")
+    how = (
+        f"ended with code {ended}"
+        if ended is not None
+        else f"did not answer within {START_SECONDS} seconds"
+    )
+    raise OutputError(
+        f"MLflow's server {how}",
+        hint="run `mlflow server` with the store by hand to see why; `synthdp doctor` looks at the store",
+    )
 
 
 def _view(address: str, experiment: str) -> str:
     """Path of the experiment's saved view; of the list of experiments where it is not there yet."""
     query = urlencode({"experiment_name": experiment})
     try:
-        with urlopen(f"{address}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=10) as answer:
+        with urlopen(
+            f"{address}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=10
+        ) as answer:
             found: dict[str, Any] = json.load(answer)
         return view_path(str(found["experiment"]["experiment_id"]))
     except HTTPError as error:  # there is no such experiment
@@ -125,7 +173,10 @@ def _view(address: str, experiment: str) -> str:
     except (KeyError, ValueError):
         return "/#/experiments"
     except (URLError, OSError) as error:
-        raise OutputError(f"{shown_address(address)} does not answer: {reason(error)}", hint="check tracking.uri and that its server runs") from None
+        raise OutputError(
+            f"{shown_address(address)} does not answer: {reason(error)}",
+            hint="check tracking.uri and that its server runs",
+        ) from None
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

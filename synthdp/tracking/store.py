@@ -1,4 +1,6 @@
-"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files of ours."""
+"""Opening MLflow's stores: quickly, quietly, and for their owner alone where they are files of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ LOUD = ("mlflow", "alembic", "urllib3", "requests", "botocore", "sqlalchemy")
 
 
 def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
-    """A client of the store at `uri`, and what `find` makes of it. A SQLite file is tried for some seconds: another release may be making it.
+    """A client of the store at `uri`, and what `find` makes of it. A SQLite file is tried for some
+    seconds: another release may be making it.
 
     Raises:
         Exception: as the client, a database or a network has it.
@@ -37,14 +40,18 @@ def opened(uri: str, find: Callable[[Any], T]) -> tuple[Any, T]:
                     _make(file, client)
                 found = client(tracking_uri=uri)
                 return found, find(found)
-            except Exception as error:  # such as: another release made the same experiment a moment ago
+            except (
+                Exception
+            ) as error:  # such as: another release made the same experiment a moment ago
                 if file is None or time.monotonic() > end or "no database" in reason(error):
                     raise
                 time.sleep(0.2)
 
 
 def _make(file: Path, client: Any) -> None:
-    """A store that is whole from its first moment: MLflow takes seconds to make its tables, and one that was half made stays broken."""
+    """A store that is whole from its first moment: MLflow takes seconds to make its tables, and one
+    that was half made stays broken.
+    """
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -63,10 +70,14 @@ def _make(file: Path, client: Any) -> None:
 
 
 def client_class() -> Any:
-    """MLflow's client, which keeps no global state. Telemetry is switched off before the import: later is too late."""
+    """MLflow's client, which keeps no global state. Telemetry is switched off before the import:
+    later is too late.
+    """
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "true"
-    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a server's addresses would stand among the JSON
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = (
+        "true"  # a server's addresses would stand among the JSON
+    )
     # MLflow would try for many minutes. What the steward has set stays.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_SECONDS))
@@ -86,7 +97,11 @@ def check_database(uri: str) -> None:
         return
     import sqlalchemy as sa
 
-    waits = {"connect_timeout": ANSWER_SECONDS} if uri.startswith(("postgres", "mysql", "mariadb")) else {}
+    waits = (
+        {"connect_timeout": ANSWER_SECONDS}
+        if uri.startswith(("postgres", "mysql", "mariadb"))
+        else {}
+    )
     engine = sa.create_engine(uri, poolclass=sa.pool.NullPool, connect_args=waits)
     with engine.connect():
         engine.dispose()
@@ -94,7 +109,8 @@ def check_database(uri: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what MLflow, its network and its migrations tell on stderr, addresses included; local files are their owner's alone.
+    """Silence what MLflow, its network and its migrations tell on stderr, addresses included; local
+    files are their owner's alone.
 
     Entered after the import of mlflow, which sets the levels.
     """

@@ -1,4 +1,6 @@
-"""All that was told of one release for MLflow, as a file in the steward's folder: what MLflow did not get can be logged later."""
+"""All that was told of one release for MLflow, as a file in the steward's folder: what MLflow did
+not get can be logged later.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ FILE = Path("internal") / "tracking.json"  # in the release's output folder
 
 @dataclass(kw_only=True)
 class Told:
-    """What MLflow gets of one release. `spec` is the spec's file, which names the store: its address, with a password perhaps, is kept nowhere."""
+    """What MLflow gets of one release. `spec` is the spec's file, which names the store: its
+    address, with a password perhaps, is kept nowhere.
+    """
 
     run: str
     dataset: str
@@ -30,8 +34,17 @@ class Told:
 
     def keep(self, out: Path) -> None:
         """Write it into the output folder `out`, for the steward alone; files are named from there."""
-        files = [(str(Path(file).absolute().relative_to(out.absolute())), folder) for file, folder in self.files]
-        write_private(out / FILE, _ADAPTER.dump_json(_ADAPTER.validate_python(asdict(self) | {"files": files}), indent=1).decode() + "\n")
+        files = [
+            (str(Path(file).absolute().relative_to(out.absolute())), folder)
+            for file, folder in self.files
+        ]
+        write_private(
+            out / FILE,
+            _ADAPTER.dump_json(
+                _ADAPTER.validate_python(asdict(self) | {"files": files}), indent=1
+            ).decode()
+            + "\n",
+        )
 
     @classmethod
     def kept(cls, out: Path) -> Told:
@@ -43,9 +56,15 @@ class Told:
         try:
             return _ADAPTER.validate_python(parse_json(read_text(out / FILE)))
         except (FileNotFoundError, NotADirectoryError):
-            raise OutputError(f"{out} holds nothing to log: there is no {FILE}", hint="give the output folder of a release with tracking") from None
+            raise OutputError(
+                f"{out} holds nothing to log: there is no {FILE}",
+                hint="give the output folder of a release with tracking",
+            ) from None
         except (OSError, ValueError, ValidationError):
-            raise OutputError(f"{out / FILE} is damaged", hint="the bundle and the report beside it are whole without it") from None
+            raise OutputError(
+                f"{out / FILE} is damaged",
+                hint="the bundle and the report beside it are whole without it",
+            ) from None
 
 
 _ADAPTER = TypeAdapter(Told)

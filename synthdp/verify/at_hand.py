@@ -1,8 +1,9 @@
 """The ledger held against bundles that were published from it.
 
-A hash chain says nothing of rows that were cut off at its end, nor of a ledger that was deleted and begun anew. Bundles
-do: they carry their run's entries, whose hashes rest on every row before them. So whoever spends holds the
-ledger against the bundles that lie at hand.
+A hash chain says nothing of rows that were cut off at its end, nor of a ledger that was deleted and
+begun anew. Bundles
+do: they carry their run's entries, whose hashes rest on every row before them. So whoever spends
+holds the ledger against the bundles that lie at hand.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def check_published(ledger: Sequence[Entry], bundle: Path) -> int:
     published = published_entries(bundle)
     kept = {e.seq for e in ledger}
     lost = missing(published, ledger)
-    lines = [f"row {e.seq} (run {e.run}, {e.kind}) {'is not the one that was published' if e.seq in kept else 'is gone'}" for e in lost[:MAX_LISTED]]
+    lines = [
+        f"row {e.seq} (run {e.run}, {e.kind}) {'is not the one that was published' if e.seq in kept else 'is gone'}"
+        for e in lost[:MAX_LISTED]
+    ]
     if len(lost) > MAX_LISTED:
         lines.append(f"and {len(lost) - MAX_LISTED} more")
     if lines:
@@ -59,7 +63,8 @@ def check_one_of_each_run(bundles: Sequence[Path]) -> None:
 
 
 def check_nearby(ledger: Sequence[Entry], dataset: str, out: Path) -> None:
-    """Whether the ledger holds what the bundles of `dataset` in `out`, above it, and in the folders beside it, have published.
+    """Whether the ledger holds what the bundles of `dataset` in `out`, above it, and in the folders
+    beside it, have published.
 
     Bundles of other datasets, and those that cannot be read, say nothing.
 
@@ -90,11 +95,19 @@ def published_entries(bundle: Path) -> list[Entry]:
     text = _read(bundle, LEDGER)
     try:
         published = [Entry(**e) for e in parse_json(text)["entries"]]
-        forged = [e for e in published if entry_hash(**{k: v for k, v in e.to_json().items() if k != "hash"}) != e.hash or type(e.seq) is not int]
+        forged = [
+            e
+            for e in published
+            if entry_hash(**{k: v for k, v in e.to_json().items() if k != "hash"}) != e.hash
+            or type(e.seq) is not int
+        ]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(bundle, LEDGER, error) from None
     if forged or not published:
-        raise VerifyError(f"{bundle}: its ledger entries do not fit their hashes", hint=f"see `synthdp verify {bundle}`")
+        raise VerifyError(
+            f"{bundle}: its ledger entries do not fit their hashes",
+            hint=f"see `synthdp verify {bundle}`",
+        )
     return published
 
 
@@ -106,4 +119,6 @@ def _read(bundle: Path, name: str) -> str:
 
 
 def _unreadable(bundle: Path, name: str, error: Exception) -> VerifyError:
-    return VerifyError(f"{bundle}: {name} cannot be read ({type(error).__name__})", hint="give a bundle folder")
+    return VerifyError(
+        f"{bundle}: {name} cannot be read ({type(error).__name__})", hint="give a bundle folder"
+    )

@@ -1,7 +1,9 @@
-"""What a stranger's ledger and certificate may ask to be composed: events with a meaning, and within what a spec can spend.
+"""What a stranger's ledger and certificate may ask to be composed: events with a meaning, and
+within what a spec can spend.
 
-Composition takes time and memory that grow with the privacy loss, with the number of events and with the width
-of discrete noise. Without these bounds a bundle of a few kilobytes could keep `verify` busy for days.
+Composition takes time and memory that grow with the privacy loss, with the number of events and
+with the width of discrete noise. Without these bounds a bundle of a few kilobytes could keep
+`verify` busy for days.
 """
 
 from __future__ import annotations
@@ -22,15 +24,23 @@ MOST_ENTRIES = 1000
 MOST_PARTS, MOST_EVENTS = 200, 400  # of one purpose, and of a plan
 MOST_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
 LEAST_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
-MOST_ROWS, MOST_MOVED = 64, 10_000_000  # of a unit: as in the spec; and of what one row moves an answer by
-PURPOSES = 5  # that a plan may have beside those of the graph: measure, pairs, targets, train, scores
-# Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond. The mixture's grid is ten times as wide.
+MOST_ROWS, MOST_MOVED = (
+    64,
+    10_000_000,
+)  # of a unit: as in the spec; and of what one row moves an answer by
+PURPOSES = (
+    5  # that a plan may have beside those of the graph: measure, pairs, targets, train, scores
+)
+# Expected loss, from above, in multiples of the spec's epsilon, and what is allowed beyond. The
+# mixture's grid is ten times as wide.
 LOSSES, FREE_LOSS, MIXTURE_WEIGHT = 10.0, 10.0, 0.1
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the plan of a spec can hold at most: rows of a unit, purposes, steps of a training, tables, answers of a search, expected loss."""
+    """What the plan of a spec can hold at most: rows of a unit, purposes, steps of a training,
+    tables, answers of a search, expected loss.
+    """
 
     rows: int
     purposes: int
@@ -68,7 +78,14 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: Limits) -> Itera
     try:
         losses = [_loss(event, limits) for event in events]
         leaves = sum(map(_leaves, events))
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         yield f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
         return
     if math.fsum(losses) > limits.loss:
@@ -94,19 +111,22 @@ def _leaves(event: Mapping[str, Any]) -> int:
 
 
 def _loss(event: Mapping[str, Any], limits: Limits, times: int = 1) -> float:
-    """An upper bound on the expected privacy loss of `event`, made `times` times, in nats, under add/remove.
+    """An upper bound on the expected privacy loss of `event`, made `times` times, in nats, under
+    add/remove.
 
     [Derived here.] Gaussians moved by d under noise s: d^2 / 2 s^2, of discrete ones at most that
-    (`discrete_gaussian_rho`). Subsampled: Kullback-Leibler divergence is convex in the mixture, and below the Renyi
-    divergence of order 2, which is log(1 + q^2 (exp(1 / s^2) - 1)) against no unit. Pure epsilon: at most epsilon, and of
-    bounded range at most an eighth of its square (`bounded_range_pld`).
-    It bounds work, not privacy.
+    (`discrete_gaussian_rho`). Subsampled: Kullback-Leibler divergence is convex in the mixture, and
+    below the Renyi divergence of order 2, which is log(1 + q^2 (exp(1 / s^2) - 1)) against no unit.
+    Pure epsilon: at most epsilon, and of bounded range at most an eighth of its square
+    (`bounded_range_pld`). It bounds work, not privacy.
     """
     match event:
         case {"event": "nothing"}:
             return 0.0
         case {"event": "repeated", "count": count, "of": inner}:
-            return _loss(inner, limits, times * _whole(count, limits.steps + limits.tables + limits.answers))
+            return _loss(
+                inner, limits, times * _whole(count, limits.steps + limits.tables + limits.answers)
+            )
         case {"event": "all", "of": list(parts)} if len(parts) <= MOST_PARTS:
             return math.fsum(_loss(part, limits, times) for part in parts)
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": moved}:
@@ -116,20 +136,49 @@ def _loss(event: Mapping[str, Any], limits: Limits, times: int = 1) -> float:
             return times * (_whole(moved, MOST_ROWS) / _positive(sigma)) ** 2 / 2
         case {"event": "gaussian", "noise_multiplier": noise}:
             return times * _noise(noise) ** -2 / 2
-        case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:
+        case {
+            "event": "poisson_sampled",
+            "rate": rate,
+            "of": {"event": "gaussian", "noise_multiplier": noise},
+        }:
             _whole(times, limits.steps)
             chance, once = _positive(rate, 1), _noise(noise) ** -2
-            return times * min(chance * once / 2, math.log1p(chance**2 * math.expm1(once)) if once < 500 else math.inf)
-        case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves), "chances": list(chances)}:
+            return times * min(
+                chance * once / 2,
+                math.log1p(chance**2 * math.expm1(once)) if once < 500 else math.inf,
+            )
+        case {
+            "event": "mixture_of_gaussians",
+            "noise_multiplier": noise,
+            "sensitivities": list(moves),
+            "chances": list(chances),
+        }:
             _whole(times, limits.steps)
             rows = limits.rows
-            if moves != list(range(rows + 1)) or len(chances) != len(moves) or min(chances) < 0 or abs(math.fsum(chances) - 1) > 1e-9:
+            if (
+                moves != list(range(rows + 1))
+                or len(chances) != len(moves)
+                or min(chances) < 0
+                or abs(math.fsum(chances) - 1) > 1e-9
+            ):
                 raise ValueError(f"a mixture over other numbers of rows than 0 to {rows}")
             squared = math.fsum(p * move**2 for p, move in zip(chances, moves, strict=True))
             return times * squared * _noise(noise) ** -2 / 2 * MIXTURE_WEIGHT
-        case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": own}:
+        case {
+            "event": "sparse_vector",
+            "threshold_scale": threshold,
+            "query_scale": query,
+            "sensitivity": moved,
+            "rate": rate,
+            "rows": own,
+        }:
             _positive(rate, 1), _whole(times, limits.answers)
-            return times * _whole(own, MOST_ROWS) * _whole(moved, MOST_MOVED) * (1 / _positive(threshold) + 2 / _positive(query))
+            return (
+                times
+                * _whole(own, MOST_ROWS)
+                * _whole(moved, MOST_MOVED)
+                * (1 / _positive(threshold) + 2 / _positive(query))
+            )
         case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": own}:
             _whole(times, limits.answers)
             spread = 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_MOVED) / _positive(scale)

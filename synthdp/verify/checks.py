@@ -1,7 +1,8 @@
 """Check a bundle offline: no ledger, no network, no rows, and nothing in it is trusted.
 
-A bundle may come from anyone. Files are opened only after the folder was found to hold exactly the expected
-plain files; JSON is read strictly; a model is only ever read as safetensors. Every problem is listed at once.
+A bundle may come from anyone. Files are opened only after the folder was found to hold exactly the
+expected plain files; JSON is read strictly; a model is only ever read as safetensors. Every problem
+is listed at once.
 What cannot be checked here: that the steward ran the program as the bundle says.
 """
 
@@ -42,10 +43,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was checked, and every problem found; the rest is the bundle's own, where it could be read.
+    """What was checked, and every problem found; the rest is the bundle's own, where it could be
+    read.
 
-    `signer` is the key that the bundle names, None for an unsigned one; `origin_checked` says that it is the key
-    that `verify` was given.
+    `signer` is the key that the bundle names, None for an unsigned one; `origin_checked` says that
+    it is the key that `verify` was given.
     """
 
     folder: Path
@@ -63,7 +65,9 @@ class VerifyReport:
 
     @property
     def established(self) -> str:
-        """In words, what was found out, and whose word is left: no check can see that the program ran as stated."""
+        """In words, what was found out, and whose word is left: no check can see that the program
+        ran as stated.
+        """
         if self.signer is None:
             whose, vouched = "unsigned", "nobody"
         elif self.origin_checked:
@@ -74,25 +78,43 @@ class VerifyReport:
         return f"agrees with itself; {whose}; that the program ran as stated is vouched for by {vouched}"
 
 
-def verify_bundle(folder: Path, *, key: Path | None = None, progress: Progress | None = None) -> VerifyReport:
-    """Check a bundle and return what was checked; `key` is the file of the publisher's public key, `progress` hears of checks done and in all.
+def verify_bundle(
+    folder: Path, *, key: Path | None = None, progress: Progress | None = None
+) -> VerifyReport:
+    """Check a bundle and return what was checked; `key` is the file of the publisher's public key,
+    `progress` hears of checks done and in all.
 
     Raises:
         VerifyError: with every problem found, or `key` is no public key.
     """
     if (folder / "bundle").is_dir() and not (folder / SUMS).exists():
-        raise VerifyError(f"{folder} is the output folder of a release, not a bundle", hint=f"did you mean {folder / 'bundle'}?")
-    report = inspect_bundle(folder, key=None if key is None else load_public_key(key), progress=progress)
+        raise VerifyError(
+            f"{folder} is the output folder of a release, not a bundle",
+            hint=f"did you mean {folder / 'bundle'}?",
+        )
+    report = inspect_bundle(
+        folder, key=None if key is None else load_public_key(key), progress=progress
+    )
     if report.problems:
         count = len(report.problems)
-        listed = [*report.problems[:MOST_LISTED], *([f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else [])]
-        head, hint = f"{folder}: {count} problem{'s' if count != 1 else ''}", "do not use this bundle; get it again from its publisher"
+        listed = [
+            *report.problems[:MOST_LISTED],
+            *([f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else []),
+        ]
+        head, hint = (
+            f"{folder}: {count} problem{'s' if count != 1 else ''}",
+            "do not use this bundle; get it again from its publisher",
+        )
         raise VerifyError(head, hint=hint, problems=listed)
     return report
 
 
-def inspect_bundle(folder: Path, *, key: Ed25519PublicKey | None = None, progress: Progress | None = None) -> VerifyReport:
-    """Check a bundle; problems are in the report, none is raised. With a `key`, only what it signed is accepted."""
+def inspect_bundle(
+    folder: Path, *, key: Ed25519PublicKey | None = None, progress: Progress | None = None
+) -> VerifyReport:
+    """Check a bundle; problems are in the report, none is raised. With a `key`, only what it signed
+    is accepted.
+    """
     reader, problems, done = Reader(folder, key=key), [], []
     for name, (file, check) in CHECKS.items():
         done.append(name)
@@ -101,9 +123,15 @@ def inspect_bundle(folder: Path, *, key: Ed25519PublicKey | None = None, progres
             progress(len(done), len(CHECKS))
         if name in ("folder", "spec") and problems and (name == "folder" or reader.parsed is None):
             break  # nothing below can be read safely, or judged
-    report = VerifyReport(folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked)
+    report = VerifyReport(
+        folder, tuple(done), tuple(problems), origin_checked=reader.origin_checked
+    )
     stated = reader.certificate
-    return report if stated is None else replace(report, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
+    return (
+        report
+        if stated is None
+        else replace(report, epsilon=stated.epsilon, delta=stated.delta, signer=stated.signer)
+    )
 
 
 def _problems(file: str, check: Check, reader: Reader) -> list[str]:
@@ -112,15 +140,25 @@ def _problems(file: str, check: Check, reader: Reader) -> list[str]:
     try:
         found.extend(check(reader))
     except ValidationError as error:
-        found.extend(f"{file}: {'.'.join(map(str, e['loc'])) or 'content'}: {e['msg']}" for e in error.errors())
+        found.extend(
+            f"{file}: {'.'.join(map(str, e['loc'])) or 'content'}: {e['msg']}"
+            for e in error.errors()
+        )
     except SynthdpError as error:
         found.append(f"{file}: {error.message}")
-    except Exception as error:  # whatever the libraries below raise on bytes that were made to break them
-        found.append(f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})")
-    return [problem if len(problem) <= MOST_WORDS else f"{problem[:MOST_WORDS]}..." for problem in found]
+    except (
+        Exception
+    ) as error:  # whatever the libraries below raise on bytes that were made to break them
+        found.append(
+            f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})"
+        )
+    return [
+        problem if len(problem) <= MOST_WORDS else f"{problem[:MOST_WORDS]}..." for problem in found
+    ]
 
 
-# --- the folder --------------------------------------------------------------------------------------------
+# --- the folder
+# --------------------------------------------------------------------------------------------
 
 
 def _check_folder(reader: Reader) -> Iterator[str]:
@@ -144,7 +182,9 @@ def _check_folder(reader: Reader) -> Iterator[str]:
                 if path.lstat().st_size > MOST_BYTES.get(relative, MAX_TEXT):
                     yield f"{relative!r}: is larger than any bundle's"
     expected = {*FILES, SUMS}
-    yield from (f"{n!r}: does not belong in a bundle" for n in sorted(found - expected - {*OPTIONAL}))
+    yield from (
+        f"{n!r}: does not belong in a bundle" for n in sorted(found - expected - {*OPTIONAL})
+    )
     yield from (f"{n}: is missing" for n in sorted(expected - found))
 
 

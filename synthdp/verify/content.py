@@ -28,15 +28,21 @@ from synthdp.verify.reader import Check, Reader
 CHUNK_ROWS = 200_000
 MOST_KEPT = 50_000  # rows
 LONGEST_NUMBER = 32  # characters of a number or a date
-ACTIVE_SVG = re.compile(r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)", re.IGNORECASE)
+ACTIVE_SVG = re.compile(
+    r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)",
+    re.IGNORECASE,
+)
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
-# --- the table ---------------------------------------------------------------------------------------------
+# --- the table
+# ---------------------------------------------------------------------------------------------
 
 
 def _check_csv(reader: Reader) -> Iterator[str]:
-    """Header in the spec's order, the spec's number of rows, every value in its domain, every row as the constraints say."""
+    """Header in the spec's order, the spec's number of rows, every value in its domain, every row
+    as the constraints say.
+    """
     spec, path = reader.spec, reader.folder / CSV_NAME
     domain, rows = Domain.written(spec.columns), 0
     constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
@@ -48,12 +54,26 @@ def _check_csv(reader: Reader) -> Iterator[str]:
     except VerifyError:
         yield f"{CSV_NAME}: its header is not the spec's columns in order"
         return
-    bad, broken, wrong = dict.fromkeys(domain.names, 0), dict.fromkeys(spec.constraints, 0), dict.fromkeys(constraints.derived.names, 0)
-    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False, "encoding": "utf-8", "index_col": False}
+    bad, broken, wrong = (
+        dict.fromkeys(domain.names, 0),
+        dict.fromkeys(spec.constraints, 0),
+        dict.fromkeys(constraints.derived.names, 0),
+    )
+    options: dict[str, Any] = {
+        "dtype": str,
+        "keep_default_na": False,
+        "na_filter": False,
+        "encoding": "utf-8",
+        "index_col": False,
+    }
     with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas would drop surplus fields with a warning only
+        warnings.simplefilter(
+            "error", pd.errors.ParserWarning
+        )  # pandas would drop surplus fields with a warning only
         try:
-            with pd.read_csv(path, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options) as chunks:
+            with pd.read_csv(
+                path, chunksize=CHUNK_ROWS, skip_blank_lines=False, **options
+            ) as chunks:
                 for chunk in chunks:
                     if tuple(chunk.columns) != domain.names:
                         yield f"{CSV_NAME}: its header is not the spec's columns in order"
@@ -73,31 +93,53 @@ def _check_csv(reader: Reader) -> Iterator[str]:
             return
     if rows != spec.sampling.rows:
         yield f"{CSV_NAME}: has {rows} rows; the spec says {spec.sampling.rows}"
-    yield from (f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain" for name, count in bad.items() if count)
-    yield from (f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows" for name, count in wrong.items() if count)
-    yield from (f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}" for text, count in broken.items() if count)
+    yield from (
+        f"{CSV_NAME}: column {name!r}: {count} values are not in the declared domain"
+        for name, count in bad.items()
+        if count
+    )
+    yield from (
+        f"{CSV_NAME}: {name!r} is not what the spec computes it from in {count} rows"
+        for name, count in wrong.items()
+        if count
+    )
+    yield from (
+        f"{CSV_NAME}: {count} rows do not fulfil the constraint {text!r}"
+        for text, count in broken.items()
+        if count
+    )
 
 
 def most_bytes(domain: Domain, rows: int) -> int:
-    """The most bytes that a table of `rows` rows and its header take in CSV: UTF-8 with every quotation mark doubled."""
+    """The most bytes that a table of `rows` rows and its header take in CSV: UTF-8 with every
+    quotation mark doubled.
+    """
 
     def quoted(texts: Iterable[str]) -> int:
         return sum(2 * len(text.encode()) + 4 for text in texts)
 
-    widest = sum(max(LONGEST_NUMBER, *(len(label.encode()) for label in c.labels)) for c in domain.columns)
+    widest = sum(
+        max(LONGEST_NUMBER, *(len(label.encode()) for label in c.labels)) for c in domain.columns
+    )
     return quoted(domain.names) + rows * (2 * widest + 4 * len(domain))
 
 
 def _keep(reader: Reader, codes: Codes) -> None:
     """Keep rows to hold against the model, each with the same chance: no forger knows which."""
     wanted = max(1, reader.spec.sampling.rows or 1)
-    chosen = codes if wanted <= MOST_KEPT else codes[fresh_generator().random(len(codes)) < MOST_KEPT / wanted]
+    chosen = (
+        codes
+        if wanted <= MOST_KEPT
+        else codes[fresh_generator().random(len(codes)) < MOST_KEPT / wanted]
+    )
     if len(chosen) and sum(map(len, reader.rows)) <= 2 * MOST_KEPT:
         reader.rows.append(chosen)
 
 
 def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArray[np.uint16]]:
-    """Number of values that the domain does not hold, read as strictly as they were written; and the levels of the others."""
+    """Number of values that the domain does not hold, read as strictly as they were written; and
+    the levels of the others.
+    """
     absent = text == ""
     values: pd.Series[Any] = text.mask(absent)
     malformed = 0
@@ -111,14 +153,19 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
     return malformed or encoded.misfits, encoded.codes
 
 
-# --- graph, counts, model ----------------------------------------------------------------------------------
+# --- graph, counts, model
+# ----------------------------------------------------------------------------------
 
 
 def _check_graph(reader: Reader) -> Iterator[str]:
-    """A graph without cycles over the spec's columns; the spec's own where it is given. The picture runs no code."""
+    """A graph without cycles over the spec's columns; the spec's own where it is given. The picture
+    runs no code.
+    """
     spec = reader.spec
     content = reader.json("graph.json")
-    if isinstance(content, dict) and content.get("nodes", list(spec.modelled)) != list(spec.modelled):
+    if isinstance(content, dict) and content.get("nodes", list(spec.modelled)) != list(
+        spec.modelled
+    ):
         yield "graph.json: its nodes are not the spec's columns"
         return
     graph = CausalGraph.from_json(content)
@@ -132,7 +179,9 @@ def _check_graph(reader: Reader) -> Iterator[str]:
 
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
-    """What was found of a given graph: of claims that the spec's graph makes, counted right, and the same as its arrows say."""
+    """What was found of a given graph: of claims that the spec's graph makes, counted right, and
+    the same as its arrows say.
+    """
     settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
     if (stated is not None) != (settings.mode == "validate"):
         yield f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph mode is {settings.mode}"
@@ -140,7 +189,9 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
         return
     given = CausalGraph.from_spec(settings, columns)
     found = [Implication(f["x"], f["y"], tuple(f["given"]), f["kind"]) for f in stated["findings"]]
-    if sum(c.kind == "independence" for c in found) > MAX_TABLES or any(c.kind not in ("arrow", "independence") for c in found):
+    if sum(c.kind == "independence" for c in found) > MAX_TABLES or any(
+        c.kind not in ("arrow", "independence") for c in found
+    ):
         yield "graph.json: validation: holds more claims than are tested, or one of no kind"
         return
     domain = Domain.from_spec(reader.spec.columns)
@@ -148,7 +199,9 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     if not once or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in found):
         yield "graph.json: validation: holds a claim twice, or one that the spec's graph does not make"
     statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
-    if stated["counts"] != {kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in ("arrow", "independence")}:
+    if stated["counts"] != {
+        kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in ("arrow", "independence")
+    }:
         yield "graph.json: validation: its counts are not those of its findings"
     arrows = {(f["x"], f["y"]): f["status"] for f in stated["findings"] if f["kind"] == "arrow"}
     expected = {pair: arrows.get(pair, "given") for pair in given.directed}
@@ -161,7 +214,9 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
 
 
 def _check_marginals(reader: Reader) -> Iterator[str]:
-    """Tables over the spec's columns, of the domain's shape, no more precise than what was paid for."""
+    """Tables over the spec's columns, of the domain's shape, no more precise than what was paid
+    for.
+    """
     domain = Domain.from_spec(reader.spec.columns)
     precision = 0.0
     for table in reader.json("marginals.json")["tables"]:
@@ -185,9 +240,11 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
 
 
 def _precision(event: Mapping[str, Any]) -> float:
-    """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats, averages and rounds of chosen tables share it out.
+    """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats, averages and
+    rounds of chosen tables share it out.
 
-    Trainings are of sampled Gaussians, at whatever rate, and pay for none; nor do Gaussians on what is no table of counts.
+    Trainings are of sampled Gaussians, at whatever rate, and pay for none; nor do Gaussians on what
+    is no table of counts.
     """
     match event:
         case {"event": "discrete_gaussian" | "rounded_gaussian", "sigma": sigma}:
@@ -211,11 +268,17 @@ def _check_model(reader: Reader) -> Iterator[str]:
         with safe_open(path, framework="numpy") as file:
             shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             narrow = [name for name in shapes if file.get_slice(name).get_dtype() != "F32"]
-            infinite = [name for name in shapes if name not in narrow and not np.isfinite(file.get_tensor(name)).all()]
+            infinite = [
+                name
+                for name in shapes
+                if name not in narrow and not np.isfinite(file.get_tensor(name)).all()
+            ]
     except SafetensorError:
         with path.open("rb") as raw:
             pickled = raw.read(4).startswith(PICKLE_STARTS)
-        yield "model.safetensors: is not a safetensors file" + ("; it looks like a pickle, which can run code: do not open it" if pickled else "")
+        yield "model.safetensors: is not a safetensors file" + (
+            "; it looks like a pickle, which can run code: do not open it" if pickled else ""
+        )
         return
     if shapes != stated:
         names = sorted(n for n in {*shapes, *stated} if shapes.get(n) != stated.get(n))
@@ -227,7 +290,9 @@ def _check_model(reader: Reader) -> Iterator[str]:
 
 
 def _architecture_problems(model: dict[str, Any], reader: Reader) -> Iterator[str]:
-    """The model is over the spec's columns and levels, and each column's parents are those of the graph."""
+    """The model is over the spec's columns and levels, and each column's parents are those of the
+    graph.
+    """
     domain = Domain.from_spec(reader.spec.columns)
     columns, architecture = model["columns"], model["architecture"]
     if columns != list(domain.names) or architecture["sizes"] != list(domain.sizes):

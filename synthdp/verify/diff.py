@@ -1,6 +1,8 @@
-"""What a second bundle is, compared with a first: its budget, its graph, its table. Better, worse, same, or not to be compared.
+"""What a second bundle is, compared with a first: its budget, its graph, its table. Better, worse,
+same, or not to be compared.
 
-Both are verified before a word of them is believed. All figures are public; no row of the original is needed.
+Both are verified before a word of them is believed. All figures are public; no row of the original
+is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ CLOSE = 1e-6  # relative: another version of the accountant may differ in the la
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that both bundles state; `verdict` is of the second. `why` says what a number cannot."""
+    """One thing that both bundles state; `verdict` is of the second. `why` says what a number
+    cannot.
+    """
 
     topic: Literal["budget", "graph", "quality", "table"]
     what: str
@@ -50,7 +54,12 @@ class BundleDifference:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
-        return {"a": str(self.a), "b": str(self.b), "findings": [asdict(f) for f in self.findings], "graph": self.graph.to_json()}
+        return {
+            "a": str(self.a),
+            "b": str(self.b),
+            "findings": [asdict(f) for f in self.findings],
+            "graph": self.graph.to_json(),
+        }
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,12 @@ def compare(a: Path, b: Path, *, reporter: Reporter | None = None) -> BundleDiff
     first, second = opened
     with reporter.stage("compare"):
         graphs = difference(first.graph, second.graph)
-        findings = (*_budget(first, second), *_graph(first, second, graphs), *_table(first, second), *_quality(first, second))
+        findings = (
+            *_budget(first, second),
+            *_graph(first, second, graphs),
+            *_table(first, second),
+            *_quality(first, second),
+        )
     return BundleDifference(a, b, findings, graphs)
 
 
@@ -100,13 +114,20 @@ def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
             parse_spec(read_text(folder / "spec.yaml"), path="spec.yaml"),
             Certificate.model_validate(parse_json(read_text(folder / "privacy/certificate.json"))),
             CausalGraph.from_json(parse_json(read_text(folder / "graph.json"))),
-            {p["epsilon"]: p["delta"] for p in parse_json(read_text(folder / "privacy/profile.json"))["points"]},
+            {
+                p["epsilon"]: p["delta"]
+                for p in parse_json(read_text(folder / "privacy/profile.json"))["points"]
+            },
         )
     except (OSError, ValueError) as error:
-        raise VerifyError(f"{folder}: was changed while it was read ({type(error).__name__})", hint="compare copies that nobody writes to") from None
+        raise VerifyError(
+            f"{folder}: was changed while it was read ({type(error).__name__})",
+            hint="compare copies that nobody writes to",
+        ) from None
 
 
-# --- budget ------------------------------------------------------------------------------------------------
+# --- budget
+# ------------------------------------------------------------------------------------------------
 
 
 def _budget(a: Opened, b: Opened) -> Iterator[Finding]:
@@ -115,7 +136,9 @@ def _budget(a: Opened, b: Opened) -> Iterator[Finding]:
     for what in ("adjacency", "unit_meaning", "unit_rows"):
         yield _equal("budget", what.replace("_", " "), getattr(one, what), getattr(two, what))
     yield _less("budget", "delta", one.delta, two.delta, why=other)
-    why = other or ("at different deltas; see the whole trade-off" if one.delta != two.delta else "")
+    why = other or (
+        "at different deltas; see the whole trade-off" if one.delta != two.delta else ""
+    )
     yield _less("budget", "epsilon", one.epsilon, two.epsilon, why=why)
     yield _trade_off(a, b, why=other)
     sizes = sorted({g.size for g in one.groups} & {g.size for g in two.groups})[-1:]
@@ -128,72 +151,159 @@ def _other_promise(one: Certificate, two: Certificate) -> str:
     """Why no numbers of two guarantees can be compared; empty if they can."""
     if one.adjacency != two.adjacency:
         return "neighbours are other tables"
-    return "" if (one.unit_meaning, one.unit_rows) == (two.unit_meaning, two.unit_rows) else "another unit is protected"
+    return (
+        ""
+        if (one.unit_meaning, one.unit_rows) == (two.unit_meaning, two.unit_rows)
+        else "another unit is protected"
+    )
 
 
 def _trade_off(a: Opened, b: Opened, *, why: str) -> Finding:
-    """The whole curve: better where delta is nowhere larger and somewhere smaller, over the epsilons of both."""
+    """The whole curve: better where delta is nowhere larger and somewhere smaller, over the
+    epsilons of both.
+    """
     shared = sorted(a.profile.keys() & b.profile.keys())
     above = any(b.profile[e] > a.profile[e] * (1 + CLOSE) + 1e-13 for e in shared)
     below = any(b.profile[e] < a.profile[e] * (1 - CLOSE) - 1e-13 for e in shared)
-    at = f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the whole trade-off" if shared else "whole trade-off"
-    values = [o.profile[min(shared, key=lambda e: abs(e - a.certificate.epsilon))] if shared else None for o in (a, b)]
+    at = (
+        f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the whole trade-off"
+        if shared
+        else "whole trade-off"
+    )
+    values = [
+        o.profile[min(shared, key=lambda e: abs(e - a.certificate.epsilon))] if shared else None
+        for o in (a, b)
+    ]
     if why or (above and below) or not shared:
-        return Finding("budget", at, values[0], values[1], "not comparable", why or "the curves cross")
-    return Finding("budget", at, values[0], values[1], "worse" if above else "better" if below else "same")
+        return Finding(
+            "budget", at, values[0], values[1], "not comparable", why or "the curves cross"
+        )
+    return Finding(
+        "budget", at, values[0], values[1], "worse" if above else "better" if below else "same"
+    )
 
 
-# --- graph and table ---------------------------------------------------------------------------------------
+# --- graph and table
+# ---------------------------------------------------------------------------------------
 
 
 def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Finding]:
     yield _equal("graph", "mode", a.spec.graph.mode, b.spec.graph.mode)
     changes = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned; {found.common} in common"
-    yield Finding("graph", "links", len(found.before.edges), len(found.after.edges), "same" if found.same else "different", changes)
+    yield Finding(
+        "graph",
+        "links",
+        len(found.before.edges),
+        len(found.after.edges),
+        "same" if found.same else "different",
+        changes,
+    )
     counts = [sum(e.provenance == "refuted" for e in o.graph.edges) for o in (a, b)]
     if any(counts):
-        yield Finding("graph", "refuted arrows", counts[0], counts[1], "same" if counts[0] == counts[1] else "different")
+        yield Finding(
+            "graph",
+            "refuted arrows",
+            counts[0],
+            counts[1],
+            "same" if counts[0] == counts[1] else "different",
+        )
 
 
 def _table(a: Opened, b: Opened) -> Iterator[Finding]:
     yield _equal("table", "dataset", a.spec.dataset.id, b.spec.dataset.id)
-    gone, new = ([n for n in x.spec.columns if n not in y.spec.columns] for x, y in ((a, b), (b, a)))
-    changed = [n for n, c in a.spec.columns.items() if n in b.spec.columns and c != b.spec.columns[n]]
+    gone, new = (
+        [n for n in x.spec.columns if n not in y.spec.columns] for x, y in ((a, b), (b, a))
+    )
+    changed = [
+        n for n, c in a.spec.columns.items() if n in b.spec.columns and c != b.spec.columns[n]
+    ]
     said = {"gone": gone, "new": new, "declared otherwise": changed}
     why = "; ".join(f"{how}: {_some(names)}" for how, names in said.items() if names)
-    yield Finding("table", "columns", len(a.spec.columns), len(b.spec.columns), "different" if why else "same", why)
+    yield Finding(
+        "table",
+        "columns",
+        len(a.spec.columns),
+        len(b.spec.columns),
+        "different" if why else "same",
+        why,
+    )
     yield _equal("table", "rows", a.spec.sampling.rows, b.spec.sampling.rows)
-    yield _equal("table", "constraints", len(a.spec.constraints), len(b.spec.constraints), same=a.spec.constraints == b.spec.constraints)
+    yield _equal(
+        "table",
+        "constraints",
+        len(a.spec.constraints),
+        len(b.spec.constraints),
+        same=a.spec.constraints == b.spec.constraints,
+    )
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return ", ".join(names[:MOST_NAMED]) + (
+        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    )
 
 
 def _quality(a: Opened, b: Opened) -> Iterator[Finding]:
     """Distances to the noisy tables: only where both describe one dataset by the same levels."""
     if a.domain != b.domain:
-        yield Finding("quality", "distance to the noisy tables", None, None, "not comparable", "the columns or their levels are not the same")
+        yield Finding(
+            "quality",
+            "distance to the noisy tables",
+            None,
+            None,
+            "not comparable",
+            "the columns or their levels are not the same",
+        )
         return
     if a.spec.dataset.id != b.spec.dataset.id:
-        yield Finding("quality", "distance to the noisy tables", None, None, "not comparable", "they are of different datasets")
+        yield Finding(
+            "quality",
+            "distance to the noisy tables",
+            None,
+            None,
+            "not comparable",
+            "they are of different datasets",
+        )
         return
     for found in distances(a.folder, b.folder, a.domain):
         why = f"mean total variation, {found.tables} tables; noise alone moves the difference by {found.noise:.1g}"
-        yield Finding("quality", f"distance to noisy {found.ways}-way tables", found.a, found.b, _as_verdict(found.verdict), why)
+        yield Finding(
+            "quality",
+            f"distance to noisy {found.ways}-way tables",
+            found.a,
+            found.b,
+            _as_verdict(found.verdict),
+            why,
+        )
     between = apart(a.folder, b.folder, a.domain)
-    yield Finding("quality", "distance between the two, 1-way", None, between, "same" if between == 0 else "different", "mean total variation")
+    yield Finding(
+        "quality",
+        "distance between the two, 1-way",
+        None,
+        between,
+        "same" if between == 0 else "different",
+        "mean total variation",
+    )
 
 
 def _as_verdict(text: str) -> Verdict:
     return "better" if text == "better" else "worse" if text == "worse" else "same"
 
 
-def _equal(topic: Literal["budget", "graph", "table"], what: str, a: Any, b: Any, *, same: bool | None = None) -> Finding:
+def _equal(
+    topic: Literal["budget", "graph", "table"],
+    what: str,
+    a: Any,
+    b: Any,
+    *,
+    same: bool | None = None,
+) -> Finding:
     return Finding(topic, what, a, b, "same" if (a == b if same is None else same) else "different")
 
 
-def _less(topic: Literal["budget"], what: str, a: float | None, b: float | None, *, why: str) -> Finding:
+def _less(
+    topic: Literal["budget"], what: str, a: float | None, b: float | None, *, why: str
+) -> Finding:
     """A bound, where less is better; None is no bound at all."""
     if why:
         return Finding(topic, what, a, b, "not comparable", why)

@@ -1,4 +1,6 @@
-"""The checks of what tells a certificate to people and registers: each file is written again and compared."""
+"""The checks of what tells a certificate to people and registers: each file is written again and
+compared.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,36 @@ from synthdp.bundle.certificate.effects import effects_svg
 from synthdp.bundle.certificate.profile import profile_of, profile_svg
 from synthdp.bundle.certificate.text import render
 from synthdp.bundle.metadata.datacard import DATACARD, datacard
-from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
+from synthdp.bundle.metadata.deployment import (
+    DEPLOYMENT,
+    deployment_record,
+    deployment_yaml,
+    schema_problems,
+)
 from synthdp.bundle.metadata.readme import readme
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.graph.causal import CausalGraph
 from synthdp.verify.reader import Check, Reader
 
-TOLERANCE, TINY = 1e-6, 1e-13  # relative, and absolute: another version of the accountant may differ in the last digits
+TOLERANCE, TINY = (
+    1e-6,
+    1e-13,
+)  # relative, and absolute: another version of the accountant may differ in the last digits
 
 
 def _check_text(reader: Reader) -> Iterator[str]:
     """The certificate for people says what the one for programs says."""
-    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(reader.certificate):
+    if reader.certificate is not None and reader.text("privacy/certificate.md") != render(
+        reader.certificate
+    ):
         yield "privacy/certificate.md: does not say what privacy/certificate.json says"
 
 
 def _check_readme(reader: Reader) -> Iterator[str]:
     """The README for users says what spec and certificate say."""
-    if reader.certificate is not None and reader.text("README.md") != readme(reader.spec, reader.certificate, day=reader.day):
+    if reader.certificate is not None and reader.text("README.md") != readme(
+        reader.spec, reader.certificate, day=reader.day
+    ):
         yield "README.md: does not say what spec.yaml and privacy/certificate.json say"
 
 
@@ -39,24 +53,32 @@ def _check_datacard(reader: Reader) -> Iterator[str]:
 
 
 def _check_report(reader: Reader) -> Iterator[str]:
-    """The public report shows what the other files say: its words and figures are made again and compared."""
+    """The public report shows what the other files say: its words and figures are made again and
+    compared.
+    """
     if reader.certificate is not None and reader.text(REPORT) != public_report(reader.folder):
         yield f"{REPORT}: does not show what the bundle's other files say"
 
 
 def _check_effects(reader: Reader) -> Iterator[str]:
     """The causal diagram is the certificate's."""
-    if reader.certificate is not None and reader.text("privacy/effects.svg") != effects_svg(reader.certificate):
+    if reader.certificate is not None and reader.text("privacy/effects.svg") != effects_svg(
+        reader.certificate
+    ):
         yield "privacy/effects.svg: does not show what privacy/certificate.json says"
 
 
 def _check_profile(reader: Reader) -> Iterator[str]:
-    """Delta at every epsilon of the grid is what the planned events compose to, and the picture shows it."""
+    """Delta at every epsilon of the grid is what the planned events compose to, and the picture
+    shows it.
+    """
     name = "privacy/profile.json"
     if reader.certificate is None:
         return
     stated, true = reader.json(name), profile_of(reader.certificate.planned, reader.spec)
-    if not isinstance(stated, dict) or {k: v for k, v in stated.items() if k != "points"} != {k: v for k, v in true.items() if k != "points"}:
+    if not isinstance(stated, dict) or {k: v for k, v in stated.items() if k != "points"} != {
+        k: v for k, v in true.items() if k != "points"
+    }:
         yield f"{name}: is not the profile of this release"
         return
     points = [(p["epsilon"], p["delta"]) for p in stated["points"]]
@@ -72,7 +94,9 @@ def _check_profile(reader: Reader) -> Iterator[str]:
 
 
 def _check_deployment(reader: Reader) -> Iterator[str]:
-    """The registry's record is valid, says what spec and certificate say, and is there exactly where the spec asks for it."""
+    """The registry's record is valid, says what spec and certificate say, and is there exactly
+    where the spec asks for it.
+    """
     if reader.certificate is None or not reader.entries:
         return
     expected = deployment_record(reader.spec, reader.certificate, day=reader.day)
@@ -85,7 +109,9 @@ def _check_deployment(reader: Reader) -> Iterator[str]:
         return
     if reader.text(DEPLOYMENT) != deployment_yaml(expected):
         yield f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say"
-    yield from (f"{DEPLOYMENT}: {p}" for p in schema_problems(expected))  # never the file's own YAML: it may be a bomb
+    yield from (
+        f"{DEPLOYMENT}: {p}" for p in schema_problems(expected)
+    )  # never the file's own YAML: it may be a bomb
 
 
 DISCLOSURE_CHECKS: dict[str, tuple[str, Check]] = {

@@ -1,7 +1,8 @@
-"""The checks of the table's other forms: Parquet holds the rows of the CSV, and both descriptions are those that spec and files give.
+"""The checks of the table's other forms: Parquet holds the rows of the CSV, and both descriptions
+are those that spec and files give.
 
-A stranger's Parquet is opened with bounds on its footer, and a group of rows is only decoded if it states the size
-that the spec's columns can have.
+A stranger's Parquet is opened with bounds on its footer, and a group of rows is only decoded if it
+states the size that the spec's columns can have.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
     columns, path, csv = reader.spec.columns, reader.folder / PARQUET_NAME, reader.folder / CSV_NAME
     rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
     try:
-        with pq.ParquetFile(path, thrift_string_size_limit=MOST_FOOTER, thrift_container_size_limit=MOST_FOOTER) as file:
+        with pq.ParquetFile(
+            path, thrift_string_size_limit=MOST_FOOTER, thrift_container_size_limit=MOST_FOOTER
+        ) as file:
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
                 yield f"{PARQUET_NAME}: its columns and types are not the spec's"
             elif file.metadata.num_rows != rows or file.metadata.num_row_groups != -(-rows // size):
                 yield f"{PARQUET_NAME}: does not hold the spec's {rows} rows in groups of {size}"
-            elif not all(_plausible(file.metadata.row_group(i), reader, size) for i in range(file.metadata.num_row_groups)):
+            elif not all(
+                _plausible(file.metadata.row_group(i), reader, size)
+                for i in range(file.metadata.num_row_groups)
+            ):
                 yield f"{PARQUET_NAME}: a group of rows is larger than the spec's columns can be"
             elif not _same_rows(file, row_groups(csv, columns)):
                 yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
@@ -43,21 +49,31 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
 
 
 def _plausible(group: Any, reader: Reader, size: int) -> bool:
-    """Whether a group of rows states no more rows and bytes than it can have: dictionaries of all labels, and at most a number in a cell."""
+    """Whether a group of rows states no more rows and bytes than it can have: dictionaries of all
+    labels, and at most a number in a cell.
+    """
     columns = Domain.written(reader.spec.columns).columns
     labels = sum(len(label.encode()) + PAGE_BYTES for column in columns for label in column.labels)
-    return bool(group.num_rows <= size and group.total_byte_size <= labels + len(columns) * PAGE_BYTES + 24 * group.num_rows * len(columns))
+    return bool(
+        group.num_rows <= size
+        and group.total_byte_size
+        <= labels + len(columns) * PAGE_BYTES + 24 * group.num_rows * len(columns)
+    )
 
 
 def _same_rows(file: Any, expected: Iterator[Any]) -> bool:
     groups = (file.read_row_group(i) for i in range(file.metadata.num_row_groups))
-    return all(a is not None and b is not None and a.equals(b) for a, b in zip_longest(groups, expected))
+    return all(
+        a is not None and b is not None and a.equals(b) for a, b in zip_longest(groups, expected)
+    )
 
 
 def _check_datapackage(reader: Reader) -> Iterator[str]:
     """The description is the one that the spec and the table give."""
     path = reader.folder / CSV_NAME
-    expected = descriptor(reader.spec, run=reader.run, csv_bytes=path.stat().st_size, csv_sha256=sha256(path))
+    expected = descriptor(
+        reader.spec, run=reader.run, csv_bytes=path.stat().st_size, csv_sha256=sha256(path)
+    )
     if reader.json("datapackage.json") != expected:
         yield f"datapackage.json: does not describe {CSV_NAME} as the spec does"
 
@@ -66,8 +82,12 @@ def _check_croissant(reader: Reader) -> Iterator[str]:
     """The description is the one that spec, certificate and both files give."""
     if reader.certificate is None:
         return
-    csv, parquet = (written(reader.folder / n, sha256(reader.folder / n)) for n in (CSV_NAME, PARQUET_NAME))
-    if reader.json(CROISSANT) != croissant(reader.spec, reader.certificate, day=reader.day, csv=csv, parquet=parquet):
+    csv, parquet = (
+        written(reader.folder / n, sha256(reader.folder / n)) for n in (CSV_NAME, PARQUET_NAME)
+    )
+    if reader.json(CROISSANT) != croissant(
+        reader.spec, reader.certificate, day=reader.day, csv=csv, parquet=parquet
+    ):
         yield f"{CROISSANT}: does not describe the table as spec.yaml and privacy/certificate.json do"
 
 

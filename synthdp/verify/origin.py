@@ -1,7 +1,8 @@
-"""The check of who made a bundle: its signed statement, against the publisher's key where it is known.
+"""The check of who made a bundle: its signed statement, against the publisher's key where it is
+known.
 
-Without a key the statement is still held against the files and against the key that the certificate names.
-That finds damage and mixed-up files. It cannot find a forger, who makes a key of their own.
+Without a key the statement is still held against the files and against the key that the certificate
+names. That finds damage and mixed-up files. It cannot find a forger, who makes a key of their own.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ from typing import Any
 from synthdp.bundle.folder import SUMS
 from synthdp.bundle.metadata.deployment import DEPLOYMENT
 from synthdp.bundle.signing.keys import ALGORITHM, SIGNATURE_BYTES, fits, identity, key_of
-from synthdp.bundle.signing.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE, Envelope, open_envelope
+from synthdp.bundle.signing.statement import (
+    PAYLOAD_TYPE,
+    PREDICATE_TYPE,
+    STATEMENT,
+    STATEMENT_TYPE,
+    Envelope,
+    open_envelope,
+)
 from synthdp.bundle.write import FILES, sha256
 from synthdp.files import parse_json
 from synthdp.verify.reader import Check, Reader
 
 
 def _check_statement(reader: Reader) -> Iterator[str]:
-    """The statement is there if the certificate says so, signed by the right key, and about exactly these files."""
+    """The statement is there if the certificate says so, signed by the right key, and about exactly
+    these files.
+    """
     signer = reader.certificate.signer if reader.certificate else None
     if not reader.holds(STATEMENT):
         if signer is not None:
@@ -38,7 +48,9 @@ def _check_statement(reader: Reader) -> Iterator[str]:
 
 
 def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) -> Iterator[str]:
-    """The envelope is of our type and signed by the key that was given, or else by the one that the certificate names."""
+    """The envelope is of our type and signed by the key that was given, or else by the one that the
+    certificate names.
+    """
     if envelope.payload_type != PAYLOAD_TYPE:
         yield f"holds {envelope.payload_type[:60]!r}; only {PAYLOAD_TYPE} is supported"
     if reader.key is not None and signer is not None and signer != identity(reader.key):

@@ -9,7 +9,15 @@ from typing import Any
 
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from synthdp.bundle.certificate.facts import FORMAT, Certificate, PlannedSpend, amended_of, certify, events_of, plan_problems
+from synthdp.bundle.certificate.facts import (
+    FORMAT,
+    Certificate,
+    PlannedSpend,
+    amended_of,
+    certify,
+    events_of,
+    plan_problems,
+)
 from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
@@ -23,8 +31,16 @@ from synthdp.verify.bounds import MOST_ENTRIES, Limits, event_problems, group_pr
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
-WIDENED_ALONE = ("gaussian", "rounded_gaussian", "sparse_vector", "gumbel_max", "all")  # repeats of these widen as each of them does
-TOLERANCE = 1e-6  # relative: another version of the accountant may round differently in the last digits
+WIDENED_ALONE = (
+    "gaussian",
+    "rounded_gaussian",
+    "sparse_vector",
+    "gumbel_max",
+    "all",
+)  # repeats of these widen as each of them does
+TOLERANCE = (
+    1e-6  # relative: another version of the accountant may round differently in the last digits
+)
 
 
 def _check_spec(reader: Reader) -> Iterator[str]:
@@ -41,9 +57,13 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         yield f"privacy/ledger.json: {len(content['entries'])} entries are more than any release makes"
         return
     entries = [Entry(**e) for e in content["entries"]]
-    beyond = list(event_problems([e.body["event"] for e in entries if e.kind == "charge"], Limits.of(spec)))
+    beyond = list(
+        event_problems([e.body["event"] for e in entries if e.kind == "charge"], Limits.of(spec))
+    )
     yield from (f"privacy/ledger.json: {problem}" for problem in beyond)
-    reader.entries = [] if beyond else entries  # what cannot be composed is not held against anything
+    reader.entries = (
+        [] if beyond else entries
+    )  # what cannot be composed is not held against anything
     for entry in entries:
         fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
         if entry_hash(**fields) != entry.hash:
@@ -53,11 +73,17 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         if entry.seq == 1 and entry.previous != GENESIS:
             yield "privacy/ledger.json: entry 1 does not begin a chain"
     for before, after in pairwise(entries):
-        if after.seq <= before.seq or (after.seq == before.seq + 1 and after.previous != before.hash):
+        if after.seq <= before.seq or (
+            after.seq == before.seq + 1 and after.previous != before.hash
+        ):
             yield f"privacy/ledger.json: entry {after.seq} does not follow entry {before.seq}"
     kinds = [e.kind for e in entries if e.kind != "cap"]
     charges, amendments = kinds.count("charge"), kinds.count("amend")
-    if charges == 0 or [*kinds[:1], *(k for k in kinds[1:-1] if k != "amend"), *kinds[-1:]] != ["reserve", *["charge"] * charges, "settle"]:
+    if charges == 0 or [*kinds[:1], *(k for k in kinds[1:-1] if k != "amend"), *kinds[-1:]] != [
+        "reserve",
+        *["charge"] * charges,
+        "settle",
+    ]:
         yield f"privacy/ledger.json: a run is one reservation, then charges, then a settlement; got {', '.join(kinds) or 'nothing'}"
         return
     if entries[-1].body.get("charges") != charges:
@@ -72,23 +98,33 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
 
 
 def _check_certificate(reader: Reader) -> Iterator[str]:
-    """The certificate's facts are those of the spec and the ledger, its charges are planned, and its numbers bound the plan."""
+    """The certificate's facts are those of the spec and the ledger, its charges are planned, and
+    its numbers bound the plan.
+    """
     spec, name = reader.spec, "privacy/certificate.json"
     raw = reader.json(name)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         yield f"{name}: format must be {FORMAT}; another one needs another version of synthdp"
         return
     reader.certificate = stated = Certificate.model_validate(raw)
-    beyond = [*group_problems(stated.groups), *event_problems([p.event for p in stated.planned], Limits.of(spec))]
+    beyond = [
+        *group_problems(stated.groups),
+        *event_problems([p.event for p in stated.planned], Limits.of(spec)),
+    ]
     beyond = beyond or list(_too_much(stated.planned, spec))
     if beyond or not reader.entries:
-        yield from (f"{name}: {problem}" for problem in beyond or ("its charges are not those of a ledger that can be composed",))
+        yield from (
+            f"{name}: {problem}"
+            for problem in beyond or ("its charges are not those of a ledger that can be composed",)
+        )
         reader.certificate = None
         return
     if stated.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
         yield f"{name}: epsilon {stated.epsilon:g} is more than the spec allows, {spec.privacy.epsilon:g}"
     receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
-    groups = {g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups}
+    groups = {
+        g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups
+    }
     true = certify(
         spec,
         run=reader.run,
@@ -106,8 +142,15 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     for key in Certificate.model_fields:
         if not _same(getattr(stated, key), getattr(true, key)):
             yield f"{name}: {key} does not follow from the spec, the plan and the ledger{_got(getattr(stated, key), getattr(true, key))}"
-    yield from (f"privacy/ledger.json: {problem}" for problem in plan_problems(stated.planned, reader.entries))
-    yield from (f"{name}: {p.purpose}: {why}" for p in stated.planned for why in _unit_problems(p.event, true.unit_rows))
+    yield from (
+        f"privacy/ledger.json: {problem}"
+        for problem in plan_problems(stated.planned, reader.entries)
+    )
+    yield from (
+        f"{name}: {p.purpose}: {why}"
+        for p in stated.planned
+        for why in _unit_problems(p.event, true.unit_rows)
+    )
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from (f"{name}: scores: {problem}" for problem in score_problems(stated, reader))
     yield from _group_problems(stated, spec)
@@ -118,7 +161,9 @@ def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[st
     """The first planned spend that passes the spec's epsilon alone: then nothing more is composed."""
     allowed = spec.privacy.epsilon * (1 + TOLERANCE)
     for spend in planned:
-        alone = accounting.epsilon(events_of([spend]), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
+        alone = accounting.epsilon(
+            events_of([spend]), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+        )
         if alone > allowed:
             yield f"{spend.purpose!r} alone composes to epsilon {alone:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
             return
@@ -127,7 +172,9 @@ def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[st
 def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
     """Events that were planned as if a unit had fewer than `rows` rows."""
     match event:
-        case {"event": "discrete_gaussian" | "rounded_gaussian", "sensitivity": covered} if covered < rows:
+        case {"event": "discrete_gaussian" | "rounded_gaussian", "sensitivity": covered} if (
+            covered < rows
+        ):
             yield f"a table was planned for {covered} rows of a unit; it may have {rows}"
         case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
             yield f"training was planned for {max(moves):g} rows of a unit; it may have {rows}"
@@ -143,7 +190,9 @@ def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
 
 
 def _audit_problems(stated: Certificate) -> Iterator[str]:
-    """An audit must be of these spends, public, and not have refuted them. Its figures cannot be checked here."""
+    """An audit must be of these spends, public, and not have refuted them. Its figures cannot be
+    checked here.
+    """
     if stated.audit is None:
         return
     if stated.audit.rows == "real":
@@ -166,19 +215,28 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
 def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) -> float:
     """Epsilon for groups of `size` units, from the planned events.
 
-    Under add/remove a group is one unit with `size` times the rows, whose events follow from those that were
-    planned; under replace-one, for very large groups, and for events that cannot be widened, the generic group bound is used.
+    Under add/remove a group is one unit with `size` times the rows, whose events follow from those
+    that were planned; under replace-one, for very large groups, and for events that cannot be
+    widened, the generic group bound is used.
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * rows_of(spec)
-    widened = [_widened(p.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for p in planned]
+    widened = [
+        _widened(p.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for p in planned
+    ]
     if adjacency == "replace_one" or None in widened:
-        return accounting.group_epsilon(events_of(planned), size=size, delta=delta, adjacency=adjacency)
-    return accounting.epsilon([e for e in widened if e is not None], delta=delta, adjacency=adjacency)
+        return accounting.group_epsilon(
+            events_of(planned), size=size, delta=delta, adjacency=adjacency
+        )
+    return accounting.epsilon(
+        [e for e in widened if e is not None], delta=delta, adjacency=adjacency
+    )
 
 
 def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
-    """What `event` does to a unit with `size` times the rows; None if that does not follow from the event."""
+    """What `event` does to a unit with `size` times the rows; None if that does not follow from the
+    event.
+    """
     match event:
         case {"event": "gaussian", "noise_multiplier": noise}:
             return GaussianDpEvent(float(noise) / size)
@@ -189,23 +247,58 @@ def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
         case {"event": "all", "of": list(parts)}:
             widened = [_widened(part, size) for part in parts]
             return None if None in widened else ComposedDpEvent(tuple(widened))
-        case {"event": "repeated", "count": int(count), "of": {"event": kind} as inner} if kind in WIDENED_ALONE:
+        case {"event": "repeated", "count": int(count), "of": {"event": kind} as inner} if (
+            kind in WIDENED_ALONE
+        ):
             once = _widened(inner, size)
             return None if once is None else SelfComposedDpEvent(once, count)
-        case {"event": "repeated", "count": int(count), "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)}}:
-            return SelfComposedDpEvent(accounting.DiscreteGaussianDpEvent(float(sigma), rows * size), count)
-        case {"event": "repeated", "count": int(steps), "of": {"event": "poisson_sampled", "rate": rate, "of": {"noise_multiplier": noise}}}:
-            return accounting.unit_sampled_gaussian(noise_multiplier=noise, rate=rate, rows=size, steps=steps)
-        case {"event": "repeated", "count": int(steps), "of": {"event": "mixture_of_gaussians", "noise_multiplier": noise, "chances": [none, *more]}}:
-            rate = -math.expm1(math.log(none) / len(more)) if none > 0 else 1.0  # none of the unit's rows is drawn: (1 - rate)^rows
-            return accounting.unit_sampled_gaussian(noise_multiplier=noise, rate=rate, rows=len(more) * size, steps=steps)
+        case {
+            "event": "repeated",
+            "count": int(count),
+            "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)},
+        }:
+            return SelfComposedDpEvent(
+                accounting.DiscreteGaussianDpEvent(float(sigma), rows * size), count
+            )
+        case {
+            "event": "repeated",
+            "count": int(steps),
+            "of": {"event": "poisson_sampled", "rate": rate, "of": {"noise_multiplier": noise}},
+        }:
+            return accounting.unit_sampled_gaussian(
+                noise_multiplier=noise, rate=rate, rows=size, steps=steps
+            )
+        case {
+            "event": "repeated",
+            "count": int(steps),
+            "of": {
+                "event": "mixture_of_gaussians",
+                "noise_multiplier": noise,
+                "chances": [none, *more],
+            },
+        }:
+            rate = (
+                -math.expm1(math.log(none) / len(more)) if none > 0 else 1.0
+            )  # none of the unit's rows is drawn: (1 - rate)^rows
+            return accounting.unit_sampled_gaussian(
+                noise_multiplier=noise, rate=rate, rows=len(more) * size, steps=steps
+            )
     return None
 
 
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:
     """Each file out of rows names charges that paid for it."""
-    needed = {"synthetic.csv", "synthetic.parquet", "marginals.json", "model.json", "model.safetensors", "report.html"}
-    if spec.graph.mode == "validate" or (spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)):
+    needed = {
+        "synthetic.csv",
+        "synthetic.parquet",
+        "marginals.json",
+        "model.json",
+        "model.safetensors",
+        "report.html",
+    }
+    if spec.graph.mode == "validate" or (
+        spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)
+    ):
         needed |= {"graph.json", "graph.svg"}
     if spec.evaluation.charged:
         needed |= {*SCORED_FILES}
@@ -223,7 +316,9 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
 
 def _nothing_learnt(reader: Reader, spec: ReleaseSpec) -> bool:
     """Whether the graph is what the spec says without any row."""
-    return CausalGraph.from_json(reader.json("graph.json")) == CausalGraph.from_spec(spec.graph, tuple(spec.modelled))
+    return CausalGraph.from_json(reader.json("graph.json")) == CausalGraph.from_spec(
+        spec.graph, tuple(spec.modelled)
+    )
 
 
 def _same(stated: Any, true: Any) -> bool:

@@ -1,7 +1,9 @@
-"""How near two synthetic tables are to what was measured: public figures, from the noisy tables of the bundles alone.
+"""How near two synthetic tables are to what was measured: public figures, from the noisy tables of
+the bundles alone.
 
-Tables that both bundles measured on the same data are first pooled by inverse variance: neither is then held to a
-reference that is the other's alone. No row of the original is needed, and nothing is spent.
+Tables that both bundles measured on the same data are first pooled by inverse variance: neither is
+then held to a reference that is the other's alone. No row of the original is needed, and nothing is
+spent.
 """
 
 from __future__ import annotations
@@ -38,14 +40,18 @@ class Measured:
     def pooled(self, other: Measured) -> Measured:
         """Both, averaged by inverse variance."""
         mine, theirs = self.sigma**-2, other.sigma**-2
-        return Measured((mine * self.counts + theirs * other.counts) / (mine + theirs), (mine + theirs) ** -0.5)
+        return Measured(
+            (mine * self.counts + theirs * other.counts) / (mine + theirs), (mine + theirs) ** -0.5
+        )
 
 
 @dataclass(frozen=True)
 class Distance:
-    """Mean total variation of two synthetic tables to the same noisy tables over `ways` columns each, in [0, 1].
+    """Mean total variation of two synthetic tables to the same noisy tables over `ways` columns
+    each, in [0, 1].
 
-    `noise` is the standard deviation of their difference when the tables are measured again (`_noise_of`).
+    `noise` is the standard deviation of their difference when the tables are measured again
+    (`_noise_of`).
     """
 
     ways: int
@@ -66,37 +72,60 @@ def measured_tables(bundle: Path) -> dict[Columns, Measured]:
     """The noisy tables of a verified bundle; several of the same columns are pooled."""
     found: dict[Columns, Measured] = {}
     for table in parse_json(read_text(bundle / "marginals.json"))["tables"]:
-        columns, new = tuple(table["columns"]), Measured(np.asarray(table["counts"], dtype=np.float64), float(table["sigma"]))
+        columns, new = (
+            tuple(table["columns"]),
+            Measured(np.asarray(table["counts"], dtype=np.float64), float(table["sigma"])),
+        )
         found[columns] = found[columns].pooled(new) if columns in found else new
     return found
 
 
-def references(a: Mapping[Columns, Measured], b: Mapping[Columns, Measured]) -> dict[Columns, Measured]:
+def references(
+    a: Mapping[Columns, Measured], b: Mapping[Columns, Measured]
+) -> dict[Columns, Measured]:
     """The tables of both bundles, pooled where both have them."""
-    return {c: a[c].pooled(b[c]) if c in a and c in b else (a if c in a else b)[c] for c in sorted({*a, *b})}
+    return {
+        c: a[c].pooled(b[c]) if c in a and c in b else (a if c in a else b)[c]
+        for c in sorted({*a, *b})
+    }
 
 
 def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
-    """Distances of both bundles' tables to what either measured, for tables of one column, of two, ...; both have the same `domain`."""
+    """Distances of both bundles' tables to what either measured, for tables of one column, of two,
+    ...; both have the same `domain`.
+    """
     against = references(measured_tables(a), measured_tables(b))
     shares = [synthetic_shares(bundle, domain, tuple(against)) for bundle in (a, b)]
     for ways in sorted({len(c) for c in against}):
         chosen = [c for c in against if len(c) == ways]
         true = {c: nearest_distribution(against[c].counts) for c in chosen}
         means = [float(np.mean([np.abs(s[c] - true[c]).sum() / 2 for c in chosen])) for s in shares]
-        yield Distance(ways, len(chosen), means[0], means[1], _noise_of(shares, {c: against[c] for c in chosen}))
+        yield Distance(
+            ways,
+            len(chosen),
+            means[0],
+            means[1],
+            _noise_of(shares, {c: against[c] for c in chosen}),
+        )
 
 
-def _noise_of(shares: Sequence[Mapping[Columns, FloatArray]], against: Mapping[Columns, Measured]) -> float:
-    """Standard deviation of the difference of two mean distances: noise is added to the reference once more, and again (a parametric bootstrap).
+def _noise_of(
+    shares: Sequence[Mapping[Columns, FloatArray]], against: Mapping[Columns, Measured]
+) -> float:
+    """Standard deviation of the difference of two mean distances: noise is added to the reference
+    once more, and again (a parametric bootstrap).
 
     The seed is fixed, so that a comparison can be repeated; nothing here hides anything.
     """
     rng, moved = np.random.default_rng(0), np.zeros(DRAWS)
     for columns, table in against.items():
         for i in range(DRAWS):
-            again = nearest_distribution(table.counts + rng.normal(0, table.sigma, len(table.counts)))
-            moved[i] += (np.abs(shares[1][columns] - again).sum() - np.abs(shares[0][columns] - again).sum()) / 2
+            again = nearest_distribution(
+                table.counts + rng.normal(0, table.sigma, len(table.counts))
+            )
+            moved[i] += (
+                np.abs(shares[1][columns] - again).sum() - np.abs(shares[0][columns] - again).sum()
+            ) / 2
     return float(np.std(moved, ddof=1)) / len(against)
 
 
@@ -107,15 +136,26 @@ def apart(a: Path, b: Path, domain: Domain) -> float:
     return float(np.mean([np.abs(first[c] - second[c]).sum() / 2 for c in singles]))
 
 
-def synthetic_shares(bundle: Path, domain: Domain, tables: Sequence[Columns]) -> dict[Columns, FloatArray]:
-    """Shares of the cells of each table, shape `[cells]` in C order, in a verified bundle's synthetic rows."""
+def synthetic_shares(
+    bundle: Path, domain: Domain, tables: Sequence[Columns]
+) -> dict[Columns, FloatArray]:
+    """Shares of the cells of each table, shape `[cells]` in C order, in a verified bundle's
+    synthetic rows.
+    """
     counts = {c: np.zeros(domain.cells(c), dtype=np.int64) for c in tables}
-    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_values": [""], "encoding": "utf-8"}
+    options: dict[str, Any] = {
+        "dtype": str,
+        "keep_default_na": False,
+        "na_values": [""],
+        "encoding": "utf-8",
+    }
     with pd.read_csv(bundle / CSV_NAME, chunksize=CHUNK_ROWS, **options) as chunks:
         for chunk in chunks:
             codes, _ = encode(domain, chunk)
             for columns in tables:
                 places = [domain.index(n) for n in columns]
-                cells = np.ravel_multi_index(tuple(codes[:, p] for p in places), tuple(domain.sizes[p] for p in places))
+                cells = np.ravel_multi_index(
+                    tuple(codes[:, p] for p in places), tuple(domain.sizes[p] for p in places)
+                )
                 counts[columns] += np.bincount(cells, minlength=len(counts[columns]))
     return {c: n / n.sum() for c, n in counts.items()}

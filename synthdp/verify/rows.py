@@ -1,7 +1,9 @@
-"""Whether the table is of the model: its pairs of columns against rows that are drawn from the released weights.
+"""Whether the table is of the model: its pairs of columns against rows that are drawn from the
+released weights.
 
-What it shows: rows that did not come out of this model, where two columns go together otherwise than there. What it cannot show: a forger
-whose table agrees with the model in all pairs, as a table does that a good model was trained on.
+What it shows: rows that did not come out of this model, where two columns go together otherwise
+than there. What it cannot show: a forger whose table agrees with the model in all pairs, as a table
+does that a good model was trained on.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from synthdp.verify.reader import Check, Reader
 MOST_DRAWN = 50_000  # rows of the model
 MOST_CELLS = 20_000_000  # values of what is drawn
 MOST_PAIRS = 300
-CHOSEN, PULLED = 2.0, 0.02  # for rows that were raked and chosen: times the limit, and total variation beyond it
+CHOSEN, PULLED = (
+    2.0,
+    0.02,
+)  # for rows that were raked and chosen: times the limit, and total variation beyond it
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +53,9 @@ class _Drawn:
 
 
 def _check_rows(reader: Reader) -> Iterator[str]:
-    """Every two columns go together in the table as in the model, within what chance and noise explain."""
+    """Every two columns go together in the table as in the model, within what chance and noise
+    explain.
+    """
     spec = reader.spec
     domain = Domain.from_spec(spec.columns)
     if len(domain) < 2 or not reader.rows:
@@ -56,15 +63,26 @@ def _check_rows(reader: Reader) -> Iterator[str]:
     table, rng = np.concatenate(reader.rows), fresh_generator()
     rows = len(table)
     measured, drawn = _drawn(reader, domain, rows, rng)
-    worth = rows if not spec.sampling.rake else min(rows, spec.sampling.oversample * (spec.sampling.rows or 0) * drawn.worth / len(drawn.codes))
+    worth = (
+        rows
+        if not spec.sampling.rake
+        else min(
+            rows,
+            spec.sampling.oversample * (spec.sampling.rows or 0) * drawn.worth / len(drawn.codes),
+        )
+    )
     pairs = list(itertools.combinations(range(len(domain)), 2))
     if len(pairs) > MOST_PAIRS:
         pairs = [pairs[i] for i in rng.choice(len(pairs), MOST_PAIRS, replace=False)]
     for first, second in pairs:
         own, model = (
-            _shares(c, w, (first, second), domain.sizes) for c, w in ((table, np.full(len(table), 1 / len(table))), (drawn.codes, drawn.weights))
+            _shares(c, w, (first, second), domain.sizes)
+            for c, w in ((table, np.full(len(table), 1 / len(table))), (drawn.codes, drawn.weights))
         )
-        apart, allowed = _apart(own, model, measured.get((first, second))), _allowed(own, model, worth, drawn.worth, pairs=len(pairs))
+        apart, allowed = (
+            _apart(own, model, measured.get((first, second))),
+            _allowed(own, model, worth, drawn.worth, pairs=len(pairs)),
+        )
         if spec.sampling.rake:
             allowed = CHOSEN * allowed + PULLED
         if apart > allowed:
@@ -73,8 +91,12 @@ def _check_rows(reader: Reader) -> Iterator[str]:
             yield f"{CSV_NAME}: its rows are not of the model: {names} differ from it by {far}"
 
 
-def _drawn(reader: Reader, domain: Domain, rows: int, rng: np.random.Generator) -> tuple[dict[tuple[int, int], Measured], _Drawn]:
-    """Rows of the law that the release drew from: held to the constraints, weighted to the noisy margins; and the measured pairs that it heard."""
+def _drawn(
+    reader: Reader, domain: Domain, rows: int, rng: np.random.Generator
+) -> tuple[dict[tuple[int, int], Measured], _Drawn]:
+    """Rows of the law that the release drew from: held to the constraints, weighted to the noisy
+    margins; and the measured pairs that it heard.
+    """
     spec = reader.spec
     synthesizer = Synthesizer.load(reader.folder)
     constraints = Constraints.from_spec(spec, domain)
@@ -83,47 +105,70 @@ def _drawn(reader: Reader, domain: Domain, rows: int, rng: np.random.Generator) 
     if not spec.sampling.rake:
         return {}, _Drawn(codes, np.full(len(codes), 1 / len(codes)))
     tables, columns = published_tables(reader.folder), range(len(domain))
-    weights = raking_weights(codes, raking_factors(codes, probabilities(tables, domain.names), columns=columns), columns=columns)
+    weights = raking_weights(
+        codes,
+        raking_factors(codes, probabilities(tables, domain.names), columns=columns),
+        columns=columns,
+    )
     heard = measured_pairs(tables, domain.names) if spec.sampling.balance else []
-    return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(codes, weights / weights.sum())
+    return {(min(m.columns), max(m.columns)): m for m in heard}, _Drawn(
+        codes, weights / weights.sum()
+    )
 
 
 def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequence[int]) -> Floats:
     """Shares of the cells of two columns, `[levels, levels]`."""
     first, second = pair
     cells = codes[:, first].astype(np.int64) * sizes[second] + codes[:, second]
-    shares: Floats = np.asarray(np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]), dtype=np.float64)
+    shares: Floats = np.asarray(
+        np.bincount(cells, weights=weights, minlength=sizes[first] * sizes[second]),
+        dtype=np.float64,
+    )
     return shares.reshape(sizes[first], sizes[second])
 
 
 def _apart(own: Floats, model: Floats, measured: Measured | None) -> float:
-    """Total variation of a table from the model's; of a measured pair, from whatever lies between the model, the measurement and their blends."""
+    """Total variation of a table from the model's; of a measured pair, from whatever lies between
+    the model, the measurement and their blends.
+    """
     allowed = [model]
     if measured is not None and measured.counts.sum() > 0:
         noisy = np.maximum(measured.counts, 0)
-        allowed += [noisy / noisy.sum() if measured.columns[0] < measured.columns[1] else noisy.T / noisy.sum()]
+        allowed += [
+            noisy / noisy.sum()
+            if measured.columns[0] < measured.columns[1]
+            else noisy.T / noisy.sum()
+        ]
         allowed += [blended(model, measured), blended(model, measured, doubt=(DOUBT[0], 0.0))]
     low, high = np.minimum.reduce(allowed), np.maximum.reduce(allowed)
     return float((np.maximum(low - own, 0) + np.maximum(own - high, 0)).sum() / 2)
 
 
 def _allowed(own: Floats, model: Floats, rows: float, drawn: float, *, pairs: int) -> float:
-    """Total variation that `rows` rows and `drawn` rows of one law exceed in none of `pairs` tables, but with a chance of `FALSE_ALARMS`.
+    """Total variation that `rows` rows and `drawn` rows of one law exceed in none of `pairs`
+    tables, but with a chance of `FALSE_ALARMS`.
 
-    [Derived here.] Of n + m rows of one law, independent, which n are the table's is a random choice. Given all rows, a cell's share q of
-    them has shares whose difference has variance (1/n + 1/m) q (1 - q) (n + m) / (n + m - 1): half the sum of its roots bounds the expected
-    distance (Jensen). An exchange of two rows moves it by at most 1/n + 1/m; so it exceeds its expectation by t with a chance of at most
-    exp(-2 t^2 (n + m - 1/2) / (n m (1/n + 1/m)^2) (1 - 1 / (2 max(n, m)))) [El-Yaniv and Pechyony, "Transductive Rademacher Complexity and
-    its Applications", JAIR 35 (2009), Lemma 2]. All tables together: the union bound.
+    [Derived here.] Of n + m rows of one law, independent, which n are the table's is a random
+    choice. Given all rows, a cell's share q of them has shares whose difference has variance (1/n +
+    1/m) q (1 - q) (n + m) / (n + m - 1): half the sum of its roots bounds the expected distance
+    (Jensen). An exchange of two rows moves it by at most 1/n + 1/m; so it exceeds its expectation
+    by t with a chance of at most exp(-2 t^2 (n + m - 1/2) / (n m (1/n + 1/m)^2) (1 - 1 / (2 max(n,
+    m)))) [El-Yaniv and Pechyony, "Transductive Rademacher Complexity and its Applications", JAIR 35
+    (2009), Lemma 2]. All tables together: the union bound.
 
-    That proves the limit for independent rows (`sampling.rake: false`). Rows that were raked and chosen are dependent, and are taken for as many
-    independent ones as the weights are worth; and what pulls them towards the measured pairs pulls pairs that share a column with these along. So
-    twice the limit and `PULLED` are let pass, which is measured, not proved: of the published specs RAND HIE came to the limit itself
-    (`tests/bundle/test_every_spec.py`), all others to half of it.
+    That proves the limit for independent rows (`sampling.rake: false`). Rows that were raked and
+    chosen are dependent, and are taken for as many independent ones as the weights are worth; and
+    what pulls them towards the measured pairs pulls pairs that share a column with these along. So
+    twice the limit and `PULLED` are let pass, which is measured, not proved: of the published specs
+    RAND HIE came to the limit itself (`tests/bundle/test_every_spec.py`), all others to half of it.
     """
     each, total = 1 / rows + 1 / drawn, rows + drawn
     share = (rows * own + drawn * model) / total
-    expected = float(np.sqrt(np.maximum(share * (1 - share), 0)).sum()) / 2 * math.sqrt(each * total / max(total - 1, 1))
+    expected = (
+        float(np.sqrt(np.maximum(share * (1 - share), 0)).sum())
+        / 2
+        * math.sqrt(each * total / max(total - 1, 1))
+    )
     exponent = 2 * (total - 0.5) / (rows * drawn * each**2) * (1 - 1 / (2 * max(rows, drawn)))
     return expected + math.sqrt(math.log(pairs / FALSE_ALARMS) / exponent)
 

@@ -1,4 +1,6 @@
-"""The check of published scores: they are those that the spec asks for, follow from their noisy counts, and held the gates that rest on them."""
+"""The check of published scores: they are those that the spec asks for, follow from their noisy
+counts, and held the gates that rest on them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from synthdp.verify.reader import Reader
 
 
 def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
-    """How the certificate's scores are not those of the spec, of the charge and of the noisy counts."""
+    """How the certificate's scores are not those of the spec, of the charge and of the noisy
+    counts.
+    """
     spec = reader.spec
     if not spec.evaluation.charged:
         yield from ("are there, and the spec has none charged",) if stated.scores else ()
@@ -29,19 +33,28 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         return
     sigma = stated.scores[0].sigma
     domain = Domain.from_spec(spec.columns)
-    budget = ScoreBudget(domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), sigma, sampler_for(rows_of(spec)))
+    budget = ScoreBudget(
+        domain,
+        tuple(t for t in spec.evaluation.targets if not domain[t].ranged),
+        sigma,
+        sampler_for(rows_of(spec)),
+    )
     if event_to_json(budget.event(rows_of(spec))) != charge:
         yield "have not the noise, or the number, that the ledger's charge paid for"
     distances, answers = ([s for s in stated.scores if len(s.counts) == count] for count in (1, 2))
     if (len(distances), len(answers)) != (len(compared(domain)), len(budget.targets)):
         yield "are not as many as the spec has charged"
         return
-    if [s.model_dump() for s in stated.scores] != [s.model_dump() for s in _again(stated, reader, domain)]:
+    if [s.model_dump() for s in stated.scores] != [
+        s.model_dump() for s in _again(stated, reader, domain)
+    ]:
         yield "do not follow from their noisy counts and marginals.json"
     figures = headline(stated.scores)
     for gate in stated.charged_gates:
         value = figures.get(gate.metric)
-        if value is None or not (value <= gate.at_most if gate.at_most is not None else value >= (gate.at_least or 0.0)):
+        if value is None or not (
+            value <= gate.at_most if gate.at_most is not None else value >= (gate.at_least or 0.0)
+        ):
             yield f"the gate on {gate.metric} does not hold, which the spec says withholds the bundle"
 
 
@@ -50,8 +63,13 @@ def _again(stated: Certificate, reader: Reader, domain: Domain) -> ChargedScores
     counts = [s.counts for s in stated.scores]
     misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
     answers = np.array([c for c in counts if len(c) == 2], dtype=np.int64).reshape(-1, 2)
-    scored = Scored(np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma)
+    scored = Scored(
+        np.zeros((0, len(domain)), dtype=np.uint16), misplaced, answers, stated.scores[0].sigma
+    )
     tables = [
-        NoisyTable(tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64), float(t["sigma"])) for t in reader.json("marginals.json")["tables"]
+        NoisyTable(
+            tuple(t["columns"]), np.asarray(t["counts"], dtype=np.float64), float(t["sigma"])
+        )
+        for t in reader.json("marginals.json")["tables"]
     ]
     return charged_scores(reader.spec, domain, scored, tables)

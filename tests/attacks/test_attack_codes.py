@@ -1,4 +1,6 @@
-"""From CSV columns to codes by declared levels, and back; errors that say where, and never what a row holds."""
+"""From CSV columns to codes by declared levels, and back; errors that say where, and never what a
+row holds.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,39 @@ import pytest
 from attacks import AttackError, Bins, Public, decode, encode, public_of
 from attacks.codes import Column
 
-COLUMNS: dict[str, Column] = {"age": Bins((0, 18, 65, 120)), "sex": ("f", "m"), "wage": Bins((0.0, 1.5, 4.0), missing=True), "job": ("1", "2", None)}
+COLUMNS: dict[str, Column] = {
+    "age": Bins((0, 18, 65, 120)),
+    "sex": ("f", "m"),
+    "wage": Bins((0.0, 1.5, 4.0), missing=True),
+    "job": ("1", "2", None),
+}
 FILE = "name,age,sex,wage,job\nann,17.9,f,1.5,1\nbob,18,m,,2\ncay,120,m,4,\n"
 
 
 def test_by_hand() -> None:
     frame = pd.read_csv(io.StringIO(FILE), dtype=str)
     codes = encode(frame, COLUMNS)
-    assert codes.tolist() == [[0, 0, 1, 0], [1, 1, 2, 1], [2, 1, 1, 2]] and np.issubdtype(codes.dtype, np.integer)
+    assert codes.tolist() == [[0, 0, 1, 0], [1, 1, 2, 1], [2, 1, 1, 2]] and np.issubdtype(
+        codes.dtype, np.integer
+    )
     assert public_of(COLUMNS) == Public((3, 2, 3, 3))
-    assert (encode(frame.set_index("name"), COLUMNS) == codes).all()  # the index is no column, and no position
+    assert (
+        encode(frame.set_index("name"), COLUMNS) == codes
+    ).all()  # the index is no column, and no position
     assert encode(frame.iloc[:0], COLUMNS).shape == (0, 4)
 
 
 def test_numbers_and_texts_read_either_way_give_the_same_codes() -> None:
-    texts, typed = (pd.DataFrame({"x": x, "k": k}) for x, k in ((["0", "2", "3.0"], ["1", "2", "1"]), ([0, 2, 3], [1, 2, 1])))
+    texts, typed = (
+        pd.DataFrame({"x": x, "k": k})
+        for x, k in ((["0", "2", "3.0"], ["1", "2", "1"]), ([0, 2, 3], [1, 2, 1]))
+    )
     columns: dict[str, Column] = {"x": Bins((0, 2, 3)), "k": (1, 2)}  # type: ignore[dict-item]
-    assert encode(texts, columns).tolist() == encode(typed, columns).tolist() == [[0, 0], [1, 1], [1, 0]]
+    assert (
+        encode(texts, columns).tolist()
+        == encode(typed, columns).tolist()
+        == [[0, 0], [1, 1], [1, 0]]
+    )
 
 
 def test_codes_do_not_depend_on_the_rows() -> None:
@@ -38,11 +56,16 @@ def test_codes_do_not_depend_on_the_rows() -> None:
 
 
 def test_there_and_back() -> None:
-    codes = np.stack([np.random.default_rng(1).integers(size, size=200) for size in public_of(COLUMNS).sizes], axis=1)
+    codes = np.stack(
+        [np.random.default_rng(1).integers(size, size=200) for size in public_of(COLUMNS).sizes],
+        axis=1,
+    )
     frame = decode(codes, COLUMNS)
     assert (encode(frame, COLUMNS) == codes).all() and list(frame) == list(COLUMNS)
     assert set(frame["age"]) == {9.0, 41.5, 92.5} and set(frame["job"]) == {"1", "2", None}
-    with pytest.raises(AttackError, match=r"^codes: a code lies outside its column; allowed are 0 .. 2 in column 0"):
+    with pytest.raises(
+        AttackError, match=r"^codes: a code lies outside its column; allowed are 0 .. 2 in column 0"
+    ):
         decode(codes + 3, COLUMNS)
 
 
@@ -58,15 +81,25 @@ CANARY = "4711.5"
             r"^column 'sex': row 1 \(look at frame\['sex'\].iloc\[1\]\) holds none .* one of the declared categories \['f', 'm'\]: declare",
         ),
         ("sex", None, r"^column 'sex': row 1 .* has no value; .*: declare None as a category"),
-        ("age", CANARY, r"^column 'age': row 1 .* holds none .* a number from 0 to 120: declare its value if it is public, or mend the row"),
+        (
+            "age",
+            CANARY,
+            r"^column 'age': row 1 .* holds none .* a number from 0 to 120: declare its value if it is public, or mend the row",
+        ),
         ("age", CANARY + " years", r"^column 'age': row 1 .* a number from 0 to 120"),
         ("age", None, r"^column 'age': row 1 .* has no value; .*: say missing=True"),
         ("age", "inf", r"^column 'age': row 1 "),
-        ("wage", CANARY + "x", r"^column 'wage': row 1 .* holds none"),  # a text is not a missing number
+        (
+            "wage",
+            CANARY + "x",
+            r"^column 'wage': row 1 .* holds none",
+        ),  # a text is not a missing number
         ("wage", "-0.1", r"^column 'wage': row 1 "),
     ],
 )
-def test_what_is_not_declared_is_told_without_its_value(column: str, value: str | None, told: str) -> None:
+def test_what_is_not_declared_is_told_without_its_value(
+    column: str, value: str | None, told: str
+) -> None:
     frame = pd.read_csv(io.StringIO(FILE), dtype=str)
     frame.loc[1, column] = value
     with pytest.raises(AttackError, match=told) as caught:
@@ -91,7 +124,12 @@ def test_what_is_no_declaration_is_told(columns: dict[str, Any], told: str) -> N
         encode(pd.read_csv(io.StringIO(FILE), dtype=str), columns)
 
 
-@pytest.mark.parametrize("edges", [(), (1,), (1, 1), (2, 1), (0, float("inf")), (0, float("nan")), ("a", "b")])
+@pytest.mark.parametrize(
+    "edges", [(), (1,), (1, 1), (2, 1), (0, float("inf")), (0, float("nan")), ("a", "b")]
+)
 def test_edges_grow(edges: Any) -> None:
-    with pytest.raises(AttackError, match=r"^edges=.*; needs at least two finite numbers, each above the one before"):
+    with pytest.raises(
+        AttackError,
+        match=r"^edges=.*; needs at least two finite numbers, each above the one before",
+    ):
         Bins(edges)

@@ -11,7 +11,14 @@ from scipy.stats.contingency import association
 from attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
 from attacks.errors import AttackError
 from attacks.features import EXTRACTORS, QUERIES, column_subsets, feature_matrix
-from attacks.targets import SELECTORS, declared_targets, isolated_targets, isolation, random_targets, rarity
+from attacks.targets import (
+    SELECTORS,
+    declared_targets,
+    isolated_targets,
+    isolation,
+    random_targets,
+    rarity,
+)
 from attacks.threat import Public
 
 PUBLIC = Public((2, 3))
@@ -43,7 +50,9 @@ def test_correlation_of_a_constant_column_is_zero() -> None:
 
 
 def test_ensemble_is_the_three_together() -> None:
-    assert features("ensemble") == features("naive") + features("histogram") + features("correlation")
+    assert features("ensemble") == features("naive") + features("histogram") + features(
+        "correlation"
+    )
 
 
 def test_targeted_counts_rows_that_agree_on_each_set_of_columns() -> None:
@@ -64,14 +73,18 @@ def test_subsets_are_different_reproducible_and_of_every_size() -> None:
     assert set(masks.sum(axis=1)) == set(range(13)) and (masks.sum(axis=1) == 1).sum() == 12
     assert (masks == column_subsets(12, 256, np.random.default_rng(5))).all()
     assert len(column_subsets(6, 256, np.random.default_rng(5))) == 2**6
-    assert len(column_subsets(300, 256, np.random.default_rng(5))) == 302  # never without all singles
+    assert (
+        len(column_subsets(300, 256, np.random.default_rng(5))) == 302
+    )  # never without all singles
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
 def test_every_extractor_is_finite_of_one_length_and_blind_to_row_order(name: str) -> None:
     rng = np.random.default_rng(6)
     public = Public((4, 2, 5))
-    sets = [np.stack([rng.integers(s, size=50) for s in public.sizes], axis=1) for _ in range(3)] + [np.zeros((50, 3), dtype=np.int64)]
+    sets = [
+        np.stack([rng.integers(s, size=50) for s in public.sizes], axis=1) for _ in range(3)
+    ] + [np.zeros((50, 3), dtype=np.int64)]
     extract = EXTRACTORS[name](public, sets[0][0], np.random.default_rng(0))
     matrix = feature_matrix(extract, sets)
     assert matrix.ndim == 2 and np.isfinite(matrix).all()
@@ -86,12 +99,16 @@ def test_every_classifier_learns_scores_that_mean_member_above_zero(name: str) -
     informative = rng.normal(size=(80, 30)) + 3.0 * members[:, None] * (np.arange(30) < 3)
     scores = scores_after_fit(name, informative[:40], members[:40], informative[40:], seed=1)
     assert ((scores > 0) == members[40:]).mean() >= 0.85
-    assert (scores == scores_after_fit(name, informative[:40], members[:40], informative[40:], seed=1)).all()
+    assert (
+        scores == scores_after_fit(name, informative[:40], members[:40], informative[40:], seed=1)
+    ).all()
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_held_out_scores_never_see_the_twin(name: str) -> None:
-    """Features that only name the pair: seen twins would give the answer away, unseen ones leave nothing to learn."""
+    """Features that only name the pair: seen twins would give the answer away, unseen ones leave
+    nothing to learn.
+    """
     rng = np.random.default_rng(8)
     pairs = np.repeat(np.arange(20), 2)
     members = np.arange(40) % 2 == 0
@@ -106,8 +123,12 @@ def test_isolation_and_rarity_by_brute_force() -> None:
     rows = rng.integers(4, size=(300, 5)).astype(np.uint16)
     distances = np.array([[(a != b).mean() for b in rows] for a in rows])
     np.fill_diagonal(distances, np.inf)
-    assert isolation(rows, neighbours=3) == pytest.approx(np.sort(distances, axis=1)[:, :3].mean(axis=1))
-    assert rarity(np.array([[0], [0], [0], [1]])) == pytest.approx([np.log(4 / 3)] * 3 + [np.log(4)])
+    assert isolation(rows, neighbours=3) == pytest.approx(
+        np.sort(distances, axis=1)[:, :3].mean(axis=1)
+    )
+    assert rarity(np.array([[0], [0], [0], [1]])) == pytest.approx(
+        [np.log(4 / 3)] * 3 + [np.log(4)]
+    )
 
 
 def test_isolated_targets_find_the_outlier_and_random_ones_do_not_only() -> None:
@@ -135,5 +156,9 @@ def test_declared_targets_are_checked() -> None:
 
 
 def test_all_pairs_of_columns_are_correlated() -> None:
-    extract = EXTRACTORS["correlation"](Public((2,) * 5), np.zeros(5, dtype=int), np.random.default_rng(0))
-    assert len(extract(np.random.default_rng(1).integers(2, size=(9, 5)))) == 2 * len(list(combinations(range(5), 2)))
+    extract = EXTRACTORS["correlation"](
+        Public((2,) * 5), np.zeros(5, dtype=int), np.random.default_rng(0)
+    )
+    assert len(extract(np.random.default_rng(1).integers(2, size=(9, 5)))) == 2 * len(
+        list(combinations(range(5), 2))
+    )

@@ -1,4 +1,6 @@
-"""Fleets lose nothing that was finished: killed workers, Ctrl-C, foreign folders, tasks that always kill."""
+"""Fleets lose nothing that was finished: killed workers, Ctrl-C, foreign folders, tasks that always
+kill.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from attacks.runners import Loky, Serial, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:
-    """Work that counts its runs in files and kills its process where told; a closure, so that workers get it by value."""
+    """Work that counts its runs in files and kills its process where told; a closure, so that
+    workers get it by value.
+    """
 
     def work(index: int) -> dict[str, np.ndarray]:
         with (runs / str(index)).open("a") as stream:
@@ -45,16 +49,22 @@ def values(harvest: object) -> dict[int, int]:
     return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("runner", [Serial(), *(pytest.param(Loky(n), marks=pytest.mark.slow) for n in (1, 2))])
+@pytest.mark.parametrize(
+    "runner", [Serial(), *(pytest.param(Loky(n), marks=pytest.mark.slow) for n in (1, 2))]
+)
 def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -> None:
     harvest = Fleet(folder=tmp_path / "f", runner=runner).run(squares(runs), 6, fingerprint="a")
     assert values(harvest) == {i: i * i for i in range(6)} and harvest.failed == ()
     assert runs_of(runs) == dict.fromkeys(range(6), 1)
-    assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [f"model-{i:06d}.npz" for i in range(6)]
+    assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [
+        f"model-{i:06d}.npz" for i in range(6)
+    ]
 
 
 def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> None:
-    harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a")
+    harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(
+        squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a"
+    )
     assert values(harvest) == {i: i * i for i in range(12)} and harvest.failed == ()
     counted = runs_of(runs)
     assert counted[5] == 2
@@ -64,7 +74,9 @@ def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(tmp_path: Path, runs: Path, workers: int) -> None:
+def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(
+    tmp_path: Path, runs: Path, workers: int
+) -> None:
     fleet = Fleet(folder=tmp_path / "f", runner=Loky(workers), attempts=3)
     harvest = fleet.run(squares(runs, kills=lambda i, run: i == 2), 6, fingerprint="a")
     assert harvest.failed == (2,)
@@ -116,15 +128,27 @@ def spoil(path: Path, how: str, mark: Path) -> None:
         path.write_bytes(np.array([Planted(mark)], dtype=object).dumps())
     else:
         changed = bytes(b ^ 255 for b in whole[60:90])
-        path.write_bytes({"empty": b"", "text": b"no archive", "half": whole[: len(whole) // 2], "flipped": whole[:60] + changed + whole[90:]}[how])
+        path.write_bytes(
+            {
+                "empty": b"",
+                "text": b"no archive",
+                "half": whole[: len(whole) // 2],
+                "flipped": whole[:60] + changed + whole[90:],
+            }[how]
+        )
 
 
 @pytest.mark.parametrize("how", ["empty", "text", "half", "flipped", "pickled", "bare pickle"])
-def test_a_result_file_that_cannot_be_read_is_made_again(tmp_path: Path, runs: Path, how: str) -> None:
+def test_a_result_file_that_cannot_be_read_is_made_again(
+    tmp_path: Path, runs: Path, how: str
+) -> None:
     fleet = Fleet(folder=tmp_path / "f")
     fleet.run(squares(runs), 4, fingerprint="a")
     spoil(tmp_path / "f" / "model-000002.npz", how, tmp_path / "mark")
-    with pytest.warns(UserWarning, match=r"1 result files in .*/f could not be read; their models are trained again"):
+    with pytest.warns(
+        UserWarning,
+        match=r"1 result files in .*/f could not be read; their models are trained again",
+    ):
         assert values(fleet.run(squares(runs), 4, fingerprint="a")) == {i: i * i for i in range(4)}
     assert runs_of(runs) == {0: 1, 1: 1, 2: 2, 3: 1}
     assert not (tmp_path / "mark").exists()  # no object was unpickled
@@ -140,7 +164,9 @@ def test_nothing_is_removed_from_the_folder_of_another_run(tmp_path: Path, runs:
 
 def test_object_arrays_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="allow_pickle"):
-        Fleet(folder=tmp_path / "f").run(lambda i: {"square": np.array([{}], dtype=object)}, 1, fingerprint="a")
+        Fleet(folder=tmp_path / "f").run(
+            lambda i: {"square": np.array([{}], dtype=object)}, 1, fingerprint="a"
+        )
     assert not list((tmp_path / "f").glob("*.npz"))
 
 
@@ -153,7 +179,9 @@ class NeverStarts:
 
 def test_workers_that_never_start_are_an_error_not_a_loop(tmp_path: Path, runs: Path) -> None:
     with pytest.raises(FleetError, match="died 3 times before any task"):
-        Fleet(folder=tmp_path / "f", runner=NeverStarts(), attempts=3).run(squares(runs), 2, fingerprint="a")
+        Fleet(folder=tmp_path / "f", runner=NeverStarts(), attempts=3).run(
+            squares(runs), 2, fingerprint="a"
+        )
 
 
 class Elsewhere:
@@ -176,11 +204,17 @@ class Elsewhere:
             yield done
 
 
-@pytest.mark.parametrize(("other", "told"), [(False, "sees no folder"), (True, r"result file did not appear in .*/f: ")])
-def test_a_folder_that_is_not_shared_is_told(tmp_path: Path, runs: Path, other: bool, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("other", "told"), [(False, "sees no folder"), (True, r"result file did not appear in .*/f: ")]
+)
+def test_a_folder_that_is_not_shared_is_told(
+    tmp_path: Path, runs: Path, other: bool, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attacks.fleet.VISIBLE_WITHIN_S", 0.0)
     with pytest.raises(FleetError, match=told + r".*all machines share at the same path"):
-        Fleet(folder=tmp_path / "f", runner=Elsewhere(tmp_path / "f", other=other)).run(squares(runs), 2, fingerprint="a")
+        Fleet(folder=tmp_path / "f", runner=Elsewhere(tmp_path / "f", other=other)).run(
+            squares(runs), 2, fingerprint="a"
+        )
 
 
 @pytest.mark.parametrize("runner", [Serial(), pytest.param(Loky(2), marks=pytest.mark.slow)])
@@ -196,7 +230,9 @@ def test_progress_counts_up_and_estimates(tmp_path: Path, runs: Path) -> None:
     seen: list[Progress] = []
     Fleet(folder=tmp_path / "f", progress=seen.append).run(squares(runs), 4, fingerprint="a")
     assert [p.finished for p in seen] == [0, 1, 2, 3, 4]
-    assert seen[0].remaining_s is None and seen[-1].remaining_s == 0 and {p.total for p in seen} == {4}
+    assert (
+        seen[0].remaining_s is None and seen[-1].remaining_s == 0 and {p.total for p in seen} == {4}
+    )
 
 
 def test_runners_by_name() -> None:

@@ -1,4 +1,6 @@
-"""Fleets on Dask: the same results, deaths told apart from errors, nothing of the rows in a log, nothing left running."""
+"""Fleets on Dask: the same results, deaths told apart from errors, nothing of the rows in a log,
+nothing left running.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,27 @@ CANARY = "canary-4711"
 @pytest.fixture(scope="module")
 def processes() -> Iterator[str]:
     """Address of a cluster of two worker processes, which are started again when they die."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as cluster:
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
         yield cluster.scheduler_address
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A cluster whose scheduler and one worker are threads of this process: their logs and tasks can be seen."""
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster:
+    """A cluster whose scheduler and one worker are threads of this process: their logs and tasks
+    can be seen.
+    """
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address="127.0.0.1:0",
+    ) as cluster:
         yield cluster
 
 
@@ -71,28 +86,47 @@ def test_serial_and_dask_give_the_same_game(tmp_path: Path, processes: str) -> N
         return np.random.default_rng(seed_sequence.spawn(1)[0]).choice(rows, size=10)
 
     def game(name: str, runner: Serial | Dask) -> Game:
-        return play(ROWS, ROWS[0], sampled, pairs=4, rng=np.random.default_rng(3), fleet=Fleet(folder=tmp_path / name, runner=runner))
+        return play(
+            ROWS,
+            ROWS[0],
+            sampled,
+            pairs=4,
+            rng=np.random.default_rng(3),
+            fleet=Fleet(folder=tmp_path / name, runner=runner),
+        )
 
     serial, dask = game("serial", Serial()), game("dask", Dask(processes))
-    assert [s.tolist() for s in (*serial.shadows, *serial.challenges)] == [s.tolist() for s in (*dask.shadows, *dask.challenges)]
+    assert [s.tolist() for s in (*serial.shadows, *serial.challenges)] == [
+        s.tolist() for s in (*dask.shadows, *dask.challenges)
+    ]
     assert serial.shadow_members.tolist() == dask.shadow_members.tolist()
 
 
-def test_a_task_that_always_kills_is_reported_and_nothing_else_runs_twice(tmp_path: Path, runs: Path, processes: str) -> None:
-    harvest = Fleet(folder=tmp_path / "f", runner=Dask(processes), attempts=2).run(deadly(runs, victim=2, deaths=99), 8, fingerprint="a")
+def test_a_task_that_always_kills_is_reported_and_nothing_else_runs_twice(
+    tmp_path: Path, runs: Path, processes: str
+) -> None:
+    harvest = Fleet(folder=tmp_path / "f", runner=Dask(processes), attempts=2).run(
+        deadly(runs, victim=2, deaths=99), 8, fingerprint="a"
+    )
     assert harvest.failed == (2,)
-    assert {i: int(a["square"][0]) for i, a in harvest.results.items()} == {i: i * i for i in range(8) if i != 2}
+    assert {i: int(a["square"][0]) for i, a in harvest.results.items()} == {
+        i: i * i for i in range(8) if i != 2
+    }
     assert runs_of(runs) == {i: 1 + (i == 2) for i in range(8)}
 
 
 @pytest.mark.slow
 def test_a_task_that_kills_once_is_run_again(tmp_path: Path, runs: Path, processes: str) -> None:
-    harvest = Fleet(folder=tmp_path / "f", runner=Dask(processes)).run(deadly(runs, victim=5, deaths=1), 12, fingerprint="a")
+    harvest = Fleet(folder=tmp_path / "f", runner=Dask(processes)).run(
+        deadly(runs, victim=5, deaths=1), 12, fingerprint="a"
+    )
     assert harvest.failed == () and sorted(harvest.results) == list(range(12))
     assert runs_of(runs) == {i: 1 + (i == 5) for i in range(12)}
 
 
-def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(tmp_path: Path, cluster: Any) -> None:
+def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(
+    tmp_path: Path, cluster: Any
+) -> None:
     said = Listener()
     secret = np.array([CANARY])
 
@@ -106,7 +140,9 @@ def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(tmp_path: Path, 
         logging.getLogger(name).setLevel(logging.DEBUG)
     try:
         with pytest.raises(ArithmeticError, match=CANARY):
-            Fleet(folder=tmp_path / "f", runner=Dask(cluster.scheduler_address)).run(work, 3, fingerprint="finger-4712")
+            Fleet(folder=tmp_path / "f", runner=Dask(cluster.scheduler_address)).run(
+                work, 3, fingerprint="finger-4712"
+            )
     finally:
         logger.removeHandler(said)
         for name in ("distributed", "distributed.worker", "distributed.scheduler"):
@@ -146,30 +182,55 @@ def test_ctrl_c_calls_off_what_is_outstanding(tmp_path: Path, runs: Path, cluste
         if progress.finished:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt) as caught:  # keeps the traceback, and with it the generators, alive
-        Fleet(folder=tmp_path / "f", runner=Dask(cluster.scheduler_address), progress=interrupt).run(work, 8, fingerprint="a")
+    with pytest.raises(
+        KeyboardInterrupt
+    ) as caught:  # keeps the traceback, and with it the generators, alive
+        Fleet(
+            folder=tmp_path / "f", runner=Dask(cluster.scheduler_address), progress=interrupt
+        ).run(work, 8, fingerprint="a")
     try:
         assert caught.tb is not None
-        assert settles(lambda: not cluster.scheduler.tasks and set(cluster.scheduler.clients) == {"fire-and-forget"})
+        assert settles(
+            lambda: (
+                not cluster.scheduler.tasks
+                and set(cluster.scheduler.clients) == {"fire-and-forget"}
+            )
+        )
     finally:
         end.touch()
     assert len(runs_of(runs)) <= 2  # the finished one, and at most one that could not be stopped
-    assert sorted(Fleet(folder=tmp_path / "f").run(work, 8, fingerprint="a").results) == list(range(8))
+    assert sorted(Fleet(folder=tmp_path / "f").run(work, 8, fingerprint="a").results) == list(
+        range(8)
+    )
 
 
 def test_a_cluster_without_workers_is_an_error_not_a_wait(tmp_path: Path, runs: Path) -> None:
-    with LocalCluster(n_workers=0, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as empty:
+    with LocalCluster(
+        n_workers=0, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
+    ) as empty:
         runner = Dask(empty.scheduler_address, timeout_s=1.0)
         runner.check()
-        with pytest.raises(FleetError, match=r"without workers for 1 s: start some with `dask worker tcp://127.*finished models are kept"):
-            Fleet(folder=tmp_path / "f", runner=runner).run(deadly(runs, victim=0, deaths=0), 2, fingerprint="a")
-        assert settles(lambda: not empty.scheduler.tasks and set(empty.scheduler.clients) == {"fire-and-forget"})
+        with pytest.raises(
+            FleetError,
+            match=r"without workers for 1 s: start some with `dask worker tcp://127.*finished models are kept",
+        ):
+            Fleet(folder=tmp_path / "f", runner=runner).run(
+                deadly(runs, victim=0, deaths=0), 2, fingerprint="a"
+            )
+        assert settles(
+            lambda: (
+                not empty.scheduler.tasks and set(empty.scheduler.clients) == {"fire-and-forget"}
+            )
+        )
 
 
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("tcp://127.0.0.1:9", r"no Dask scheduler answers at tcp://127.0.0.1:9 within 0.3 s: start one"),
+        (
+            "tcp://127.0.0.1:9",
+            r"no Dask scheduler answers at tcp://127.0.0.1:9 within 0.3 s: start one",
+        ),
         ("tcp://user:secret@127.0.0.1:9", r"tcp://127.0.0.1:9 is no address"),
         ("nowhere://user:secret@127.0.0.1:9", r"nowhere://127.0.0.1:9 is no address"),
         ("127.0.0.1", r"127.0.0.1 is no address"),

@@ -1,4 +1,6 @@
-"""The game: what differs between worlds, who is split from whom, and that the bits stay with the game."""
+"""The game: what differs between worlds, who is split from whom, and that the bits stay with the
+game.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,24 @@ def has_target(rows: Codes) -> bool:
     return bool((rows == TARGET).all(axis=1).any())
 
 
-def echoed(folder: Path, *, threat: ThreatModel | None = None, pairs: int = 8, seed: int = 1, control: bool = False) -> Game:
-    return play(ROWS, TARGET, echo, pairs=pairs, rng=np.random.default_rng(seed), fleet=Fleet(folder=folder / "f"), threat=threat, control=control)
+def echoed(
+    folder: Path,
+    *,
+    threat: ThreatModel | None = None,
+    pairs: int = 8,
+    seed: int = 1,
+    control: bool = False,
+) -> Game:
+    return play(
+        ROWS,
+        TARGET,
+        echo,
+        pairs=pairs,
+        rng=np.random.default_rng(seed),
+        fleet=Fleet(folder=folder / "f"),
+        threat=threat,
+        control=control,
+    )
 
 
 def test_bits_are_true_and_half_the_pairs_are_challenges(tmp_path: Path) -> None:
@@ -60,13 +78,17 @@ def test_replace_one_puts_a_fresh_row_in_its_place(tmp_path: Path) -> None:
     game = echoed(tmp_path, threat=ThreatModel(relation="replace_one", rows=20))
     assert {len(rows) for rows in game.shadows} == {21} and not game.row_counts_differ()
     for pair in np.unique(game.shadow_pairs):
-        first, second = ({tuple(r) for r in game.shadows[i]} for i in np.flatnonzero(game.shadow_pairs == pair))
+        first, second = (
+            {tuple(r) for r in game.shadows[i]} for i in np.flatnonzero(game.shadow_pairs == pair)
+        )
         assert len(first - second) == len(second - first) == 1 and tuple(TARGET) in first ^ second
 
 
 def test_the_target_has_no_fixed_place_among_the_rows(tmp_path: Path) -> None:
     game = echoed(tmp_path, pairs=20)
-    places = {int(np.flatnonzero((s == TARGET).all(axis=1))[0]) for s in game.shadows if has_target(s)}
+    places = {
+        int(np.flatnonzero((s == TARGET).all(axis=1))[0]) for s in game.shadows if has_target(s)
+    }
     assert len(places) > 5
 
 
@@ -76,11 +98,16 @@ def rest_of(rows: Codes) -> frozenset[int]:
 
 def test_models_of_a_pair_share_the_rest_and_are_never_split(tmp_path: Path) -> None:
     game = echoed(tmp_path, threat=ThreatModel(knowledge="reference", rows=15), pairs=12)
-    shadow_rests, challenge_rests = [rest_of(s) for s in game.shadows], [rest_of(s) for s in game.challenges]
+    shadow_rests, challenge_rests = (
+        [rest_of(s) for s in game.shadows],
+        [rest_of(s) for s in game.challenges],
+    )
     assert len(set(shadow_rests)) == len(shadow_rests) / 2 == 6
     assert not set(shadow_rests) & set(challenge_rests)
     for pair in np.unique(game.shadow_pairs):
-        assert len({rest_of(game.shadows[i]) for i in np.flatnonzero(game.shadow_pairs == pair)}) == 1
+        assert (
+            len({rest_of(game.shadows[i]) for i in np.flatnonzero(game.shadow_pairs == pair)}) == 1
+        )
 
 
 def test_with_knowledge_of_the_rest_all_models_share_it(tmp_path: Path) -> None:
@@ -110,7 +137,14 @@ def test_serial_and_loky_give_the_same_game(tmp_path: Path) -> None:
         return np.random.default_rng(seed_sequence.spawn(1)[0]).choice(rows, size=10)
 
     games = [
-        play(ROWS, TARGET, local, pairs=4, rng=np.random.default_rng(3), fleet=Fleet(folder=tmp_path / name, runner=runner))
+        play(
+            ROWS,
+            TARGET,
+            local,
+            pairs=4,
+            rng=np.random.default_rng(3),
+            fleet=Fleet(folder=tmp_path / name, runner=runner),
+        )
         for name, runner in (("serial", Fleet(folder=tmp_path).runner), ("loky", Loky(2)))
     ]
     assert released(games[0]) == released(games[1])
@@ -118,7 +152,9 @@ def test_serial_and_loky_give_the_same_game(tmp_path: Path) -> None:
 
 
 def test_models_are_independent_of_each_other(tmp_path: Path) -> None:
-    game = play(ROWS, TARGET, noisy, pairs=6, rng=np.random.default_rng(3), fleet=Fleet(folder=tmp_path))
+    game = play(
+        ROWS, TARGET, noisy, pairs=6, rng=np.random.default_rng(3), fleet=Fleet(folder=tmp_path)
+    )
     assert len({str(s) for s in released(game)}) == 12
 
 
@@ -133,7 +169,14 @@ def test_the_same_seed_continues_and_another_is_refused(tmp_path: Path) -> None:
 
 
 def test_pairs_spoilt_by_a_killing_training_are_dropped_whole(tmp_path: Path) -> None:
-    game = play(ROWS, TARGET, echo, pairs=6, rng=np.random.default_rng(1), fleet=Fleet(folder=tmp_path, runner=deadly, attempts=2))
+    game = play(
+        ROWS,
+        TARGET,
+        echo,
+        pairs=6,
+        rng=np.random.default_rng(1),
+        fleet=Fleet(folder=tmp_path, runner=deadly, attempts=2),
+    )
     assert game.lost == 1 and len(game.shadows) + len(game.challenges) == 10
     assert sum(game.shadow_members) == len(game.shadows) / 2
 
@@ -145,9 +188,25 @@ def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AttackError, match="one encoding"):
         play(ROWS, TARGET[:2], echo, pairs=4, rng=rng, fleet=fleet)
     with pytest.raises(AttackError, match="lower `rows`"):
-        play(ROWS, TARGET, echo, pairs=4, rng=rng, fleet=fleet, threat=ThreatModel(relation="replace_one", rows=40))
+        play(
+            ROWS,
+            TARGET,
+            echo,
+            pairs=4,
+            rng=rng,
+            fleet=fleet,
+            threat=ThreatModel(relation="replace_one", rows=40),
+        )
     with pytest.raises(AttackError, match="say how many"):
-        play(ROWS, TARGET, echo, pairs=4, rng=rng, fleet=fleet, threat=ThreatModel(knowledge="reference"))
+        play(
+            ROWS,
+            TARGET,
+            echo,
+            pairs=4,
+            rng=rng,
+            fleet=fleet,
+            threat=ThreatModel(knowledge="reference"),
+        )
     with pytest.raises(AttackError, match="returned float64"):
         play(ROWS, TARGET, lambda rows, *, seed_sequence: rows / 2, pairs=4, rng=rng, fleet=fleet)
     with pytest.raises(AttackError, match="allowed: add_remove, replace_one"):
@@ -157,6 +216,11 @@ def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
 def test_codes_outside_the_domain_are_refused() -> None:
     public = Public((2, 3))
     assert public.checked(np.array([[1, 2]]), "t").tolist() == [[1, 2]]
-    for bad in (np.array([[2, 0]]), np.array([[-1, 0]]), np.array([[0.0, 1.0]]), np.array([[0, 1, 1]])):
+    for bad in (
+        np.array([[2, 0]]),
+        np.array([[-1, 0]]),
+        np.array([[0.0, 1.0]]),
+        np.array([[0, 1, 1]]),
+    ):
         with pytest.raises(AttackError, match=r"^t: "):
             public.checked(bad, "t")

@@ -1,4 +1,6 @@
-"""Models of a fleet that are trained in groups: one file each, nothing finished is lost, and blame is for the one that kills."""
+"""Models of a fleet that are trained in groups: one file each, nothing finished is lost, and blame
+is for the one that kills.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,11 @@ class Squares:
 
 
 def noted(runs: Path, what: str) -> dict[tuple[int, ...], int]:
-    found = {tuple(map(int, p.name.split("-")[1:])): p.stat().st_size for p in runs.iterdir() if p.name.startswith(what)}
+    found = {
+        tuple(map(int, p.name.split("-")[1:])): p.stat().st_size
+        for p in runs.iterdir()
+        if p.name.startswith(what)
+    }
     return dict(sorted(found.items()))
 
 
@@ -78,7 +84,12 @@ def runs(tmp_path: Path) -> Path:
 def processes() -> Iterator[str]:
     """Address of a cluster of two worker processes, which are started again when they die."""
     cluster: Any = pytest.importorskip("distributed").LocalCluster
-    with cluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as running:
+    with cluster(
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    ) as running:
         yield running.scheduler_address
 
 
@@ -100,7 +111,12 @@ class Killed(BaseException):
     """Stands for SIGKILL."""
 
 
-@pytest.fixture(params=["in this process", *(pytest.param(name, marks=pytest.mark.slow) for name in ("loky", "dask"))])
+@pytest.fixture(
+    params=[
+        "in this process",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("loky", "dask")),
+    ]
+)
 def runner(request: pytest.FixtureRequest) -> Runner:
     """One worker in play, or two real ones, on this machine or on the cluster."""
     if request.param == "in this process":
@@ -112,20 +128,28 @@ def squares(harvest: Any) -> dict[int, int]:
     return {i: int(arrays["square"][0]) for i, arrays in harvest.results.items()}
 
 
-def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(tmp_path: Path, runs: Path) -> None:
+def test_groups_are_cut_for_the_slots_and_each_task_has_its_file(
+    tmp_path: Path, runs: Path
+) -> None:
     seen: list[Progress] = []
     work = Squares(runs)
     assert isinstance(work, GroupWork)
     harvest = Fleet(folder=tmp_path / "f", progress=seen.append).run(work, 10, fingerprint="a")
     assert squares(harvest) == {i: i * i for i in range(10)}
-    assert list(noted(runs, "together")) == [(0, 1, 2, 3), (4, 5, 6), (7, 8, 9)] and not noted(runs, "alone")
-    assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [f"model-{i:06d}.npz" for i in range(10)]
+    assert list(noted(runs, "together")) == [(0, 1, 2, 3), (4, 5, 6), (7, 8, 9)] and not noted(
+        runs, "alone"
+    )
+    assert sorted(p.name for p in (tmp_path / "f").iterdir()) == [
+        f"model-{i:06d}.npz" for i in range(10)
+    ]
     assert [p.finished for p in seen] == [0, 4, 7, 10] and {p.total for p in seen} == {10}
 
 
 @dataclass(frozen=True)
 class Slowly:
-    """A group whose models come one after the other; each waits until somebody was told of the one before."""
+    """A group whose models come one after the other; each waits until somebody was told of the one
+    before.
+    """
 
     told: list[Progress]
     group: int = 5
@@ -142,19 +166,25 @@ class Slowly:
             yield {"square": np.array([index * index])}
 
 
-def test_models_are_told_as_they_finish_not_by_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_told_as_they_finish_not_by_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attacks.progress.LOOK_EVERY_S", 0.005)
     seen: list[Progress] = []
     Fleet(folder=tmp_path / "f", progress=seen.append).run(Slowly(seen), 10, fingerprint="a")
     finished = [p.finished for p in seen]
     assert finished == sorted(finished) and set(finished) >= set(range(10)) and finished[-1] == 10
-    assert all(p.remaining_s is None for p in seen if p.finished < 5)  # nothing is known of time before a group has ended
+    assert all(
+        p.remaining_s is None for p in seen if p.finished < 5
+    )  # nothing is known of time before a group has ended
     left = [p.remaining_s for p in seen if p.finished > 5]
     assert None not in left and left[-1] == 0
     assert "fleet progress" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_an_error_of_the_listener_ends_the_run_also_from_its_thread(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_listener_ends_the_run_also_from_its_thread(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attacks.progress.LOOK_EVERY_S", 0.005)
     seen: list[Progress] = []
 
@@ -164,14 +194,23 @@ def test_an_error_of_the_listener_ends_the_run_also_from_its_thread(tmp_path: Pa
             raise ArithmeticError("the listener's")
 
     with pytest.raises(ArithmeticError, match="the listener's"):
-        Fleet(folder=tmp_path / "f", progress=listen).run(Squares(runs, group=5, pause_s=0.03), 20, fingerprint="a")
+        Fleet(folder=tmp_path / "f", progress=listen).run(
+            Squares(runs, group=5, pause_s=0.03), 20, fingerprint="a"
+        )
     assert len(list((tmp_path / "f").glob("*.npz"))) == 5  # its group was finished, and kept
 
 
 def test_all_slots_get_work(tmp_path: Path) -> None:
     fleet = Fleet(folder=tmp_path, runner=Loky(3))
-    for count, sizes in ((24, [8] * 3), (25, [9, 8, 8]), (100, [17, 17, 17, 17, 16, 16]), (2, [1, 1])):
-        assert [len(group) for group in fleet._groups(Squares(tmp_path, group=20), range(count))] == sizes
+    for count, sizes in (
+        (24, [8] * 3),
+        (25, [9, 8, 8]),
+        (100, [17, 17, 17, 17, 16, 16]),
+        (2, [1, 1]),
+    ):
+        assert [
+            len(group) for group in fleet._groups(Squares(tmp_path, group=20), range(count))
+        ] == sizes
 
 
 def test_only_what_is_missing_is_run_again(tmp_path: Path, runs: Path) -> None:
@@ -180,7 +219,10 @@ def test_only_what_is_missing_is_run_again(tmp_path: Path, runs: Path) -> None:
     for index in (1, 5, 6, 7, 9):
         (folder / f"model-{index:06d}.npz").unlink()
     Fleet(folder=folder).run(Squares(runs), 10, fingerprint="a")
-    assert list(noted(runs, "together").items())[1:3] == [((1, 5, 6), 1), ((4, 5, 6), 1)] and (7, 9) in noted(runs, "together")
+    assert list(noted(runs, "together").items())[1:3] == [((1, 5, 6), 1), ((4, 5, 6), 1)] and (
+        7,
+        9,
+    ) in noted(runs, "together")
 
 
 def test_too_few_results_are_an_error(tmp_path: Path, runs: Path) -> None:
@@ -193,18 +235,30 @@ def test_too_few_results_are_an_error(tmp_path: Path, runs: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", [4, 6, 7])
-def test_a_worker_that_dies_in_a_group_loses_no_finished_model(tmp_path: Path, runs: Path, runner: Runner, victim: int) -> None:
+def test_a_worker_that_dies_in_a_group_loses_no_finished_model(
+    tmp_path: Path, runs: Path, runner: Runner, victim: int
+) -> None:
     """The first, one amid, and the last of a group of four."""
-    harvest = Fleet(folder=tmp_path / "f", runner=runner).run(Squares(runs, once=victim), 16, fingerprint="a")
+    harvest = Fleet(folder=tmp_path / "f", runner=runner).run(
+        Squares(runs, once=victim), 16, fingerprint="a"
+    )
     assert squares(harvest) == {i: i * i for i in range(16)} and harvest.failed == ()
     begun = {key[0]: times for key, times in noted(runs, "begun").items()}
-    assert begun[victim] == 2 and all(begun[i] == 1 for i in range(4, victim))  # those before it were written
-    assert tuple(range(victim, 8)) in noted(runs, "together") or victim == 7  # the rest of its group ran together once more
-    assert sum(times - 1 for times in begun.values()) <= 1 + 4  # beside it at most the group in flight
+    assert begun[victim] == 2 and all(
+        begun[i] == 1 for i in range(4, victim)
+    )  # those before it were written
+    assert (
+        tuple(range(victim, 8)) in noted(runs, "together") or victim == 7
+    )  # the rest of its group ran together once more
+    assert (
+        sum(times - 1 for times in begun.values()) <= 1 + 4
+    )  # beside it at most the group in flight
 
 
 @pytest.mark.parametrize("attempts", [2, 3])
-def test_the_blame_is_for_the_task_that_kills(tmp_path: Path, runs: Path, runner: Runner, attempts: int) -> None:
+def test_the_blame_is_for_the_task_that_kills(
+    tmp_path: Path, runs: Path, runner: Runner, attempts: int
+) -> None:
     fleet = Fleet(folder=tmp_path / "f", runner=runner, attempts=attempts)
     harvest = fleet.run(Squares(runs, kills=(6,)), 12, fingerprint="a")
     assert harvest.failed == (6,)
@@ -213,7 +267,9 @@ def test_the_blame_is_for_the_task_that_kills(tmp_path: Path, runs: Path, runner
 
 
 class Killer(threading.Thread):
-    """Kills worker processes at moments that nothing has to do with, and remembers what was finished by then."""
+    """Kills worker processes at moments that nothing has to do with, and remembers what was
+    finished by then.
+    """
 
     def __init__(self, folder: Path, kills: int, rng: np.random.Generator) -> None:
         super().__init__(daemon=True)
@@ -235,8 +291,12 @@ class Killer(threading.Thread):
 
 
 @pytest.mark.slow
-def test_kill_9_at_any_moment_loses_no_finished_model(tmp_path: Path, runs: Path, runner: Runner) -> None:
-    """Six deaths of whatever worker wrote last; no file that was there before a death is written again."""
+def test_kill_9_at_any_moment_loses_no_finished_model(
+    tmp_path: Path, runs: Path, runner: Runner
+) -> None:
+    """Six deaths of whatever worker wrote last; no file that was there before a death is written
+    again.
+    """
     if isinstance(runner, Deaths):
         pytest.skip("needs workers of their own")
     folder, work = tmp_path / "f", Squares(runs, group=8, pause_s=0.05)
@@ -258,13 +318,24 @@ class Sampler:
     def __call__(self, rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
         return np.random.default_rng(seed_sequence.spawn(1)[0]).choice(rows, size=10)
 
-    def many(self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[Codes]:
+    def many(
+        self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]
+    ) -> Iterator[Codes]:
         assert 1 < len(rows) <= self.group
-        return (self(own, seed_sequence=seed) for own, seed in zip(rows, seed_sequences, strict=True))
+        return (
+            self(own, seed_sequence=seed) for own, seed in zip(rows, seed_sequences, strict=True)
+        )
 
 
 def game(folder: Path, trainer: Any, runner: Runner) -> Game:
-    return play(ROWS, ROWS[0], trainer, pairs=5, rng=np.random.default_rng(3), fleet=Fleet(folder=folder, runner=runner))
+    return play(
+        ROWS,
+        ROWS[0],
+        trainer,
+        pairs=5,
+        rng=np.random.default_rng(3),
+        fleet=Fleet(folder=folder, runner=runner),
+    )
 
 
 def sets(played: Game) -> list[Any]:
@@ -272,15 +343,24 @@ def sets(played: Game) -> list[Any]:
 
 
 def test_a_game_is_the_same_in_groups_on_every_runner(tmp_path: Path, runner: Runner) -> None:
-    alone = game(tmp_path / "alone", lambda rows, *, seed_sequence: Sampler(1)(rows, seed_sequence=seed_sequence), Serial())
+    alone = game(
+        tmp_path / "alone",
+        lambda rows, *, seed_sequence: Sampler(1)(rows, seed_sequence=seed_sequence),
+        Serial(),
+    )
     for name, other in (("serial", Serial()), ("other", runner)):
         grouped = game(tmp_path / name, Sampler(4), other)
-        assert sets(grouped) == sets(alone) and grouped.shadow_members.tolist() == alone.shadow_members.tolist()
+        assert (
+            sets(grouped) == sets(alone)
+            and grouped.shadow_members.tolist() == alone.shadow_members.tolist()
+        )
 
 
 def test_each_set_of_a_group_is_checked(tmp_path: Path) -> None:
     class Floats(Sampler):
-        def many(self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[Codes]:
+        def many(
+            self, rows: Sequence[Codes], *, seed_sequences: Sequence[np.random.SeedSequence]
+        ) -> Iterator[Codes]:
             return (own * 0.5 for own in rows)  # type: ignore[misc]
 
     with pytest.raises(AttackError, match="float64"):

@@ -69,7 +69,14 @@ def made(folder: Path, source: str, ask: str = "Trainer()") -> str:
     return identity_of(eval(ask, loaded(folder, source)))
 
 
-ASKED = ["Trainer()", "closed(3)", "closed(Settings())", "partial(closed, 3)", "Trainer().__call__", "Trainer"]
+ASKED = [
+    "Trainer()",
+    "closed(3)",
+    "closed(Settings())",
+    "partial(closed, 3)",
+    "Trainer().__call__",
+    "Trainer",
+]
 
 
 @pytest.mark.parametrize("ask", ASKED)
@@ -79,7 +86,11 @@ def test_every_process_gives_the_same_name(tmp_path: Path, ask: str) -> None:
     program += f"padding = [object() for _ in range(int(sys.argv[1]))]\nprint(identity_of({ask}))"
     told = {
         subprocess.run(
-            [sys.executable, "-c", program, seed], env=os.environ | {"PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+            [sys.executable, "-c", program, seed],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
         for seed in ("1", "2", "77")
     }
@@ -100,13 +111,24 @@ def test_every_process_gives_the_same_name(tmp_path: Path, ask: str) -> None:
 )
 def test_what_was_edited_has_another_name(tmp_path: Path, old: str, new: str) -> None:
     assert SCRIPT.count(old) == 1
-    assert made(tmp_path, SCRIPT.replace(old, new)) != made(tmp_path, SCRIPT) == made(tmp_path, SCRIPT)
+    assert (
+        made(tmp_path, SCRIPT.replace(old, new)) != made(tmp_path, SCRIPT) == made(tmp_path, SCRIPT)
+    )
 
 
 def test_closures_defaults_and_arguments_count(tmp_path: Path) -> None:
-    asked = ("closed(1)", "closed(2)", "closed((1,))", "closed(Settings())", "partial(closed(1), sigma=2)", "partial(closed(1))")
+    asked = (
+        "closed(1)",
+        "closed(2)",
+        "closed((1,))",
+        "closed(Settings())",
+        "partial(closed(1), sigma=2)",
+        "partial(closed(1))",
+    )
     assert len({made(tmp_path, SCRIPT, ask) for ask in asked}) == len(asked)
-    assert made(tmp_path, SCRIPT, "closed(1)") != made(tmp_path, SCRIPT.replace("sigma=1.0", "sigma=2.0"), "closed(1)")
+    assert made(tmp_path, SCRIPT, "closed(1)") != made(
+        tmp_path, SCRIPT.replace("sigma=1.0", "sigma=2.0"), "closed(1)"
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +157,14 @@ class Private(Leaky):
 
 
 def played(folder: Path, trainer: Trainer, identity: str | None = None) -> Game:
-    return play(ROWS, ROWS[0], trainer, pairs=4, rng=np.random.default_rng(1), fleet=Fleet(folder=folder, identity=identity))
+    return play(
+        ROWS,
+        ROWS[0],
+        trainer,
+        pairs=4,
+        rng=np.random.default_rng(1),
+        fleet=Fleet(folder=folder, identity=identity),
+    )
 
 
 def leaky(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
@@ -146,10 +175,18 @@ def private(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
     return np.zeros_like(rows)
 
 
-@pytest.mark.parametrize(("first", "second"), [(Leaky(), Private()), (Leaky(), Leaky(2.0)), (leaky, private), (partial(leaky), leaky)])
-def test_sets_of_one_trainer_are_never_taken_for_anothers(tmp_path: Path, first: Trainer, second: Trainer) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(Leaky(), Private()), (Leaky(), Leaky(2.0)), (leaky, private), (partial(leaky), leaky)],
+)
+def test_sets_of_one_trainer_are_never_taken_for_anothers(
+    tmp_path: Path, first: Trainer, second: Trainer
+) -> None:
     played(tmp_path, first)
-    with pytest.raises(FleetError, match=r"another run \(other rows, target, threat model, seed or trainer.*empty folder; .*`identity` of `Fleet`"):
+    with pytest.raises(
+        FleetError,
+        match=r"another run \(other rows, target, threat model, seed or trainer.*empty folder; .*`identity` of `Fleet`",
+    ):
         played(tmp_path, second)
 
 
@@ -183,6 +220,9 @@ def test_the_identity_reaches_the_games_of_an_attack(tmp_path: Path) -> None:
     assert Fleet(folder=tmp_path, identity="x").within("target-0").identity == "x"
 
 
-@pytest.mark.parametrize("odd", [lambda rows: rows, len, object(), np.random.default_rng(1), open, np.add, type, iter([])])
+@pytest.mark.parametrize(
+    "odd",
+    [lambda rows: rows, len, object(), np.random.default_rng(1), open, np.add, type, iter([])],
+)
 def test_whatever_is_called_has_a_name(odd: Callable[..., Any]) -> None:
     assert identity_of(odd) == identity_of(odd)

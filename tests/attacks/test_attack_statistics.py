@@ -1,4 +1,6 @@
-"""Every statistic of an attack against scipy, scikit-learn, brute force, or a value worked out by hand."""
+"""Every statistic of an attack against scipy, scikit-learn, brute force, or a value worked out by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,16 @@ MEMBERS = np.array([True, True, True, False, False, False])
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (10, 10), (3, 10), (97, 100), (1, 1)])
 @pytest.mark.parametrize("confidence", [0.9, 0.95])
-def test_clopper_pearson_is_scipys_exact_interval(successes: int, trials: int, confidence: float) -> None:
-    ours, theirs = clopper_pearson(successes, trials, confidence=confidence), binomtest(successes, trials).proportion_ci(confidence, method="exact")
-    assert (ours.value, ours.lower, ours.upper) == pytest.approx((successes / trials, theirs.low, theirs.high))
+def test_clopper_pearson_is_scipys_exact_interval(
+    successes: int, trials: int, confidence: float
+) -> None:
+    ours, theirs = (
+        clopper_pearson(successes, trials, confidence=confidence),
+        binomtest(successes, trials).proportion_ci(confidence, method="exact"),
+    )
+    assert (ours.value, ours.lower, ours.upper) == pytest.approx(
+        (successes / trials, theirs.low, theirs.high)
+    )
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0)])
@@ -51,7 +60,8 @@ def test_rates_by_hand() -> None:
 
 
 def test_accuracy_is_mean_of_both_worlds_as_in_the_papers_tables() -> None:
-    # Causally constrained synthesis, Table 5, first row: PA 76.97, NA 82.42, accuracy 79.7 (165 models each).
+    # Causally constrained synthesis, Table 5, first row: PA 76.97, NA 82.42, accuracy 79.7 (165
+    # models each).
     counts = Counts(127, 165, 29, 165)
     assert 100 * true_positive_rate(counts).value == pytest.approx(76.97, abs=0.005)
     assert 100 * true_negative_rate(counts).value == pytest.approx(82.42, abs=0.005)
@@ -64,33 +74,47 @@ def test_one_world_alone_is_refused() -> None:
 
 
 @pytest.mark.parametrize("models", [10, 20, 50])
-@pytest.mark.parametrize(("hit", "alarm"), [(0.5, 0.5), (0.05, 0.05), (0.632, 0.01), (0.9, 0.3), (0.99, 0.01)])
+@pytest.mark.parametrize(
+    ("hit", "alarm"), [(0.5, 0.5), (0.05, 0.05), (0.632, 0.01), (0.9, 0.3), (0.99, 0.01)]
+)
 def test_advantage_interval_covers_as_promised(models: int, hit: float, alarm: float) -> None:
     """Exact coverage by summing over every pair of counts."""
-    hits, alarms = binom.pmf(np.arange(models + 1), models, hit), binom.pmf(np.arange(models + 1), models, alarm)
+    hits, alarms = (
+        binom.pmf(np.arange(models + 1), models, hit),
+        binom.pmf(np.arange(models + 1), models, alarm),
+    )
     covered = sum(
         hits[t] * alarms[f]
         for t in range(models + 1)
         for f in range(models + 1)
-        if hits[t] * alarms[f] > 1e-9 and advantage(Counts(t, models, f, models)).contains(hit - alarm)
+        if hits[t] * alarms[f] > 1e-9
+        and advantage(Counts(t, models, f, models)).contains(hit - alarm)
     )
     assert covered >= 0.95
 
 
 def test_advantage_interval_is_not_needlessly_wide() -> None:
     gap = advantage(Counts(50, 100, 50, 100))
-    assert 0.138 < gap.upper < 0.145  # the normal interval, which is too narrow for rare events, has .1386
+    assert (
+        0.138 < gap.upper < 0.145
+    )  # the normal interval, which is too narrow for rare events, has .1386
 
 
 def test_roc_by_hand_with_ties() -> None:
     points = roc(np.array([2.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
     assert points.tolist() == [[0, 0], [0, 0.5], [0.5, 1], [1, 1]]
-    assert best_advantage(np.array([2.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False])) == 0.5
+    assert (
+        best_advantage(np.array([2.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False])) == 0.5
+    )
 
 
 def _delong_by_definition(scores: np.ndarray, members: np.ndarray) -> float:
-    wins = (scores[members][:, None] > scores[~members]) + 0.5 * (scores[members][:, None] == scores[~members])
-    return float(wins.mean(axis=1).var(ddof=1) / len(wins) + wins.mean(axis=0).var(ddof=1) / len(wins.T))
+    wins = (scores[members][:, None] > scores[~members]) + 0.5 * (
+        scores[members][:, None] == scores[~members]
+    )
+    return float(
+        wins.mean(axis=1).var(ddof=1) / len(wins) + wins.mean(axis=0).var(ddof=1) / len(wins.T)
+    )
 
 
 def test_auc_and_its_variance_match_their_definitions() -> None:
@@ -99,7 +123,12 @@ def test_auc_and_its_variance_match_their_definitions() -> None:
     scores = np.round(rng.normal(size=80) + members, 1)  # rounded: ties
     got = auc(scores, members)
     assert got.value == pytest.approx(roc_auc_score(members, scores))
-    spread = np.log(got.upper / (1 - got.upper) * (1 - got.lower) / got.lower) / (2 * 1.959964) * got.value * (1 - got.value)
+    spread = (
+        np.log(got.upper / (1 - got.upper) * (1 - got.lower) / got.lower)
+        / (2 * 1.959964)
+        * got.value
+        * (1 - got.value)
+    )
     assert spread**2 == pytest.approx(_delong_by_definition(scores, members), rel=1e-5)
 
 
@@ -114,17 +143,27 @@ def test_auc_interval_covers() -> None:
     rng = np.random.default_rng(2)
     members = np.arange(50) < 25
     truth = 0.7602499  # Phi(1 / sqrt 2)
-    covered = np.mean([auc(rng.normal(size=50) + members, members).contains(truth) for _ in range(600)])
+    covered = np.mean(
+        [auc(rng.normal(size=50) + members, members).contains(truth) for _ in range(600)]
+    )
     assert 0.925 <= covered <= 0.985
 
 
 def test_low_rates_need_enough_models() -> None:
     assert (models_needed(0.01), models_needed(0.001)) == (100, 1000)
-    scores, members = np.concatenate([np.full(100, 2.0), np.arange(100) / 100]), np.arange(200) < 100
+    scores, members = (
+        np.concatenate([np.full(100, 2.0), np.arange(100) / 100]),
+        np.arange(200) < 100,
+    )
     assert tpr_at_fpr(scores[:-1], members[:-1], false_positive_rate=0.01) is None
     got = tpr_at_fpr(scores, members, false_positive_rate=0.01)
-    assert got is not None and got.value == 1 and (got.lower, got.upper) == (0, 1)  # no threshold is known to have one false alarm in 100
-    assert tpr_at_fpr(np.array([2.0, 2.0, 1.0, 0.0]), np.arange(4) < 2, false_positive_rate=0.5) is None  # two models say nothing of any threshold
+    assert (
+        got is not None and got.value == 1 and (got.lower, got.upper) == (0, 1)
+    )  # no threshold is known to have one false alarm in 100
+    assert (
+        tpr_at_fpr(np.array([2.0, 2.0, 1.0, 0.0]), np.arange(4) < 2, false_positive_rate=0.5)
+        is None
+    )  # two models say nothing of any threshold
 
 
 def test_tpr_at_fpr_spends_no_more_alarms_than_allowed() -> None:
@@ -137,12 +176,16 @@ def test_tpr_at_fpr_spends_no_more_alarms_than_allowed() -> None:
 
 
 EDGE = norm.isf(0.01)
-SHAPES = {  # how scores with the target come from Gaussian ones, and the true TPR at 1% false positives
+# how scores with the target come from Gaussian ones, and the true TPR at 1% false positives
+SHAPES = {
     "chance": (lambda z: z, 0.01),
     "shifted": (lambda z: z + 1, norm.sf(EDGE - 1)),
     "shifted far": (lambda z: z + 2, norm.sf(EDGE - 2)),
     "wider": (lambda z: 2 * z, norm.sf(EDGE / 2)),
-    "at the threshold": (lambda z: np.full_like(z, EDGE), 0.0),  # the threshold's error is all there is
+    "at the threshold": (
+        lambda z: np.full_like(z, EDGE),
+        0.0,
+    ),  # the threshold's error is all there is
     "just above it": (lambda z: np.full_like(z, EDGE + 1e-9), 1.0),
 }
 
@@ -150,12 +193,18 @@ SHAPES = {  # how scores with the target come from Gaussian ones, and the true T
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("models", [100, 250, 1000])
 def test_the_interval_at_a_low_rate_covers_the_truth_on_both_sides(models: int, shape: str) -> None:
-    """The threshold is read off the same scores; an interval of the TPR there alone covers in half of all games."""
+    """The threshold is read off the same scores; an interval of the TPR there alone covers in half
+    of all games.
+    """
     rng, games, (scored, truth) = np.random.default_rng(models), 400, SHAPES[shape]
     members, above, below = np.arange(2 * models) < models, 0, 0
     for _ in range(games):
         without = rng.normal(size=models)
-        got = tpr_at_fpr(np.concatenate([scored(rng.normal(size=models)), without]), members, false_positive_rate=0.01)
+        got = tpr_at_fpr(
+            np.concatenate([scored(rng.normal(size=models)), without]),
+            members,
+            false_positive_rate=0.01,
+        )
         assert got is not None and got.contains(got.value)
         above, below = above + (truth > got.upper), below + (truth < got.lower)
     assert max(above, below) <= binom.ppf(0.999, games, 0.025)
@@ -163,10 +212,15 @@ def test_the_interval_at_a_low_rate_covers_the_truth_on_both_sides(models: int, 
 
 def test_the_interval_at_a_low_rate_covers_ties_and_worlds_that_depend_on_each_other() -> None:
     rng, games, models, above, below = np.random.default_rng(5), 400, 500, 0, 0
-    members, truth = np.arange(2 * models) < models, norm.sf(2.35 - 1)  # rounded to tenths, P(score > 2.3 | out) = P(z > 2.35) = .0094
+    members, truth = (
+        np.arange(2 * models) < models,
+        norm.sf(2.35 - 1),
+    )  # rounded to tenths, P(score > 2.3 | out) = P(z > 2.35) = .0094
     for _ in range(games):
         shared = rng.normal(size=models)  # of a pair: both of its models lie alike
-        got = tpr_at_fpr(np.concatenate([shared + 1, shared]).round(1), members, false_positive_rate=0.01)
+        got = tpr_at_fpr(
+            np.concatenate([shared + 1, shared]).round(1), members, false_positive_rate=0.01
+        )
         assert got is not None
         above, below = above + (truth > got.upper), below + (truth < got.lower)
     assert max(above, below) <= binom.ppf(0.999, games, 0.025)
@@ -174,7 +228,10 @@ def test_the_interval_at_a_low_rate_covers_ties_and_worlds_that_depend_on_each_o
 
 def test_the_interval_at_a_low_rate_says_something_where_models_are_many() -> None:
     z, members = norm.ppf((np.arange(1000) + 0.5) / 1000), np.arange(2000) < 1000
-    chance, far = (tpr_at_fpr(np.concatenate([z + shift, z]), members, false_positive_rate=0.01) for shift in (0, 2))
+    chance, far = (
+        tpr_at_fpr(np.concatenate([z + shift, z]), members, false_positive_rate=0.01)
+        for shift in (0, 2)
+    )
     assert chance is not None and far is not None
     assert chance.upper < 0.04 and far.lower > 0.2 and far.upper < 0.55  # the truth: .010 and .372
     sure = tpr_at_fpr(members + 0.0, members, false_positive_rate=0.01)
@@ -182,9 +239,16 @@ def test_the_interval_at_a_low_rate_says_something_where_models_are_many() -> No
 
 
 def test_the_two_errors_of_a_side_at_a_low_rate_are_one_side_s_error_together() -> None:
-    """Of 600 models without the target one, the highest, is the limit that errs seldom enough; all 600 with it lie above, or none does."""
+    """Of 600 models without the target one, the highest, is the limit that errs seldom enough; all
+    600 with it lie above, or none does.
+    """
     members = np.arange(1200) < 600
-    all_hit, none_hit = (tpr_at_fpr(np.where(members, inside, 0.0), members, false_positive_rate=0.01) for inside in (1.0, -1.0))
+    all_hit, none_hit = (
+        tpr_at_fpr(np.where(members, inside, 0.0), members, false_positive_rate=0.01)
+        for inside in (1.0, -1.0)
+    )
     assert all_hit is not None and none_hit is not None
     assert all_hit.lower**600 + 0.99**600 == pytest.approx(0.025)
-    assert (1 - none_hit.upper) ** 600 + binom.sf(12, 600, 0.01) == pytest.approx(0.025)  # thirteen alarms are too many for chance
+    assert (1 - none_hit.upper) ** 600 + binom.sf(12, 600, 0.01) == pytest.approx(
+        0.025
+    )  # thirteen alarms are too many for chance

@@ -1,4 +1,6 @@
-"""One-run audits of real trainings: the true kernel passes, broken ones do not, and other rows may be in the table."""
+"""One-run audits of real trainings: the true kernel passes, broken ones do not, and other rows may
+be in the table.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import pytest
 from scipy.stats import binom
 
 from synthdp.audit.mechanisms import canaries
-from synthdp.audit.mechanisms.canaries import Guesses, SimulatedCanaries, audit_canaries, choose_guesses, judge_canaries, right_guesses
+from synthdp.audit.mechanisms.canaries import (
+    Guesses,
+    SimulatedCanaries,
+    audit_canaries,
+    choose_guesses,
+    judge_canaries,
+    right_guesses,
+)
 from synthdp.audit.mechanisms.f_curve import Claim
 from synthdp.audit.mechanisms.registry import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
@@ -53,12 +62,18 @@ def test_half_the_noise_is_found() -> None:
 
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     norms = layers.NodeLinear.norms
-    monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
+    monkeypatch.setattr(
+        layers.NodeLinear,
+        "norms",
+        lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()},
+    )
     assert not fails_so_often(lambda: audit_canaries(SETTINGS, canaries=8000).alarm, 6)
 
 
 def test_canaries_among_rows_that_train_a_model() -> None:
-    domain = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
+    domain = Domain(
+        tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd")
+    )
     rows = np.random.default_rng(0).integers(0, 3, (300, 4)).astype(np.uint16)
     module, ticks = SmallModel(domain), list[tuple[int, int]]()
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
@@ -66,7 +81,14 @@ def test_canaries_among_rows_that_train_a_model() -> None:
     def found() -> bool:
         ticks.clear()
         progress = lambda done, total: ticks.append((done, total))  # noqa: E731
-        return audit_canaries(SETTINGS, canaries=8000, rows=rows, module=module, progress=progress, fresh=HalfNoise.fresh).alarm
+        return audit_canaries(
+            SETTINGS,
+            canaries=8000,
+            rows=rows,
+            module=module,
+            progress=progress,
+            fresh=HalfNoise.fresh,
+        ).alarm
 
     assert not fails_so_often(found, 6)
     assert any(not p.equal(before[name]) for name, p in module.named_parameters())
@@ -91,7 +113,9 @@ def test_right_guesses_are_counted_at_both_ends() -> None:
 
 
 def test_either_statement_raises_the_alarm() -> None:
-    """All canaries recognised: each of the two bounds refutes the claim where the other has no guess to go by."""
+    """All canaries recognised: each of the two bounds refutes the claim where the other has no
+    guess to go by.
+    """
     coins, claim = np.arange(1000) % 2 == 0, claim_of(SETTINGS)
     scores = coins.astype(float)
     assert judge_canaries(scores, coins, claim, Guesses(bound=1000, curve=0))[1]
@@ -104,7 +128,10 @@ def test_false_alarms_and_bounds_of_simulated_audits(figure: Callable[..., None]
     honest, faulty = (SimulatedCanaries.of(SETTINGS, noise_factor=factor) for factor in (1.0, 0.5))
     guesses = choose_guesses(claim, 1000, honest=honest, faulty=faulty)
     verdicts = [judge_canaries(*honest.draw(1000), claim, guesses) for _ in range(repeats)]
-    below, quiet = sum(lower <= claim.epsilon for lower, _ in verdicts), sum(not alarm for _, alarm in verdicts)
+    below, quiet = (
+        sum(lower <= claim.epsilon for lower, _ in verdicts),
+        sum(not alarm for _, alarm in verdicts),
+    )
     assert min(below, quiet) >= binom.ppf(1e-7, repeats, 0.95)
     figure("canaries: simulated audits of true noise without an alarm", quiet, repeats)
     figure("canaries: simulated audits whose lower bound is at most the claim", below, repeats)
@@ -122,11 +149,22 @@ def test_real_one_run_audits_with_the_settings_of_adult(figure: Callable[..., No
     train = plan.find("train")
     assert train is not None and isinstance(train.mechanism, DpSgd)
     honest = [audit_canaries(train.mechanism, delta=plan.delta) for _ in range(5)]
-    half = [audit_canaries(train.mechanism, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)]
-    assert np.mean([r.detects_fault for r in half]) >= 0.7  # about .8 of each, which is itself simulated
-    below, found = sum(r.epsilon_lower <= r.epsilon_claimed for r in honest), sum(r.alarm for r in half)
+    half = [
+        audit_canaries(train.mechanism, delta=plan.delta, fresh=HalfNoise.fresh) for _ in range(5)
+    ]
+    assert (
+        np.mean([r.detects_fault for r in half]) >= 0.7
+    )  # about .8 of each, which is itself simulated
+    below, found = (
+        sum(r.epsilon_lower <= r.epsilon_claimed for r in honest),
+        sum(r.alarm for r in half),
+    )
     assert below == len(honest)
     assert sum(r.alarm for r in honest) <= 1
     assert found >= 2  # at that power fewer in one of 150 runs; of true noise so many in one of 150
-    figure("canaries: one-run audits of true noise whose lower bound is at most the claim", below, len(honest))
+    figure(
+        "canaries: one-run audits of true noise whose lower bound is at most the claim",
+        below,
+        len(honest),
+    )
     figure("canaries: one-run audits that detect noise/2, 5000 canaries", found, len(half))

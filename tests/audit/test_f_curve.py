@@ -1,4 +1,6 @@
-"""The verdict of an audit: limits that cover, false alarms below 5%, and a curve that is neither too low nor too high."""
+"""The verdict of an audit: limits that cover, false alarms below 5%, and a curve that is neither
+too low nor too high.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from synthdp.audit.mechanisms.f_curve import AuditResult, Claim, Scores, detection_rate, epsilon_bound, excess, judge, provable_epsilon, upper_limit
+from synthdp.audit.mechanisms.f_curve import (
+    AuditResult,
+    Claim,
+    Scores,
+    detection_rate,
+    epsilon_bound,
+    excess,
+    judge,
+    provable_epsilon,
+    upper_limit,
+)
 
 DELTA = 1e-5
 PER_LIMIT = 0.05 / 4  # two thresholds with two limits each
@@ -32,14 +44,20 @@ def gaussian_runs(mu: float) -> Draw:
 
 def response_runs(epsilon: float) -> Draw:
     lie = 1 / (1 + math.exp(epsilon))
-    return lambda rng, runs: ((rng.random(runs) < lie).astype(float), (rng.random(runs) >= lie).astype(float))
+    return lambda rng, runs: (
+        (rng.random(runs) < lie).astype(float),
+        (rng.random(runs) >= lie).astype(float),
+    )
 
 
 def test_limits_cover_and_waste_little() -> None:
     for trials in (1, 20, 400):
         mistakes = np.arange(trials + 1)
         limits = upper_limit(mistakes, trials)
-        missed = [float(binom.pmf(mistakes, trials, p)[limits < p].sum()) for p in np.linspace(0.001, 0.999, 499)]
+        missed = [
+            float(binom.pmf(mistakes, trials, p)[limits < p].sum())
+            for p in np.linspace(0.001, 0.999, 499)
+        ]
         assert max(missed) <= PER_LIMIT
         assert max(missed) >= PER_LIMIT / 2
         assert limits[-1] == 1.0
@@ -53,7 +71,9 @@ def test_the_curve_of_a_gaussian_is_its_own_trade_off() -> None:
     assert on_curve.max() <= 1e-9
     assert on_curve[10:20].min() >= -2e-3  # the grid of the profile costs little
     assert excess(claim, norm.sf(cuts), norm.cdf(cuts - 1.05 * mu)).max() > 0.005
-    assert excess(claim, norm.cdf(cuts - 1.05 * mu), norm.sf(cuts)).max() > 0.005  # with the roles of the errors swapped
+    assert (
+        excess(claim, norm.cdf(cuts - 1.05 * mu), norm.sf(cuts)).max() > 0.005
+    )  # with the roles of the errors swapped
 
 
 def test_rates_of_a_corner_give_back_its_epsilon() -> None:
@@ -91,10 +111,15 @@ def test_too_few_runs_are_refused() -> None:
     ],
     ids=["narrow gaussian", "wide gaussian", "randomised response"],
 )
-def test_a_true_claim_is_let_pass(claim: Claim, draw: Draw, epsilon: float, figure: Callable[..., None]) -> None:
+def test_a_true_claim_is_let_pass(
+    claim: Claim, draw: Draw, epsilon: float, figure: Callable[..., None]
+) -> None:
     rng, repeats = np.random.default_rng(0), 400
     verdicts = [judge(*draw(rng, 400), claim) for _ in range(repeats)]
-    alarms, below = sum(v.alarm for v in verdicts), sum(v.epsilon_lower <= epsilon for v in verdicts)
+    alarms, below = (
+        sum(v.alarm for v in verdicts),
+        sum(v.epsilon_lower <= epsilon for v in verdicts),
+    )
     assert alarms <= binom.ppf(1 - 1e-6, repeats, 0.05)
     assert below >= repeats - binom.ppf(1 - 1e-6, repeats, 0.05)
     assert all(v.alarm for v in verdicts if v.epsilon_lower > claim.epsilon)
@@ -104,7 +129,11 @@ def test_a_true_claim_is_let_pass(claim: Claim, draw: Draw, epsilon: float, figu
 
 @pytest.mark.parametrize(
     ("claim", "draw"),
-    [(gaussian_claim(0.5), gaussian_runs(1.0)), (pure_claim(1.0), response_runs(1.6)), (gaussian_claim(2.0), gaussian_runs(4.0))],
+    [
+        (gaussian_claim(0.5), gaussian_runs(1.0)),
+        (pure_claim(1.0), response_runs(1.6)),
+        (gaussian_claim(2.0), gaussian_runs(4.0)),
+    ],
     ids=["half the noise", "randomised response that lies too little", "half the noise, wide"],
 )
 def test_a_false_claim_is_refuted(claim: Claim, draw: Draw) -> None:
@@ -114,10 +143,16 @@ def test_a_false_claim_is_refuted(claim: Claim, draw: Draw) -> None:
 
 def test_the_half_that_chooses_does_not_judge() -> None:
     alike = np.linspace(0, 1, 250)
-    chosen_apart = judge(np.concatenate([np.zeros(250), alike]), np.concatenate([np.ones(250), alike]), gaussian_claim(0.1))
+    chosen_apart = judge(
+        np.concatenate([np.zeros(250), alike]),
+        np.concatenate([np.ones(250), alike]),
+        gaussian_claim(0.1),
+    )
     assert not chosen_apart.alarm
     judged_apart = judge(
-        np.concatenate([np.linspace(0, 0.6, 250), np.zeros(250)]), np.concatenate([np.linspace(0.4, 1, 250), np.ones(250)]), gaussian_claim(0.1)
+        np.concatenate([np.linspace(0, 0.6, 250), np.zeros(250)]),
+        np.concatenate([np.linspace(0.4, 1, 250), np.ones(250)]),
+        gaussian_claim(0.1),
     )
     assert judged_apart.alarm
 
@@ -131,7 +166,9 @@ def test_detection_rate_tells_right_from_wrong() -> None:
 
 
 def test_result_as_json_has_no_bare_infinity() -> None:
-    result = AuditResult("m", "way", 1, 10, math.inf, DELTA, 0.5, 2.0, "half the noise", 0.9, False, 1.0)
+    result = AuditResult(
+        "m", "way", 1, 10, math.inf, DELTA, 0.5, 2.0, "half the noise", 0.9, False, 1.0
+    )
     assert result.passed
     assert result.to_json()["epsilon_claimed"] == "inf"
     assert result.to_json()["passed"] is True

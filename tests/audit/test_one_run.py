@@ -1,4 +1,6 @@
-"""What one run proves: the papers' printed numbers, mechanisms whose tail is known exactly, and a linear programme as oracle."""
+"""What one run proves: the papers' printed numbers, mechanisms whose tail is known exactly, and a
+linear programme as oracle.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from scipy.stats import binom, norm
 
 from synthdp.audit.mechanisms.canaries import right_guesses
 from synthdp.audit.mechanisms.f_curve import Claim
-from synthdp.audit.mechanisms.one_run import curve_allows, curve_p_value, epsilon_lower_bound, epsilon_p_value
+from synthdp.audit.mechanisms.one_run import (
+    curve_allows,
+    curve_p_value,
+    epsilon_lower_bound,
+    epsilon_p_value,
+)
 
 
 def pure_claim(epsilon: float, delta: float = 0.0) -> Claim:
@@ -26,27 +33,46 @@ def gaussian_claim(mu: float) -> Claim:
 
 @pytest.mark.parametrize(
     ("canaries", "guesses", "right", "delta", "printed"),
-    [(100, 100, 75, 0.0, 0.702), (100, 100, 75, 1e-4, 0.699), (1000, 100, 75, 1e-4, 0.673), (100_000, 1510, 1439, 1e-5, 2.675)],
+    [
+        (100, 100, 75, 0.0, 0.702),
+        (100, 100, 75, 1e-4, 0.699),
+        (1000, 100, 75, 1e-4, 0.673),
+        (100_000, 1510, 1439, 1e-5, 2.675),
+    ],
 )
-def test_lower_bounds_printed_by_steinke_et_al(canaries: int, guesses: int, right: int, delta: float, printed: float) -> None:
-    """arXiv:2305.08846v1, Appendix D (pages 45-46) and Section 7 (page 28); printed to three places, rounded or cut."""
-    bound = epsilon_lower_bound(canaries=canaries, guesses=guesses, right=right, delta=delta, significance=0.05)
+def test_lower_bounds_printed_by_steinke_et_al(
+    canaries: int, guesses: int, right: int, delta: float, printed: float
+) -> None:
+    """arXiv:2305.08846v1, Appendix D (pages 45-46) and Section 7 (page 28); printed to three
+    places, rounded or cut.
+    """
+    bound = epsilon_lower_bound(
+        canaries=canaries, guesses=guesses, right=right, delta=delta, significance=0.05
+    )
     assert abs(bound - printed) < 1e-3
 
 
 def test_p_value_printed_by_steinke_et_al() -> None:
-    assert epsilon_p_value(canaries=100, guesses=100, right=75, epsilon=math.log(3), delta=0) == pytest.approx(0.553, abs=5e-4)
+    assert epsilon_p_value(
+        canaries=100, guesses=100, right=75, epsilon=math.log(3), delta=0
+    ) == pytest.approx(0.553, abs=5e-4)
 
 
 def test_randomised_response_attains_the_pure_bound() -> None:
-    """Its number of right guesses is Binomial(m, e^eps / (1 + e^eps)): the bound is no looser than it must be."""
+    """Its number of right guesses is Binomial(m, e^eps / (1 + e^eps)): the bound is no looser than
+    it must be.
+    """
     for right in (5, 8, 10):
         exact = binom.sf(right - 1, 10, 1 / (1 + math.exp(-0.8)))
-        assert epsilon_p_value(canaries=10, guesses=10, right=right, epsilon=0.8, delta=0) == pytest.approx(exact)
+        assert epsilon_p_value(
+            canaries=10, guesses=10, right=right, epsilon=0.8, delta=0
+        ) == pytest.approx(exact)
 
 
 def tail_of_leak(canaries: int, epsilon: float, delta: float, right: int) -> float:
-    """Exact P[at least `right` right] for: with chance delta all coins are told, else each by randomised response."""
+    """Exact P[at least `right` right] for: with chance delta all coins are told, else each by
+    randomised response.
+    """
     truth = 1 / (1 + math.exp(-epsilon))
     tail = 0.0
     for answers in product((0, 1), repeat=canaries):
@@ -60,12 +86,16 @@ def test_a_mechanism_that_leaks_with_chance_delta_stays_below_the_bound(right: i
     exact = tail_of_leak(8, 1.0, 0.01, right)
     bound = epsilon_p_value(canaries=8, guesses=8, right=right, epsilon=1.0, delta=0.01)
     assert exact <= bound
-    assert exact > epsilon_p_value(canaries=8, guesses=8, right=right, epsilon=1.0, delta=0)  # delta must not be dropped
+    assert exact > epsilon_p_value(
+        canaries=8, guesses=8, right=right, epsilon=1.0, delta=0
+    )  # delta must not be dropped
     assert curve_p_value(pure_claim(1.0, 0.01), canaries=8, guesses=8, right=right) >= exact
 
 
 def oracle(claim: Claim, canaries: int, guesses: int, right: int) -> float:
-    """The largest P[C >= right] that (1) leaves possible, for all tails T and both forms of every line of the curve."""
+    """The largest P[C >= right] that (1) leaves possible, for all tails T and both forms of every
+    line of the curve.
+    """
     j = np.arange(guesses + 1)
     rows, bounds = [], []
     for first in range(1, guesses + 1):
@@ -74,17 +104,30 @@ def oracle(claim: Claim, canaries: int, guesses: int, right: int) -> float:
         for epsilon, delta in claim.profile:
             rows += [hit - math.exp(epsilon) * miss, hit - math.exp(-epsilon) * miss]
             bounds += [delta, 1 - math.exp(-epsilon) * (1 - delta)]
-    answer = linprog(-(j >= right).astype(float), A_ub=rows, b_ub=bounds, A_eq=[np.ones(guesses + 1)], b_eq=[1.0], bounds=(0, 1))
+    answer = linprog(
+        -(j >= right).astype(float),
+        A_ub=rows,
+        b_ub=bounds,
+        A_eq=[np.ones(guesses + 1)],
+        b_eq=[1.0],
+        bounds=(0, 1),
+    )
     assert answer.success
     return float(-answer.fun)
 
 
-@pytest.mark.parametrize("claim", [gaussian_claim(0.3), gaussian_claim(1.5), pure_claim(0.5), pure_claim(1.0, 0.02)])
+@pytest.mark.parametrize(
+    "claim", [gaussian_claim(0.3), gaussian_claim(1.5), pure_claim(0.5), pure_claim(1.0, 0.02)]
+)
 @pytest.mark.parametrize(("canaries", "guesses"), [(20, 20), (100, 24)])
-def test_recursion_finds_what_a_linear_programme_finds(claim: Claim, canaries: int, guesses: int) -> None:
+def test_recursion_finds_what_a_linear_programme_finds(
+    claim: Claim, canaries: int, guesses: int
+) -> None:
     for right in (0, guesses // 2, round(0.7 * guesses), guesses - 1, guesses):
         expected = oracle(claim, canaries, guesses, right)
-        assert curve_p_value(claim, canaries=canaries, guesses=guesses, right=right) == pytest.approx(expected, abs=1e-6)
+        assert curve_p_value(
+            claim, canaries=canaries, guesses=guesses, right=right
+        ) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("mu", [0.2, 1.0])
@@ -101,7 +144,10 @@ def test_with_abstentions_half_the_noise_is_refuted_and_the_noise_is_not() -> No
     canaries, guesses, mu = 5000, 400, 0.5
     rng = np.random.default_rng(0)
     coins = rng.random(canaries) < 0.5
-    right = {factor: right_guesses(factor * mu * coins + rng.standard_normal(canaries), coins, guesses) for factor in (1, 2)}
+    right = {
+        factor: right_guesses(factor * mu * coins + rng.standard_normal(canaries), coins, guesses)
+        for factor in (1, 2)
+    }
     claim = gaussian_claim(mu)
     assert curve_allows(claim, 0.025, canaries=canaries, guesses=guesses, right=right[1])
     assert not curve_allows(claim, 0.025, canaries=canaries, guesses=guesses, right=right[2])

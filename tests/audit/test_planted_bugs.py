@@ -25,7 +25,9 @@ ROWS_PER_UNIT, BATCH, FEWEST_KINDS = 3, 8, 30
 
 def planted(name: str) -> Any:
     """A module of `planted/`, which no package holds: it must not be mistaken for code in use."""
-    found = importlib.util.spec_from_file_location(f"planted_{name}", Path(__file__).parent / "planted" / f"{name}.py")
+    found = importlib.util.spec_from_file_location(
+        f"planted_{name}", Path(__file__).parent / "planted" / f"{name}.py"
+    )
     assert found and found.loader
     module = sys.modules[found.name] = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -71,7 +73,11 @@ def test_what_is_right_is_not_called_a_bug(name: str, domain: Domain, pairs: lis
 def test_the_hole_alone_is_no_bug(name: str, domain: Domain, pairs: list[Pair]) -> None:
     """The class that the bugs are planted in, with nothing planted: it is the bug that is found."""
     module = sys.modules[f"planted_{name}"]
-    honest = module.with_counts(lambda counts, table, domain: counts) if name == "tables" else module.training()
+    honest = (
+        module.with_counts(lambda counts, table, domain: counts)
+        if name == "tables"
+        else module.training()
+    )
     done = replay(honest(domain), pairs[::5], domain=domain, rows_per_unit=ROWS_PER_UNIT)
     assert done.findings == () and done.largest_share > 0.99
 
@@ -79,7 +85,9 @@ def test_the_hole_alone_is_no_bug(name: str, domain: Domain, pairs: list[Pair]) 
 COLUMNS: dict[str, spec.Column] = {
     "sex": spec.Categorical(type="categorical", categories=("f", "m")),
     "pay": spec.Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
-    "day": spec.Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True),  # type: ignore[arg-type]
+    "day": spec.Datetime(
+        type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True
+    ),  # type: ignore[arg-type]
 }
 UNITS: dict[str, spec.RowUnit | spec.IdUnit] = {
     "row": spec.RowUnit(kind="row", meaning="one visit"),
@@ -89,7 +97,10 @@ UNITS: dict[str, spec.RowUnit | spec.IdUnit] = {
 
 def dataset(unit: str) -> spec.Dataset:
     return spec.Dataset(
-        id="d", source=spec.CsvSource(kind="csv", path="t.csv"), privacy_unit=UNITS[unit], rows=spec.Rows(kind="approximate", value=100)
+        id="d",
+        source=spec.CsvSource(kind="csv", path="t.csv"),
+        privacy_unit=UNITS[unit],
+        rows=spec.Rows(kind="approximate", value=100),
     )
 
 
@@ -97,7 +108,9 @@ def caught_reading(read: Any) -> bool:
     """Up to the first pair that shows it."""
     domain = Domain.from_spec(COLUMNS)
     pairs = raw_neighbours(dataset("id"), domain)
-    return any(replay_reading(dataset("id"), domain, pairs=[pair], read=read).findings for pair in pairs)
+    return any(
+        replay_reading(dataset("id"), domain, pairs=[pair], read=read).findings for pair in pairs
+    )
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -120,14 +133,25 @@ class Continuous(Streams):
 
 def test_noise_off_the_lattice_is_caught(domain: Domain, pairs: list[Pair]) -> None:
     training: Training = sys.modules["planted_training"].training()(domain)
-    done = replay(replace(training), pairs[:3], domain=domain, rows_per_unit=ROWS_PER_UNIT, streams=Continuous.fresh)
+    done = replay(
+        replace(training),
+        pairs[:3],
+        domain=domain,
+        rows_per_unit=ROWS_PER_UNIT,
+        streams=Continuous.fresh,
+    )
     assert {f.differs for f in done.findings} == {"lattice"}
 
 
 @pytest.mark.slow
-def test_all_planted_bugs_are_caught(domain: Domain, pairs: list[Pair], figure: Callable[..., None]) -> None:
+def test_all_planted_bugs_are_caught(
+    domain: Domain, pairs: list[Pair], figure: Callable[..., None]
+) -> None:
     wrong = {name: bug for name, bug in BUGS.items() if bug[1]}
-    caught = sum(any(f.differs == differs for f in found_by(build(domain), pairs, domain)) for build, differs in wrong.values())
+    caught = sum(
+        any(f.differs == differs for f in found_by(build(domain), pairs, domain))
+        for build, differs in wrong.values()
+    )
     readers = sum(map(caught_reading, READERS.values()))
     assert (caught, readers) == (len(wrong), len(READERS)) and caught + readers >= FEWEST_KINDS
     figure("planted bugs caught by the replay", caught + readers, len(wrong) + len(READERS))

@@ -1,4 +1,6 @@
-"""Pairs of values: no value of a row changes what another row is read as, however a source gives it; readers that let it are caught."""
+"""Pairs of values: no value of a row changes what another row is read as, however a source gives
+it; readers that let it are caught.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms.reading_pairs import TEXTS, WAYS, fuzzed, read_in_batches, replay_values
+from synthdp.audit.mechanisms.reading_pairs import (
+    TEXTS,
+    WAYS,
+    fuzzed,
+    read_in_batches,
+    replay_values,
+)
 from tests.audit.planted.readers import WHOLE_COLUMNS as READERS
 
 SEED = 20261123  # of made-up values, not of noise
@@ -24,14 +32,21 @@ def test_no_value_changes_what_another_is_read_as() -> None:
 
 
 def test_nor_in_batches() -> None:
-    done = replay_values(ways=[w for w in WAYS if w != "objects of a database"], every=29, rng=np.random.default_rng(SEED), read=read_in_batches)
+    done = replay_values(
+        ways=[w for w in WAYS if w != "objects of a database"],
+        every=29,
+        rng=np.random.default_rng(SEED),
+        read=read_in_batches,
+    )
     assert done.findings == () and done.pairs > 900
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_of_whole_columns_is_caught(name: str) -> None:
     read, way, values = READERS[name]
-    assert replay_values(ways=[way], values=values, rng=np.random.default_rng(SEED), read=read).findings
+    assert replay_values(
+        ways=[way], values=values, rng=np.random.default_rng(SEED), read=read
+    ).findings
     alone = replay_values(ways=[way], values=values[:1], rng=np.random.default_rng(SEED), read=read)
     assert alone.findings == (), "it is not the pair that shows it"
 
@@ -44,12 +59,18 @@ def test_fuzzed_values_differ_and_come_again_from_their_seed() -> None:
 @pytest.mark.slow
 def test_a_hundred_thousand_pairs(figure: Callable[..., None]) -> None:
     rng = np.random.default_rng(11)
-    runs: list[dict[str, Any]] = [{"more": 60}, {"ways": TEXT_WAYS, "more": 50, "every": 3, "read": read_in_batches}]
+    runs: list[dict[str, Any]] = [
+        {"more": 60},
+        {"ways": TEXT_WAYS, "more": 50, "every": 3, "read": read_in_batches},
+    ]
     done = [replay_values(rng=rng, **run) for run in runs]
     found = [str(f) for d in done for f in d.findings]
     pairs = sum(d.pairs for d in done)
     assert found == [] and pairs >= 100_000
     figure("pairs of values read without a change", pairs - len(found), pairs)
-    caught = sum(bool(replay_values(ways=[w], values=v, rng=rng, read=r).findings) for r, w, v in READERS.values())
+    caught = sum(
+        bool(replay_values(ways=[w], values=v, rng=rng, read=r).findings)
+        for r, w, v in READERS.values()
+    )
     assert caught == len(READERS) >= 6
     figure("readers of whole columns caught by pairs of values", caught, len(READERS))

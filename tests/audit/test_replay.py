@@ -1,4 +1,6 @@
-"""Record and replay of what is right: no alarm on any mechanism of the kernel, and a replay that would have seen one."""
+"""Record and replay of what is right: no alarm on any mechanism of the kernel, and a replay that
+would have seen one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ import torch
 
 from synthdp.audit.mechanisms.neighbours import Pair, neighbours
 from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
-from synthdp.audit.mechanisms.registry import BATCH, EXAMPLES, mechanism_classes, replay_plan, unregistered
+from synthdp.audit.mechanisms.registry import (
+    BATCH,
+    EXAMPLES,
+    mechanism_classes,
+    replay_plan,
+    unregistered,
+)
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain
@@ -34,24 +42,59 @@ from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMargin
 from synthdp.privacy.plan import Plan, Spend
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
-STRIDE = 4  # of the pairs that each configuration is replayed on; its neighbours in the list take the others
-SETTINGS = DpSgd(rate=0.5, steps=3, expected_batch=BATCH, clip=0.7, noise_multiplier=1.1, learning_rate=0.01, ema=0.9, checkpoint_every=2)
+# of the pairs that each configuration is replayed on; its neighbours in the list take the others
+STRIDE = 4
+SETTINGS = DpSgd(
+    rate=0.5,
+    steps=3,
+    expected_batch=BATCH,
+    clip=0.7,
+    noise_multiplier=1.1,
+    learning_rate=0.01,
+    ema=0.9,
+    checkpoint_every=2,
+)
 
-Configuration = tuple[Any, Domain, int, Adjacency]  # a mechanism, its domain, rows of a unit, adjacency
+Configuration = tuple[
+    Any, Domain, int, Adjacency
+]  # a mechanism, its domain, rows of a unit, adjacency
 
 
 def narrow() -> Domain:
-    return Domain((ColumnDomain("x", "categorical", ("p", "q"), False), ColumnDomain("y", "ordinal", ("1", "2", "3", "missing"), True)))
+    return Domain(
+        (
+            ColumnDomain("x", "categorical", ("p", "q"), False),
+            ColumnDomain("y", "ordinal", ("1", "2", "3", "missing"), True),
+        )
+    )
 
 
 def numbers() -> Domain:
-    """Numbers, which mechanisms for pairs of them need: more than one pair, whose noise grows with their number."""
+    """Numbers, which mechanisms for pairs of them need: more than one pair, whose noise grows with
+    their number.
+    """
     edges = (-1.0, -0.5, 0.0, 0.5)
-    return Domain(tuple(ColumnDomain(n, "number", (*"abcd", "missing"), True, edges=edges, stop=1.0, lower=-1.0, upper=1.0) for n in ("u", "v", "w")))
+    return Domain(
+        tuple(
+            ColumnDomain(
+                n,
+                "number",
+                (*"abcd", "missing"),
+                True,
+                edges=edges,
+                stop=1.0,
+                lower=-1.0,
+                upper=1.0,
+            )
+            for n in ("u", "v", "w")
+        )
+    )
 
 
 def vae(domain: Domain) -> CausalVae:
-    """The product's own model, each column with the one before it as its parent, levels with their features."""
+    """The product's own model, each column with the one before it as its parent, levels with their
+    features.
+    """
     parents = tuple((i - 1,) if i else () for i in range(len(domain)))
     features = [torch.from_numpy(level_features(column)).float() for column in domain.columns]
     architecture = Architecture(domain.sizes, parents, (tuple(range(len(domain))), (0,)), 4)
@@ -61,8 +104,12 @@ def vae(domain: Domain) -> CausalVae:
 def regression(domain: Domain) -> TargetRegression:
     """The targets' stage of a release, for the last column."""
     last = len(domain) - 1
-    architecture = Architecture(domain.sizes, ((),) * last + (tuple(range(last)),), ((0,),), max(domain.sizes))
-    module = target_regression(domain, architecture, [last], [np.full(size, 1 / size) for size in domain.sizes])
+    architecture = Architecture(
+        domain.sizes, ((),) * last + (tuple(range(last)),), ((0,),), max(domain.sizes)
+    )
+    module = target_regression(
+        domain, architecture, [last], [np.full(size, 1 / size) for size in domain.sizes]
+    )
     with torch.no_grad():
         module.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
     return module
@@ -76,10 +123,22 @@ def accounted(mechanism: Any, rows: int, adjacency: Adjacency) -> bool:
 def configurations(domain: Domain) -> Iterator[Configuration]:
     for own in (domain, narrow(), numbers()):
         examples = [m for kind in EXAMPLES.values() for m in kind(own)]
-        # Clips that some rows meet and others do not: where all are clipped alike, what one says of another's length is not seen.
+        # Clips that some rows meet and others do not: where all are clipped alike, what one says of
+        # another's length is not seen.
         trained = ((vae(own), SETTINGS), (regression(own), replace(SETTINGS, clip=2.5)))
-        for mechanism in [*examples, *(Training(settings, module, lambda done, total: None, None) for module, settings in trained)]:
-            for rows, adjacency in ((1, "add_remove"), (3, "add_remove"), (1, "replace_one"), (3, "replace_one")):
+        for mechanism in [
+            *examples,
+            *(
+                Training(settings, module, lambda done, total: None, None)
+                for module, settings in trained
+            ),
+        ]:
+            for rows, adjacency in (
+                (1, "add_remove"),
+                (3, "add_remove"),
+                (1, "replace_one"),
+                (3, "replace_one"),
+            ):
                 if accounted(mechanism, rows, adjacency):
                     yield mechanism, own, rows, adjacency
 
@@ -94,14 +153,19 @@ def run(configuration: Configuration, pairs: Any) -> Any:
     return replay(mechanism, pairs, domain=domain, rows_per_unit=rows, adjacency=adjacency)
 
 
-def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(domain: Domain, figure: Callable[..., None]) -> None:
+def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(
+    domain: Domain, figure: Callable[..., None]
+) -> None:
     """A registration without an example, or an example that nothing moves, would pass anything."""
     assert unregistered() == set()
     assert EXAMPLES.keys() == mechanism_classes()
     moved: set[type] = set()
     for configuration in configurations(domain):
         kind = type(configuration[0])
-        if kind not in moved and run(configuration, islice(pairs_of(configuration), 1, None, 8)).largest_share > 0.05:
+        if (
+            kind not in moved
+            and run(configuration, islice(pairs_of(configuration), 1, None, 8)).largest_share > 0.05
+        ):
             moved.add(kind)
     assert moved == mechanism_classes()
     figure("mechanisms replayed", len(moved), len(mechanism_classes()))
@@ -109,7 +173,9 @@ def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(domai
 
 @pytest.mark.finding("mutant replay sqrt k")
 def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> None:
-    """The examples and a plan's replay choose two pairs at once: with one, noise that does not grow with their number would pass."""
+    """The examples and a plan's replay choose two pairs at once: with one, noise that does not grow
+    with their number would pass.
+    """
     own = numbers()
     plan = Plan(1.0, 1e-5, "add_remove", 1, (Spend("graph: orient", OrientationBudget(own, 2.0)),))
     replayed = replay_plan(plan, own, module=lambda purpose, domain: vae(domain))
@@ -117,7 +183,10 @@ def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> Non
     examples = EXAMPLES[ChosenOrientations](own)
     assert [len(chosen.models) for chosen in examples] == [2, 2]
     for adjacency, rows in (("add_remove", 1), ("replace_one", 3)):
-        found = run((examples[1], own, rows, adjacency), islice(pairs_of((examples[1], own, rows, adjacency)), 0, None, 9))
+        found = run(
+            (examples[1], own, rows, adjacency),
+            islice(pairs_of((examples[1], own, rows, adjacency)), 0, None, 9),
+        )
         assert found.findings == () and found.largest_share > 0.6
 
 
@@ -137,21 +206,32 @@ def test_what_is_right_raises_no_alarm_on_some_pairs(domain: Domain) -> None:
 def test_some_pair_comes_close_to_the_allowance(kind: type, domain: Domain) -> None:
     """A replay in which nothing moved would pass anything."""
     mechanism = EXAMPLES[kind](domain)[0]
-    assert run((mechanism, domain, 1, "add_remove"), islice(pairs_of((mechanism, domain, 1, "add_remove")), 12)).largest_share > 0.99
+    assert (
+        run(
+            (mechanism, domain, 1, "add_remove"),
+            islice(pairs_of((mechanism, domain, 1, "add_remove")), 12),
+        ).largest_share
+        > 0.99
+    )
 
 
 @pytest.mark.slow
 def test_what_is_right_raises_no_alarm(domain: Domain, figure: Callable[..., None]) -> None:
     quiet, every, pairs = 0, 0, 0
     for number, configuration in enumerate(configurations(domain)):
-        done = run(configuration, islice(pairs_of(configuration, random_pairs=10), number % STRIDE, None, STRIDE))
+        done = run(
+            configuration,
+            islice(pairs_of(configuration, random_pairs=10), number % STRIDE, None, STRIDE),
+        )
         every, quiet, pairs = every + 1, quiet + done.passed, pairs + done.pairs
     assert quiet == every and every >= CONFIGURATIONS_REQUIRED and pairs >= PAIRS_REQUIRED
     figure("correct configurations without an alarm", quiet, every)
     figure("neighbour pairs replayed", pairs, PAIRS_REQUIRED)
 
 
-def test_what_another_thread_prints_is_not_the_mechanisms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_another_thread_prints_is_not_the_mechanisms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """As the live line of a progress bar."""
     done, small = threading.Event(), narrow()
 
@@ -161,13 +241,16 @@ def test_what_another_thread_prints_is_not_the_mechanisms(capsys: pytest.Capture
 
     thread = threading.Thread(target=chatter)
     thread.start()
-    found = replay(NoisyMarginals(small, (("x",),), 2.0), islice(neighbours(small, batch=8), 30), domain=small)
+    found = replay(
+        NoisyMarginals(small, (("x",),), 2.0), islice(neighbours(small, batch=8), 30), domain=small
+    )
     done.set()
     thread.join()
     assert found.passed and "50%" in capsys.readouterr().err
 
 
-# --- a plan ----------------------------------------------------------------------------------------------------------
+# --- a plan
+# ----------------------------------------------------------------------------------------------------------
 
 
 def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> Plan:
@@ -181,15 +264,33 @@ def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> 
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "rows"), [("add_remove", 2), *(pytest.param(a, 1, marks=pytest.mark.slow) for a in ("add_remove", "replace_one"))]
+    ("adjacency", "rows"),
+    [
+        ("add_remove", 2),
+        *(pytest.param(a, 1, marks=pytest.mark.slow) for a in ("add_remove", "replace_one")),
+    ],
 )
-def test_a_plan_is_replayed_with_its_own_settings(domain: Domain, adjacency: Adjacency, rows: int) -> None:
+def test_a_plan_is_replayed_with_its_own_settings(
+    domain: Domain, adjacency: Adjacency, rows: int
+) -> None:
     small, ticks = narrow(), list[tuple[int, int]]()
-    done = replay_plan(plan(small, adjacency, rows), small, module=lambda purpose, domain: vae(domain), progress=lambda *tick: ticks.append(tick))
+    done = replay_plan(
+        plan(small, adjacency, rows),
+        small,
+        module=lambda purpose, domain: vae(domain),
+        progress=lambda *tick: ticks.append(tick),
+    )
     assert done.passed and 0.99 < done.largest_share <= 1 + 1e-9
     assert done.pairs > 100 and ticks[-1] == (len(done.mechanisms), len(done.mechanisms))
-    assert any("sigma 2," in name for name in done.mechanisms) and any(name.startswith("DP-SGD") for name in done.mechanisms)
-    assert done.to_json() == {"mechanisms": len(done.mechanisms), "pairs": done.pairs, "largest_share": done.largest_share, "findings": []}
+    assert any("sigma 2," in name for name in done.mechanisms) and any(
+        name.startswith("DP-SGD") for name in done.mechanisms
+    )
+    assert done.to_json() == {
+        "mechanisms": len(done.mechanisms),
+        "pairs": done.pairs,
+        "largest_share": done.largest_share,
+        "findings": [],
+    }
 
 
 class Leaky(PerExampleLoss):
@@ -208,10 +309,13 @@ def test_a_plan_with_a_leaky_module_does_not_pass() -> None:
     small = narrow()
     done = replay_plan(plan(small), small, module=lambda purpose, domain: Leaky(vae(domain)))
     assert not done.passed
-    assert {f.differs for f in done.findings} == {"moved"} and all(f.mechanism.startswith("DP-SGD") for f in done.findings)
+    assert {f.differs for f in done.findings} == {"moved"} and all(
+        f.mechanism.startswith("DP-SGD") for f in done.findings
+    )
 
 
-# --- the verdict -------------------------------------------------------------------------------------------------------
+# --- the verdict
+# -------------------------------------------------------------------------------------------------------
 
 
 def noise(kind: Any, values: Any, sigma: float) -> NoiseCall:
@@ -219,15 +323,21 @@ def noise(kind: Any, values: Any, sigma: float) -> NoiseCall:
     return NoiseCall(kind, exact, sigma, 2.0**-10 if kind == "lattice" else 1.0, exact)
 
 
-def verdict(event: Any, pairs: list[tuple[Call, Call]], adjacency: Adjacency = "add_remove") -> tuple[list[str], float]:
+def verdict(
+    event: Any, pairs: list[tuple[Call, Call]], adjacency: Adjacency = "add_remove"
+) -> tuple[list[str], float]:
     first, second = zip(*pairs, strict=True) if pairs else ((), ())
     found = judge(event, first, second, unit_rows=1, adjacency=adjacency)
     return [p.differs for p in found.problems], found.largest_share
 
 
 def test_gaussians_in_a_row_are_judged_together() -> None:
-    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) in units of the noise, however the draws share them."""
-    event = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(2.0), dp_accounting.GaussianDpEvent(2.0)])
+    """Two Gaussians of noise 2 allow L2 moves of sqrt(1/2) in units of the noise, however the draws
+    share them.
+    """
+    event = dp_accounting.ComposedDpEvent(
+        [dp_accounting.GaussianDpEvent(2.0), dp_accounting.GaussianDpEvent(2.0)]
+    )
     one = (noise("rounded", [0, 0], 10.0), noise("rounded", [3, 4], 10.0))
     assert verdict(event, [one, one]) == ([], pytest.approx(1.0))
     assert verdict(event, [one, one, one])[0] == ["moved"]
@@ -241,8 +351,12 @@ def test_discrete_noise_must_be_of_the_very_sigma_and_sensitivity() -> None:
     assert verdict(event, [right, right]) == ([], 1.0)
     assert verdict(event, [right])[0] == ["charged"]
     assert verdict(event, [right, right, right])[0] == ["charged"]
-    assert verdict(event, [right, (noise("rounded", [0, 0], 3.0), noise("rounded", [1, 1], 3.0))])[0] == ["charged"]
-    assert verdict(event, [right, (noise("discrete", [0], np.nextafter(3, 4)), noise("discrete", [0], 3.0))])[0] == ["charged"]
+    assert verdict(event, [right, (noise("rounded", [0, 0], 3.0), noise("rounded", [1, 1], 3.0))])[
+        0
+    ] == ["charged"]
+    assert verdict(
+        event, [right, (noise("discrete", [0], np.nextafter(3, 4)), noise("discrete", [0], 3.0))]
+    )[0] == ["charged"]
     # Three counts in cells of their own are further than two, though their L2 norm is not.
     spread = (noise("discrete", [0, 0, 0], 3.0), noise("discrete", [1, 1, 1], 3.0))
     assert verdict(event, [right, spread])[0] == ["moved"]
@@ -270,7 +384,8 @@ def test_an_unknown_event_pays_for_nothing() -> None:
     assert verdict(dp_accounting.NonPrivateDpEvent(), [])[0] == ["charged"]
 
 
-# --- the plug-in -------------------------------------------------------------------------------------------------------
+# --- the plug-in
+# -------------------------------------------------------------------------------------------------------
 
 THIRD_PARTY = """
 from dataclasses import dataclass
@@ -303,4 +418,7 @@ def test_the_fixture_works_in_a_project_of_third_parties(tmp_path: Path) -> None
         capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert "1 passed" in done.stdout and "2 failed" in done.stdout, done.stdout
-    assert "discrete Gaussian, sigma 2, on 1 tables: charged" in done.stdout and "no pair of neighbours" in done.stdout
+    assert (
+        "discrete Gaussian, sigma 2, on 1 tables: charged" in done.stdout
+        and "no pair of neighbours" in done.stdout
+    )

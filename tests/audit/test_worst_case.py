@@ -1,4 +1,6 @@
-"""Worst-case audits of the real mechanisms: the true kernel passes, kernels broken on purpose do not."""
+"""Worst-case audits of the real mechanisms: the true kernel passes, kernels broken on purpose do
+not.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,20 @@ MECHANISMS = {"tables": TABLES, "chosen tables": PAIRS, "gradients": TRAINING}
 
 def game_of(name: str, *, rows: int = 1, adjacency: Adjacency = "add_remove") -> Game:
     mechanism = MECHANISMS[name]
-    return GradientGame(mechanism, rows, adjacency) if isinstance(mechanism, DpSgd) else TableGame.of(mechanism, rows, adjacency)
+    return (
+        GradientGame(mechanism, rows, adjacency)
+        if isinstance(mechanism, DpSgd)
+        else TableGame.of(mechanism, rows, adjacency)
+    )
 
 
-def audit(game: Game, *, runs: int, fresh: Callable[[], Streams] = Streams.fresh, adjacency: Adjacency = "add_remove") -> AuditResult:
+def audit(
+    game: Game,
+    *,
+    runs: int,
+    fresh: Callable[[], Streams] = Streams.fresh,
+    adjacency: Adjacency = "add_remove",
+) -> AuditResult:
     return audit_game(game, delta=1e-5, adjacency=adjacency, runs=runs, fresh=fresh)
 
 
@@ -49,7 +61,10 @@ def audit(game: Game, *, runs: int, fresh: Callable[[], Streams] = Streams.fresh
 def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: Adjacency) -> None:
     game = game_of(name, adjacency=adjacency)
     for world in (0, 1):
-        real, model = game.play(world, 1000, Streams.fresh, lambda more: None), game.simulate(world, 20_000, noise_factor=1.0)
+        real, model = (
+            game.play(world, 1000, Streams.fresh, lambda more: None),
+            game.simulate(world, 20_000, noise_factor=1.0),
+        )
         spread = model.std() / np.sqrt(1000)
         assert abs(real.mean() - model.mean()) < 6 * spread
         assert 0.85 < real.std() / model.std() < 1.15
@@ -59,7 +74,9 @@ def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adjacency) -> None:
     game = game_of(name, adjacency=adjacency)
-    runs = 4000 if name == "chosen tables" else 2000  # replacing a row moves them less than a Gaussian of twice the distance
+    runs = (
+        4000 if name == "chosen tables" else 2000
+    )  # replacing a row moves them less than a Gaussian of twice the distance
 
     def passes() -> bool:
         true = audit(game, runs=runs, adjacency=adjacency)
@@ -81,7 +98,9 @@ def test_units_of_several_rows(name: str) -> None:
         return not result.alarm
 
     assert not fails_so_often(passes, 5)
-    assert not fails_so_often(lambda: audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).alarm, 6)
+    assert not fails_so_often(
+        lambda: audit(game_of(name, rows=3), runs=2000, fresh=HalfNoise.fresh).alarm, 6
+    )
 
 
 def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
@@ -96,7 +115,11 @@ def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
 
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     norms = layers.NodeLinear.norms
-    monkeypatch.setattr(layers.NodeLinear, "norms", lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()})
+    monkeypatch.setattr(
+        layers.NodeLinear,
+        "norms",
+        lambda self, a, g: {p: n / 2 for p, n in norms(self, a, g).items()},
+    )
     assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
 
 
@@ -128,13 +151,27 @@ def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
 
 def test_each_row_pulls_with_the_clipping_norm_along_its_direction() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=3, noise_multiplier=1e-3)
-    codes = np.array([directions.row_of(0), directions.row_of(2, sign=-1), directions.row_of(2, sign=-1), directions.ORDINARY], dtype=np.uint16)[
-        :, None
-    ]
+    codes = np.array(
+        [
+            directions.row_of(0),
+            directions.row_of(2, sign=-1),
+            directions.row_of(2, sign=-1),
+            directions.ORDINARY,
+        ],
+        dtype=np.uint16,
+    )[:, None]
     seen: list[Scores] = []
-    directions.train(settings, codes, directions.DirectionLoss(4, clip=settings.clip), Streams.fresh(), seen.append)
+    directions.train(
+        settings,
+        codes,
+        directions.DirectionLoss(4, clip=settings.clip),
+        Streams.fresh(),
+        seen.append,
+    )
     assert len(seen) == 3
-    expected = np.array([1, 0, -2, 0]) * settings.clip / settings.sensitivity  # scores are in units of the charged sensitivity
+    expected = (
+        np.array([1, 0, -2, 0]) * settings.clip / settings.sensitivity
+    )  # scores are in units of the charged sensitivity
     for sums in seen:
         np.testing.assert_allclose(sums, expected, atol=0.01)
 
@@ -143,7 +180,13 @@ def test_ordinary_rows_without_a_module_pull_nowhere() -> None:
     settings = dataclasses.replace(TRAINING, rate=1.0, steps=1, noise_multiplier=1e-4)
     module = directions.DirectionLoss(2, clip=settings.clip)
     seen: list[Scores] = []
-    directions.train(settings, np.full((50, 1), directions.ORDINARY, dtype=np.uint16), module, Streams.fresh(), seen.append)
+    directions.train(
+        settings,
+        np.full((50, 1), directions.ORDINARY, dtype=np.uint16),
+        module,
+        Streams.fresh(),
+        seen.append,
+    )
     assert module.pull.bias.grad is not None
     assert abs(float(module.pull.bias.grad)) * settings.expected_batch < 0.01
     assert np.abs(seen).max() < 0.01
@@ -153,11 +196,23 @@ def test_likelihood_ratio_of_a_sampled_step() -> None:
     x = np.array([-1.0, 0.3, 2.0])
     q, s = TRAINING.rate, TRAINING.noise_multiplier
     one = np.log(1 - q + q * np.exp((2 * x - 1) / (2 * s**2)))
-    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one)
-    np.testing.assert_allclose(directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one)
-    two = np.log((1 - q) ** 2 + 2 * q * (1 - q) * np.exp((2 * x - 1) / (2 * s**2)) + q**2 * np.exp((4 * x - 4) / (2 * s**2)))
-    np.testing.assert_allclose(directions.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two)
-    assert not np.allclose(directions.log_likelihood(x, settings=TRAINING, rows=1), one)  # by default with the noise suspected
+    np.testing.assert_allclose(
+        directions.log_likelihood(x, settings=TRAINING, rows=1, noise_factor=1.0), one
+    )
+    np.testing.assert_allclose(
+        directions.log_likelihood(-x, settings=TRAINING, rows=1, sign=-1, noise_factor=1.0), one
+    )
+    two = np.log(
+        (1 - q) ** 2
+        + 2 * q * (1 - q) * np.exp((2 * x - 1) / (2 * s**2))
+        + q**2 * np.exp((4 * x - 4) / (2 * s**2))
+    )
+    np.testing.assert_allclose(
+        directions.log_likelihood(x, settings=TRAINING, rows=2, noise_factor=1.0), two
+    )
+    assert not np.allclose(
+        directions.log_likelihood(x, settings=TRAINING, rows=1), one
+    )  # by default with the noise suspected
 
 
 def test_too_many_directions_are_refused() -> None:
@@ -166,13 +221,23 @@ def test_too_many_directions_are_refused() -> None:
 
 
 def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
-    plan = Plan(5.0, 1e-5, "add_remove", 1, (Spend("measure", TABLES), Spend("graph: a", PAIRS.budget), Spend("train", TRAINING)))
+    plan = Plan(
+        5.0,
+        1e-5,
+        "add_remove",
+        1,
+        (Spend("measure", TABLES), Spend("graph: a", PAIRS.budget), Spend("train", TRAINING)),
+    )
     ticks: list[tuple[int, int]] = []
 
     def passes() -> bool:
         ticks.clear()
-        results = audit_plan(plan, DOMAIN, runs=1000, progress=lambda done, total: ticks.append((done, total)))
-        assert [(r.mechanism, r.runs) for r in results] == [(name, 1000) for name in (TABLES.name, PAIRS.name, TRAINING.name, TRAINING.name)]
+        results = audit_plan(
+            plan, DOMAIN, runs=1000, progress=lambda done, total: ticks.append((done, total))
+        )
+        assert [(r.mechanism, r.runs) for r in results] == [
+            (name, 1000) for name in (TABLES.name, PAIRS.name, TRAINING.name, TRAINING.name)
+        ]
         return all(r.passed for r in results)
 
     assert not fails_so_often(passes, 10)  # four audits at once
@@ -193,11 +258,17 @@ def adult_games() -> list[Game]:
     spec = load_spec(SPECS / "adult.yaml")
     domain = Domain.from_spec(spec.columns)
     plan = make_plan(spec, domain)
-    return [game for spend in plan.spends for game in games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")]
+    return [
+        game
+        for spend in plan.spends
+        for game in games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
+    ]
 
 
 @pytest.mark.slow
-def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(figure: Callable[..., None]) -> None:
+def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
+    figure: Callable[..., None],
+) -> None:
     """Real runs of the planned mechanisms, each with the fault its game looks for, and as they are."""
     faults = {HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
     found = {fault: 0 for fault in faults}
@@ -208,26 +279,47 @@ def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(figure: Callab
             found[game.fault] += audit(game, runs=5000, fresh=faults[game.fault]).alarm
             audits[game.fault] += 1
             honest = audit(game, runs=5000)
-            alarms, true, below = alarms + honest.alarm, true + 1, below + (honest.epsilon_lower <= honest.epsilon_claimed)
+            alarms, true, below = (
+                alarms + honest.alarm,
+                true + 1,
+                below + (honest.epsilon_lower <= honest.epsilon_claimed),
+            )
     assert found[HALF_NOISE] >= 0.8 * audits[HALF_NOISE]  # 95% wanted; 20 audits cannot prove more
     assert found["batches of fixed size"] >= 9
     assert alarms <= 5
     figure("audits: noise/2 detected at 5000 runs", found[HALF_NOISE], audits[HALF_NOISE])
-    figure("audits: batches of fixed size detected at 5000 runs", found["batches of fixed size"], audits["batches of fixed size"])
+    figure(
+        "audits: batches of fixed size detected at 5000 runs",
+        found["batches of fixed size"],
+        audits["batches of fixed size"],
+    )
     figure("audits of the true kernel without an alarm", true - alarms, true)
     figure("audits whose lower bound is at most the claim", below, true)
 
 
 @pytest.mark.slow
-def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(figure: Callable[..., None]) -> None:
+def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(
+    figure: Callable[..., None],
+) -> None:
     spec = load_spec(SPECS / "adult.yaml")
     domain = Domain.from_spec(spec.columns)
     powers = []
     for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
-        plan = make_plan(spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})}), domain)
+        plan = make_plan(
+            spec.model_copy(
+                update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})}
+            ),
+            domain,
+        )
         for spend in plan.spends:
             (game, *_) = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
-            sized, claim, _ = worst_case._powerful(game, delta=1e-5, adjacency="add_remove", runs=5000)
+            sized, claim, _ = worst_case._powerful(
+                game, delta=1e-5, adjacency="add_remove", runs=5000
+            )
             powers.append(power(sized, claim, runs=5000, repeats=400))
     assert min(powers) >= 0.93  # 95% less what 400 repeats may miss
-    figure("mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs", sum(p >= 0.95 for p in powers), len(powers))
+    figure(
+        "mechanisms and epsilons where noise/2 is detected with 95% at 5000 runs",
+        sum(p >= 0.95 for p in powers),
+        len(powers),
+    )

@@ -1,4 +1,6 @@
-"""A peer that needs nothing: copies the rows, or misbehaves as its mechanism says. Run as a fit is: `python -m ... FOLDER`."""
+"""A peer that needs nothing: copies the rows, or misbehaves as its mechanism says. Run as a fit is:
+`python -m ... FOLDER`.
+"""
 
 from __future__ import annotations
 

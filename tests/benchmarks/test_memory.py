@@ -13,7 +13,10 @@ from benchmarks.memory import peak_mb
 def test_a_small_child_of_a_large_parent_is_small() -> None:
     held = np.ones(50_000_000)  # 400 MB
     child = subprocess.run(
-        [sys.executable, "-c", "from benchmarks.memory import peak_mb; print(peak_mb())"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "from benchmarks.memory import peak_mb; print(peak_mb())"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert 1 < float(child.stdout) < 200 < held.nbytes / 2**20 < peak_mb()
 

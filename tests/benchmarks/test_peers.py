@@ -1,4 +1,6 @@
-"""The side-by-side benchmark without any peer: one that copies rows, one that fails, one that hangs, one that does not install."""
+"""The side-by-side benchmark without any peer: one that copies rows, one that fails, one that
+hangs, one that does not install.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +51,25 @@ def test_fit_that_raises_is_named_with_its_exception(tmp_path: Path) -> None:
     assert run_fake("fails", tmp_path) == Outcome("failed: ValueError: no such thing")
 
 
-def test_fit_that_hangs_is_ended_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_that_hangs_is_ended_by_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peers_run, "CLOCK_FOR_CPU", 0.2)
     started = time.monotonic()
     assert run_fake("hangs", tmp_path, seconds=10) == Outcome("stopped after 2 s of clock")
     assert time.monotonic() - started < 20
 
 
-def test_fit_that_takes_too_much_cpu_time_is_ended_however_long_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_that_takes_too_much_cpu_time_is_ended_however_long_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peers_run, "CLOCK_FOR_CPU", 60)
     assert run_fake("spins", tmp_path, seconds=1) == Outcome("stopped after 1 CPU s")
 
 
-def test_peer_that_does_not_install_is_named_and_its_environment_not_taken_for_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peer_that_does_not_install_is_named_and_its_environment_not_taken_for_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SYNTHDP_PEERS", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     missing = Peer(FAKE, "copies", (str(tmp_path / "no_such_folder" / "peer-1-py3-none-any.whl"),))
@@ -69,14 +77,22 @@ def test_peer_that_does_not_install_is_named_and_its_environment_not_taken_for_b
     folder.mkdir()
     words = peers_run.run(missing, request_for(), folder, seconds=60).words
     assert words.startswith("does not install: ERROR: ") and "no_such_folder" in words
-    assert list((tmp_path / "cache").iterdir()) and not list((tmp_path / "cache").glob("*/installed"))
+    assert list((tmp_path / "cache").iterdir()) and not list(
+        (tmp_path / "cache").glob("*/installed")
+    )
 
 
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        ("  error: subprocess-exited-with-error\n  fatal: no route to host\nERROR: Failed to build", "fatal: no route to host"),
-        ("Collecting x\nERROR: No matching distribution\nERROR: second", "ERROR: No matching distribution"),
+        (
+            "  error: subprocess-exited-with-error\n  fatal: no route to host\nERROR: Failed to build",
+            "fatal: no route to host",
+        ),
+        (
+            "Collecting x\nERROR: No matching distribution\nERROR: second",
+            "ERROR: No matching distribution",
+        ),
         ("something else", "something else"),
         ("", "no message"),
     ],
@@ -91,11 +107,15 @@ def test_every_peer_has_a_shape_and_a_pinned_version() -> None:
     for name, peer in peers.PEERS.items():
         assert peer.requirements or name.startswith("synthdp")
         for requirement in peer.requirements:
-            assert "==" in requirement or len(requirement.partition("@")[2].rpartition("@")[2]) == 40, requirement
+            assert (
+                "==" in requirement or len(requirement.partition("@")[2].rpartition("@")[2]) == 40
+            ), requirement
 
 
 def figures(cell: Cell) -> Row:
-    return {"outcome": "ok", "pinned": "x==1", "delta": 1e-6, "epsilon_spent": cell.epsilon} | {name: 0.5 + cell.run for name in peers.FIGURES}
+    return {"outcome": "ok", "pinned": "x==1", "delta": 1e-6, "epsilon_spent": cell.epsilon} | {
+        name: 0.5 + cell.run for name in peers.FIGURES
+    }
 
 
 def test_run_that_is_held_is_not_run_again_and_a_failure_is_not_repeated(tmp_path: Path) -> None:
@@ -118,8 +138,14 @@ def test_run_that_is_held_is_not_run_again_and_a_failure_is_not_repeated(tmp_pat
 
 def test_summary_has_means_and_every_failure_and_the_plot_is_drawn(tmp_path: Path) -> None:
     path = tmp_path / "peers.csv"
-    rows: dict[Cell, Row] = {Cell(number, "adult", 1.0, "dpmm-mst"): figures(Cell(number, "adult", 1.0, "dpmm-mst")) for number in range(3)}
-    rows |= {Cell(0, "adult", 0.0, what): figures(Cell(0, "adult", 0.0, what)) for what in (peers.REAL, peers.GRID)}
+    rows: dict[Cell, Row] = {
+        Cell(number, "adult", 1.0, "dpmm-mst"): figures(Cell(number, "adult", 1.0, "dpmm-mst"))
+        for number in range(3)
+    }
+    rows |= {
+        Cell(0, "adult", 0.0, what): figures(Cell(0, "adult", 0.0, what))
+        for what in (peers.REAL, peers.GRID)
+    }
     rows[Cell(0, peers.ALL, 0.0, "dpsynth")] = {"outcome": "does not install: fatal: no route"}
     peers.write(rows, path)
     told = peers.summary(path)
@@ -129,7 +155,9 @@ def test_summary_has_means_and_every_failure_and_the_plot_is_drawn(tmp_path: Pat
     assert (tmp_path / "peers.png").stat().st_size > 10_000
 
 
-def test_protocol_gives_real_rows_no_distance_and_scores_that_a_constant_target_does_not_reach() -> None:
+def test_protocol_gives_real_rows_no_distance_and_scores_that_a_constant_target_does_not_reach() -> (
+    None
+):
     table = Table("rand-hie")
     train, test = table.split
     assert len(train) + len(test) == 20190
@@ -141,19 +169,25 @@ def test_protocol_gives_real_rows_no_distance_and_scores_that_a_constant_target_
     constant = table.score(small.assign(hlthg="0"))
     assert constant["mean_auc"] == 0.5
     assert constant["tv1"] > 0.01
-    shuffled = small.assign(hlthg=small["hlthg"].to_numpy()[np.random.default_rng(1).permutation(len(small))])
+    shuffled = small.assign(
+        hlthg=small["hlthg"].to_numpy()[np.random.default_rng(1).permutation(len(small))]
+    )
     assert table.score(shuffled)["mean_auc"] < 0.56
 
 
 def test_target_cannot_be_seen_by_its_own_classifiers() -> None:
     table = Table("rand-hie")
     noise = np.random.default_rng(2)
-    frame = pd.DataFrame({c.name: noise.choice(["0", "1"], size=1200) for c in table.domain.columns})
+    frame = pd.DataFrame(
+        {c.name: noise.choice(["0", "1"], size=1200) for c in table.domain.columns}
+    )
     table.__dict__["split"] = frame.iloc[:800], frame.iloc[800:]
     assert abs(table.score(frame.iloc[:800])["mean_auc"] - 0.5) < 0.08
 
 
-def test_environment_is_built_once_and_what_is_not_needed_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_built_once_and_what_is_not_needed_is_taken_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SYNTHDP_PEERS", str(tmp_path))
     commands: list[str] = []
 
@@ -167,7 +201,11 @@ def test_environment_is_built_once_and_what_is_not_needed_is_taken_out(tmp_path:
     peer = Peer("benchmarks.peers_fit.fit_mine", "any", ("mine==1",), unneeded=("torchvision",))
     python, _ = peers_run.python_of(peer)
     assert python is not None and python.is_relative_to(tmp_path)
-    assert [c.rpartition(" -")[2] for c in commands] == [f"-without-pip {python.parent.parent}", "-quiet mine==1", "-yes torchvision"]
+    assert [c.rpartition(" -")[2] for c in commands] == [
+        f"-without-pip {python.parent.parent}",
+        "-quiet mine==1",
+        "-yes torchvision",
+    ]
     assert peers_run.python_of(peer) == (python, "")
     assert len(commands) == 3
     other, _ = peers_run.python_of(Peer(peer.module, "any", ("mine==2",)))

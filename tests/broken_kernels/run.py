@@ -1,7 +1,9 @@
-"""`python tests/broken_kernels/run.py`: the same suites on the kernel as it is and on copies broken on purpose.
+"""`python tests/broken_kernels/run.py`: the same suites on the kernel as it is and on copies broken
+on purpose.
 
-The kernel as it is must pass; each broken one must fail in the right place and nowhere else. Every copy holds the tests as
-well, and they are started in it, so that nothing of the true kernel is imported. Exit status 1 if any copy surprises.
+The kernel as it is must pass; each broken one must fail in the right place and nowhere else. Every
+copy holds the tests as well, and they are started in it, so that nothing of the true kernel is
+imported. Exit status 1 if any copy surprises.
 """
 
 from __future__ import annotations
@@ -28,7 +30,19 @@ from kernels import KERNELS, UNBROKEN, Broken
 ROOT = Path(__file__).parents[2]
 COPIED = ("synthdp", "attacks", "benchmarks", "tests", "specs", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "broken_kernels")
-KERNEL_TESTS = [f"tests/privacy/test_{name}.py" for name in ("source", "reading", "noise", "clipping", "slots", "mechanisms", "session", "ledger")]
+KERNEL_TESTS = [
+    f"tests/privacy/test_{name}.py"
+    for name in (
+        "source",
+        "reading",
+        "noise",
+        "clipping",
+        "slots",
+        "mechanisms",
+        "session",
+        "ledger",
+    )
+]
 AUDITS = [f"tests/audit/test_{name}.py" for name in ("reading_pairs", "replay", "worst_case")]
 SUITES = (
     ("-m", "not slow", *KERNEL_TESTS, *AUDITS, "tests/release/test_noise_keys.py", "tests/fire"),
@@ -66,7 +80,9 @@ def try_kernel(name: str, broken: Broken | None, folder: Path) -> Outcome:
     environment.pop("SYNTHDP_DASHBOARD", None)
     check_imported(folder, environment)
     tests, failures = 0, {}
-    for number, suite in enumerate([("-m", "not slow", *broken.tests)] if broken and broken.tests else SUITES):
+    for number, suite in enumerate(
+        [("-m", "not slow", *broken.tests)] if broken and broken.tests else SUITES
+    ):
         count, failed = run_suite(suite, folder, folder / f"{number}.xml", environment)
         tests, failures = tests + count, failures | failed
     return Outcome(name, tests, failures, judge(broken, tests, failures))
@@ -74,13 +90,21 @@ def try_kernel(name: str, broken: Broken | None, folder: Path) -> Outcome:
 
 def check_imported(folder: Path, environment: dict[str, str]) -> None:
     """The copy is what Python imports, not the installed package."""
-    command = [sys.executable, "-c", "import synthdp.privacy.noise as module; print(module.__file__)"]
-    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    command = [
+        sys.executable,
+        "-c",
+        "import synthdp.privacy.noise as module; print(module.__file__)",
+    ]
+    found = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
     if not Path(found).resolve().is_relative_to(folder.resolve()):
         raise SystemExit(f"the copy's tests would import {found}, which is not in {folder}")
 
 
-def run_suite(suite: Sequence[str], folder: Path, report: Path, environment: dict[str, str]) -> tuple[int, dict[str, str]]:
+def run_suite(
+    suite: Sequence[str], folder: Path, report: Path, environment: dict[str, str]
+) -> tuple[int, dict[str, str]]:
     """Number of tests that ran, and what each one that failed says."""
     command = [
         sys.executable,
@@ -94,13 +118,27 @@ def run_suite(suite: Sequence[str], folder: Path, report: Path, environment: dic
         f"--basetemp={folder / 'pt'}",
         *suite,
     ]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60 * MINUTES,
+        check=False,
+    )
     if done.returncode not in (0, 1):
-        raise SystemExit(f"pytest {' '.join(suite)} did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise SystemExit(
+            f"pytest {' '.join(suite)} did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
     cases = list(ElementTree.parse(report).iter("testcase"))
     failures = {}
     for case in cases:
-        said = [f"{part.get('message', '')}\n{part.text or ''}" for part in case if part.tag in ("failure", "error")]
+        said = [
+            f"{part.get('message', '')}\n{part.text or ''}"
+            for part in case
+            if part.tag in ("failure", "error")
+        ]
         if said:
             failures[f"{case.get('classname')}.{case.get('name')}"] = "\n".join(said)
     return len(cases), failures
@@ -130,7 +168,13 @@ def main(names: Sequence[str]) -> int:
             outcome = try_kernel(name, KERNELS.get(name), Path(folder).resolve())
         surprises += bool(outcome.wrong)
         table.add_row(*map(escape, outcome.row()), style="red" if outcome.wrong else None)
-        print(f"{name}: {outcome.row()[2]}", *(f"    {test}" for test in outcome.failures), sep="\n", file=sys.stderr, flush=True)
+        print(
+            f"{name}: {outcome.row()[2]}",
+            *(f"    {test}" for test in outcome.failures),
+            sep="\n",
+            file=sys.stderr,
+            flush=True,
+        )
     Console().print(table)
     return int(surprises > 0)
 

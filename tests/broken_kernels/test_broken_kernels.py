@@ -14,7 +14,9 @@ from kernels import KERNELS, UNBROKEN, Broken
 from run import ROOT, judge, try_kernel
 
 TRUE = {"tests.privacy.test_noise.test_noise[discrete]": "the discrete sampler is wrong"}
-BROKEN = Broken("noise.py", (("a", "b"),), caught=("test_noise[discrete]",), place="discrete", says="sampler")
+BROKEN = Broken(
+    "noise.py", (("a", "b"),), caught=("test_noise[discrete]",), place="discrete", says="sampler"
+)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -41,17 +43,26 @@ def test_every_breakage_fits_the_kernel_as_it_is(name: str, tmp_path: Path) -> N
         (BROKEN, 0, {}, "no test ran"),
         (BROKEN, 9, {}, "NOT CAUGHT by test_noise[discrete]"),
         (BROKEN, 9, {"tests.privacy.test_ledger.test_discrete": "sampler"}, "NOT CAUGHT"),
-        (BROKEN, 9, {**TRUE, "tests.privacy.test_ledger.test_cap": "sampler"}, "fails elsewhere: tests.privacy.test_ledger.test_cap"),
+        (
+            BROKEN,
+            9,
+            {**TRUE, "tests.privacy.test_ledger.test_cap": "sampler"},
+            "fails elsewhere: tests.privacy.test_ledger.test_cap",
+        ),
         (BROKEN, 9, dict.fromkeys(TRUE, "something else"), "no failure says 'sampler'"),
     ],
 )
-def test_the_verdict(broken: Broken | None, tests: int, failures: dict[str, str], wrong: str) -> None:
+def test_the_verdict(
+    broken: Broken | None, tests: int, failures: dict[str, str], wrong: str
+) -> None:
     found = judge(broken, tests, failures)
     assert found.startswith(wrong) and bool(found) == bool(wrong)
 
 
 @pytest.mark.slow
-def test_broken_kernels_are_caught_in_the_right_place_and_the_true_one_passes(tmp_path: Path, figure: Callable[..., None]) -> None:
+def test_broken_kernels_are_caught_in_the_right_place_and_the_true_one_passes(
+    tmp_path: Path, figure: Callable[..., None]
+) -> None:
     outcomes = {}
     for number, name in enumerate((UNBROKEN, *KERNELS)):
         (tmp_path / str(number)).mkdir()

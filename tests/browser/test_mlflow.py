@@ -1,6 +1,8 @@
-"""MLflow's pages over a store with two releases, as reviewers steer by them: the view, a run, its report, and both side by side.
+"""MLflow's pages over a store with two releases, as reviewers steer by them: the view, a run, its
+report, and both side by side.
 
-The pages are MLflow's own, so neither their accessibility nor their looks are judged here. Set SYNTHDP_SCREENSHOTS to a folder to keep pictures.
+The pages are MLflow's own, so neither their accessibility nor their looks are judged here. Set
+SYNTHDP_SCREENSHOTS to a folder to keep pictures.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The reviewers' address; and of the release that was published and of one that was withheld, run and epsilon."""
+    """The reviewers' address; and of the release that was published and of one that was withheld,
+    run and epsilon.
+    """
 
     address: str
     published: str
@@ -44,11 +48,17 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
         first = tiny.write(tracking={"enabled": True}, attacks=ATTACK, gates=GATE).release()
-        second = tiny.write(tracking={"enabled": True}, privacy={"epsilon": 0.5}, gates=[{"metric": "tv1_noisy", "at_most": 0}]).release(force=True)
+        second = tiny.write(
+            tracking={"enabled": True},
+            privacy={"epsilon": 0.5},
+            gates=[{"metric": "tv1_noisy", "at_most": 0}],
+        ).release(force=True)
     assert first.warnings == second.warnings == () and second.bundle is None
     uri, experiment = store_of(load_spec(tiny.spec), tiny.folder)
     with serving(uri, port=None, experiment=experiment) as address:
-        yield Reviewed(address, first.job.folder.run, second.job.folder.run, first.job.plan.epsilon_spent)
+        yield Reviewed(
+            address, first.job.folder.run, second.job.folder.run, first.job.plan.epsilon_spent
+        )
 
 
 @pytest.fixture
@@ -62,7 +72,9 @@ def page(browser: Any, reviewed: Reviewed) -> Iterator[Any]:
     opened.get_by_text(reviewed.published).first.wait_for()
     with_assistant = opened.get_by_text("MLflow Assistant")
     if with_assistant.count():  # it takes a quarter of the window on the first visit
-        with_assistant.first.locator("xpath=ancestor::div[.//button][1]").locator("button").last.click()
+        with_assistant.first.locator("xpath=ancestor::div[.//button][1]").locator(
+            "button"
+        ).last.click()
     yield opened
     host = reviewed.address.partition("/#")[0]
     assert [url for url in asked if not url.startswith((host, "data:", "blob:"))] == []
@@ -81,16 +93,26 @@ def open_run(page: Any, run: str) -> None:
     page.get_by_text("About this run").wait_for()
 
 
-def test_the_view_shows_gate_epsilon_and_attack_of_each_release(page: Any, reviewed: Reviewed) -> None:
+def test_the_view_shows_gate_epsilon_and_attack_of_each_release(
+    page: Any, reviewed: Reviewed
+) -> None:
     picture(page, "view")
     for column in VIEW_COLUMNS[1:7]:
-        heading = page.locator(f'.ag-header-cell[col-id="{column}"]').get_by_text(column.split("`")[1], exact=True)
+        heading = page.locator(f'.ag-header-cell[col-id="{column}"]').get_by_text(
+            column.split("`")[1], exact=True
+        )
         heading.wait_for()
-        assert heading.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), f"the name of {column} is cut"
+        assert heading.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), (
+            f"the name of {column} is cut"
+        )
     cells = page.locator("[role=gridcell]").all_inner_texts()
     assert {"passed", "withheld"} <= set(cells) and str(reviewed.epsilon) in cells
-    assert page.get_by_text("figures were computed on real rows").is_visible()  # the note's first line, without opening it
-    assert page.get_by_text("Agent versions").count() == 0  # the menus are those for models of tables
+    assert page.get_by_text(
+        "figures were computed on real rows"
+    ).is_visible()  # the note's first line, without opening it
+    assert (
+        page.get_by_text("Agent versions").count() == 0
+    )  # the menus are those for models of tables
 
 
 def test_a_run_shows_verdict_epsilon_and_its_attacks(page: Any, reviewed: Reviewed) -> None:
@@ -103,7 +125,9 @@ def test_a_run_shows_verdict_epsilon_and_its_attacks(page: Any, reviewed: Review
     page.go_back()
     open_run(page, reviewed.withheld)
     picture(page, "withheld")
-    assert page.get_by_role("heading", name="Withheld: a gate failed; the budget is spent").is_visible()
+    assert page.get_by_role(
+        "heading", name="Withheld: a gate failed; the budget is spent"
+    ).is_visible()
 
 
 def test_reports_and_descriptions_can_be_previewed(page: Any, reviewed: Reviewed) -> None:
@@ -113,7 +137,10 @@ def test_reports_and_descriptions_can_be_previewed(page: Any, reviewed: Reviewed
     report = page.frame_locator("iframe")
     report.get_by_role("heading", level=1).wait_for()
     picture(page, "internal-report")
-    assert "epsilon" in report.locator("main").inner_text() and report.locator("figure svg").count() >= 5
+    assert (
+        "epsilon" in report.locator("main").inner_text()
+        and report.locator("figure svg").count() >= 5
+    )
     page.get_by_text("bundle", exact=True).click()
     page.get_by_text("report.html", exact=True).click()
     report.get_by_text("public report").first.wait_for()
@@ -122,17 +149,26 @@ def test_reports_and_descriptions_can_be_previewed(page: Any, reviewed: Reviewed
     page.get_by_role("heading", name=re.compile("Data card", re.IGNORECASE)).first.wait_for()
     picture(page, "datacard")
     listed = page.locator("body").inner_text()
-    assert {"croissant.json", "datapackage.json", "model.safetensors", "model.json"} <= set(listed.split("\n"))
+    assert {"croissant.json", "datapackage.json", "model.safetensors", "model.json"} <= set(
+        listed.split("\n")
+    )
     assert "synthetic.csv" not in listed and "synthetic.parquet" not in listed
 
 
 def test_two_releases_are_compared(page: Any, reviewed: Reviewed) -> None:
     for run in (reviewed.published, reviewed.withheld):
-        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=re.compile(run))).first
+        row = (
+            page.get_by_role("row").filter(has=page.get_by_role("link", name=re.compile(run))).first
+        )
         row.get_by_role("checkbox").first.check()
     page.get_by_role("button", name="Compare").click()
     page.get_by_text("Comparing 2 Runs from 1 Experiment").wait_for()
     page.get_by_text("epsilon_planned").first.wait_for()
     picture(page, "compare")
     text = page.locator("body").inner_text()
-    assert "passed" in text and "withheld" in text and reviewed.published in text and reviewed.withheld in text
+    assert (
+        "passed" in text
+        and "withheld" in text
+        and reviewed.published in text
+        and reviewed.withheld in text
+    )

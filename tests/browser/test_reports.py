@@ -1,4 +1,6 @@
-"""Both reports as a reader meets them: no network, no script, no sideways scrolling, readable in the dark, by keyboard and by ear."""
+"""Both reports as a reader meets them: no network, no script, no sideways scrolling, readable in
+the dark, by keyboard and by ear.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ pytestmark = pytest.mark.slow  # half a minute of a browser
 NAMES = ("internal", "public")
 WIDTHS = (360, 800, 1440)
 SERIOUS = ("serious", "critical")
-# The corner of the page that a reader would have to scroll sideways for, and parts that stick out of what holds them.
+# The corner of the page that a reader would have to scroll sideways for, and parts that stick out
+# of what holds them.
 SIDEWAYS = """() => [document.documentElement.scrollWidth - document.documentElement.clientWidth,
   [...document.querySelectorAll('figure svg, figure img, .card, p, h1, h2, h3')].filter(e => {
     const box = e.getBoundingClientRect(), holder = e.closest('.scroll, figure.wide');
@@ -29,9 +32,16 @@ CLIPPED = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
 
 
 @contextmanager
-def opened(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Iterator[tuple[Any, list[str]]]:
+def opened(
+    browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", scripts: bool = True
+) -> Iterator[tuple[Any, list[str]]]:
     """The page in a window, and every address that it asked for beside its own."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, bypass_csp=scripts)
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        java_script_enabled=scripts,
+        bypass_csp=scripts,
+    )
     page, asked = context.new_page(), []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: asked.append(f"console: {message.text}"))
@@ -44,7 +54,9 @@ def opened(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light"
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_it_fits_the_screen_and_asks_for_nothing(browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+def test_it_fits_the_screen_and_asks_for_nothing(
+    browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
     with opened(browser, pages[name], width=width, scheme=scheme) as (page, asked):
         beyond, sticking_out = page.evaluate(SIDEWAYS)
         assert beyond <= 0 and sticking_out == []
@@ -58,28 +70,48 @@ def test_it_fits_the_screen_and_asks_for_nothing(browser: Any, pages: dict[str, 
 def test_it_is_whole_without_scripts(browser: Any, pages: dict[str, Path], name: str) -> None:
     with opened(browser, pages[name], scripts=False) as (page, asked):
         text = page.locator("main").inner_text()
-        assert "Appendix: every number" in text and page.locator("figure svg").count() >= 5 and asked == []
+        assert (
+            "Appendix: every number" in text
+            and page.locator("figure svg").count() >= 5
+            and asked == []
+        )
         assert page.locator("table").count() > 8 and page.locator("script").count() == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_headings_landmarks_and_names(browser: Any, pages: dict[str, Path], name: str) -> None:
     with opened(browser, pages[name]) as (page, _):
-        assert page.locator("h1").count() == page.locator("main").count() == page.locator("header").count() == 1
-        levels = [int(tag[1]) for tag in page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => h.tagName)")]
+        assert (
+            page.locator("h1").count()
+            == page.locator("main").count()
+            == page.locator("header").count()
+            == 1
+        )
+        levels = [
+            int(tag[1])
+            for tag in page.evaluate(
+                "[...document.querySelectorAll('h1,h2,h3,h4')].map(h => h.tagName)"
+            )
+        ]
         assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels))
         for selector in ("svg[role=img]", "img"):
             names = page.evaluate(
                 f"[...document.querySelectorAll('{selector}')].map(e => e.getAttribute('aria-label') || e.getAttribute('alt') || '')"
             )
             assert names and all(len(n) > 20 for n in names)
-        links = page.evaluate("[...document.querySelectorAll('nav a')].map(a => document.querySelector(a.getAttribute('href')) !== null)")
+        links = page.evaluate(
+            "[...document.querySelectorAll('nav a')].map(a => document.querySelector(a.getAttribute('href')) !== null)"
+        )
         assert len(links) >= 9 and all(links)
-        assert page.evaluate("document.documentElement.lang") == "en" and page.title().endswith(f"{name} report")
+        assert page.evaluate("document.documentElement.lang") == "en" and page.title().endswith(
+            f"{name} report"
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_keyboard_reaches_links_and_whatever_scrolls(browser: Any, pages: dict[str, Path], name: str) -> None:
+def test_the_keyboard_reaches_links_and_whatever_scrolls(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
     with opened(browser, pages[name], width=360) as (page, _):
         unreachable = page.evaluate(
             "[...document.querySelectorAll('*')].filter(e => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)"
@@ -94,11 +126,20 @@ def test_the_keyboard_reaches_links_and_whatever_scrolls(browser: Any, pages: di
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
-def test_axe_finds_no_serious_fault(browser: Any, pages: dict[str, Path], name: str, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: pip install axe-playwright-python")
+def test_axe_finds_no_serious_fault(
+    browser: Any, pages: dict[str, Path], name: str, scheme: str
+) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright",
+        reason="axe is not installed: pip install axe-playwright-python",
+    )
     with opened(browser, pages[name], scheme=scheme) as (page, _):
         found = axe.Axe().run(page).response["violations"]
-        serious = {v["id"]: [n["html"][:120] for n in v["nodes"]][:3] for v in found if v["impact"] in SERIOUS}
+        serious = {
+            v["id"]: [n["html"][:120] for n in v["nodes"]][:3]
+            for v in found
+            if v["impact"] in SERIOUS
+        }
         assert serious == {}
 
 
@@ -106,7 +147,9 @@ def test_axe_finds_no_serious_fault(browser: Any, pages: dict[str, Path], name: 
 def test_it_prints(browser: Any, pages: dict[str, Path], name: str) -> None:
     with opened(browser, pages[name], scheme="dark") as (page, _):
         page.emulate_media(media="print")
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert (
+            page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        )
         assert not page.locator("nav").is_visible()
         pdf = page.pdf(format="A4")
         assert pdf.startswith(b"%PDF") and 3 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 60

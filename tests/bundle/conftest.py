@@ -1,4 +1,6 @@
-"""A small release with a real ledger, real accounting and a real (untrained) model, ready to be bundled."""
+"""A small release with a real ledger, real accounting and a real (untrained) model, ready to be
+bundled.
+"""
 
 from __future__ import annotations
 
@@ -89,22 +91,32 @@ def released(value: Any, receipts: frozenset[Receipt]) -> Released[Any]:
 
 def measure_event(rows: int, sampler: Sampler) -> dict[str, Any]:
     """For a unit or group of so many rows; a group gets the noise that a unit gets."""
-    return {"event": "repeated", "count": len(TABLES), "of": {"event": f"{sampler}_gaussian", "sigma": SIGMA, "sensitivity": rows}}
+    return {
+        "event": "repeated",
+        "count": len(TABLES),
+        "of": {"event": f"{sampler}_gaussian", "sigma": SIGMA, "sensitivity": rows},
+    }
 
 
 def train_event(rows: int) -> dict[str, Any]:
-    return accounting.event_to_json(accounting.unit_sampled_gaussian(noise_multiplier=1.5, rate=0.05, rows=rows, steps=40))
+    return accounting.event_to_json(
+        accounting.unit_sampled_gaussian(noise_multiplier=1.5, rate=0.05, rows=rows, steps=40)
+    )
 
 
 def group_epsilon(spec: ReleaseSpec, rows: int) -> float:
     """As the plan computes it: a group is a unit with more rows."""
     unit = spec.dataset.privacy_unit
     sampler = sampler_for(unit.max_rows if unit.kind == "id" else 1)
-    events = [accounting.event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))]
+    events = [
+        accounting.event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))
+    ]
     return accounting.epsilon(events, delta=spec.privacy.delta, adjacency="add_remove")
 
 
-def _counted(codes: npt.NDArray[np.integer], domain: Domain, columns: tuple[str, ...]) -> npt.NDArray[np.float64]:
+def _counted(
+    codes: npt.NDArray[np.integer], domain: Domain, columns: tuple[str, ...]
+) -> npt.NDArray[np.float64]:
     counts = np.zeros([domain[c].levels for c in columns])
     np.add.at(counts, tuple(codes[:, domain.index(c)] for c in columns), 1)
     return counts
@@ -118,14 +130,25 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     ledger = Ledger(f"sqlite:///{folder / 'ledger.db'}")
     cap = spec.privacy.cap
     ledger.reserve(
-        "clinic", "run-0", epsilon=0.5, delta=1e-6, cap=(cap.epsilon, cap.delta) if cap else None, body={}
+        "clinic",
+        "run-0",
+        epsilon=0.5,
+        delta=1e-6,
+        cap=(cap.epsilon, cap.delta) if cap else None,
+        body={},
     )  # another run's entry comes between
     planned = (
-        PlannedSpend(purpose="measure", mechanism="discrete Gaussian on 3 tables", event=measure_event(rows, sampler_for(rows))),
+        PlannedSpend(
+            purpose="measure",
+            mechanism="discrete Gaussian on 3 tables",
+            event=measure_event(rows, sampler_for(rows)),
+        ),
         PlannedSpend(purpose="train", mechanism="DP-SGD, 40 steps", event=train_event(rows)),
     )
     body = {"adjacency": "add_remove", "plan_sha256": plan_digest(planned)}
-    ledger.reserve("clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body=body)
+    ledger.reserve(
+        "clinic", run, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=None, body=body
+    )
     measure = ledger.charge("clinic", run, **planned[0].model_dump())
     ledger.settle("clinic", "run-0")
     train = ledger.charge("clinic", run, **planned[1].model_dump())
@@ -134,15 +157,20 @@ def make_release(folder: Path, text: str = SPEC, *, run: str = "run-1") -> Relea
     groups = {k: group_epsilon(spec, k * rows) for k in (GROUPS if rows == 1 else (1, 2))}
     graph = CausalGraph.from_spec(spec.graph, domain.names)
     parents = tuple(tuple(domain.index(p) for p in graph.parents(n)) for n in domain.names)
-    model = untrained(domain, Architecture(domain.sizes, parents, (tuple(range(len(domain))),) * 2, 4))
+    model = untrained(
+        domain, Architecture(domain.sizes, parents, (tuple(range(len(domain))),) * 2, 4)
+    )
     codes = model.sample(200, rng=rng)
     frame = decode(domain, codes, rng=rng)
     shapes = [tuple(domain[c].levels for c in columns) for columns in TABLES]
     real = np.column_stack([rng.integers(0, size, 200) for size in domain.sizes])
     visits = domain.index("visits")
-    real[:, visits] = np.minimum(real[:, visits], rng.integers(0, domain.sizes[visits], (3, 200)).min(0))  # not as the model has them
+    real[:, visits] = np.minimum(
+        real[:, visits], rng.integers(0, domain.sizes[visits], (3, 200)).min(0)
+    )  # not as the model has them
     tables = tuple(
-        NoisyTable(c, np.round(_counted(real, domain, c) + rng.normal(scale=SIGMA, size=s)), SIGMA) for c, s in zip(TABLES, shapes, strict=True)
+        NoisyTable(c, np.round(_counted(real, domain, c) + rng.normal(scale=SIGMA, size=s)), SIGMA)
+        for c, s in zip(TABLES, shapes, strict=True)
     )
     everything, first = frozenset(paid), frozenset(paid[:1])
     content = BundleContent(

@@ -30,22 +30,33 @@ from synthdp.spec.model import Categorical, ReleaseSpec
 
 
 def _write(release: Any, *, force: bool = False, **changes: Any) -> Path:
-    return write_bundle(release.folder / "bundle", replace(release.content, **changes), ledger=release.ledger, force=force)
+    return write_bundle(
+        release.folder / "bundle",
+        replace(release.content, **changes),
+        ledger=release.ledger,
+        force=force,
+    )
 
 
 def test_bundle_holds_exactly_its_files_and_sha256sum_accepts_them(made: Path) -> None:
     found = {p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file()}
     assert found == {*FILES, DEPLOYMENT, SUMS}  # no key, hence no statement
-    checked = subprocess.run(["sha256sum", "-c", "--strict", SUMS], cwd=made, capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        ["sha256sum", "-c", "--strict", SUMS], cwd=made, capture_output=True, text=True, check=False
+    )
     assert checked.returncode == 0 and checked.stdout.count(": OK") == len(FILES) + 1
-    assert not [p for p in made.parent.iterdir() if p.name.startswith(".bundle")]  # no draft is left behind
+    assert not [
+        p for p in made.parent.iterdir() if p.name.startswith(".bundle")
+    ]  # no draft is left behind
     assert all(p.stat().st_mode & 0o444 == 0o444 for p in made.rglob("*"))
 
 
 class TestBoundary:
     """Nothing is written unless everything from rows was paid for."""
 
-    def _refused(self, release: Any, match: str, error: type[Exception] = BoundaryError, **changes: Any) -> None:
+    def _refused(
+        self, release: Any, match: str, error: type[Exception] = BoundaryError, **changes: Any
+    ) -> None:
         with pytest.raises(error, match=match):
             _write(release, **changes)
         assert not (release.folder / "bundle").exists()
@@ -56,12 +67,18 @@ class TestBoundary:
 
     @pytest.mark.parametrize("name", ["synthetic", "model", "tables"])
     def test_bare_values_are_refused(self, release: Any, name: str) -> None:
-        self._refused(release, f"{name} is .*not Released", **{name: getattr(release.content, name).value})
+        self._refused(
+            release, f"{name} is .*not Released", **{name: getattr(release.content, name).value}
+        )
 
     def test_confidential_inside_released_is_refused(self, release: Any) -> None:
-        hidden = release.content.synthetic.map(lambda frame: Confidential(frame, "x", key=_KERNEL_KEY))
+        hidden = release.content.synthetic.map(
+            lambda frame: Confidential(frame, "x", key=_KERNEL_KEY)
+        )
         self._refused(release, "synthetic holds Confidential", synthetic=hidden)
-        self._refused(release, "must be NoisyTable", tables=release.content.tables.map(lambda t: (*t, hidden)))
+        self._refused(
+            release, "must be NoisyTable", tables=release.content.tables.map(lambda t: (*t, hidden))
+        )
 
     def test_look_alike_of_released_is_refused(self, release: Any) -> None:
         class Fake:
@@ -70,36 +87,72 @@ class TestBoundary:
         self._refused(release, "is Fake, not Released", synthetic=Fake())
 
     def test_no_receipt(self, release: Any) -> None:
-        self._refused(release, "carries no receipt", model=Released(release.content.model.value, frozenset(), key=_KERNEL_KEY))
+        self._refused(
+            release,
+            "carries no receipt",
+            model=Released(release.content.model.value, frozenset(), key=_KERNEL_KEY),
+        )
 
-    @pytest.mark.parametrize(("receipt", "match"), [(Receipt("run-1", "f" * 64), "no such charge"), (Receipt("run-0", "f" * 64), "of run run-0")])
+    @pytest.mark.parametrize(
+        ("receipt", "match"),
+        [
+            (Receipt("run-1", "f" * 64), "no such charge"),
+            (Receipt("run-0", "f" * 64), "of run run-0"),
+        ],
+    )
     def test_receipt_not_in_the_ledger(self, release: Any, receipt: Receipt, match: str) -> None:
-        self._refused(release, match, tables=Released(release.content.tables.value, frozenset({receipt}), key=_KERNEL_KEY))
+        self._refused(
+            release,
+            match,
+            tables=Released(release.content.tables.value, frozenset({receipt}), key=_KERNEL_KEY),
+        )
 
     def test_receipt_of_an_entry_that_is_no_charge(self, release: Any) -> None:
         reserve = next(e for e in release.ledger.run_entries("run-1") if e.kind == "reserve")
         receipts = frozenset({Receipt("run-1", reserve.hash)})
-        self._refused(release, "no such charge", tables=Released(release.content.tables.value, receipts, key=_KERNEL_KEY))
+        self._refused(
+            release,
+            "no such charge",
+            tables=Released(release.content.tables.value, receipts, key=_KERNEL_KEY),
+        )
 
     def test_edited_ledger_on_disk(self, release: Any) -> None:
         import sqlite3
 
         with sqlite3.connect(release.folder / "ledger.db") as database:
-            database.execute("UPDATE synthdp_ledger SET body = replace(body, '12.0', '99.0') WHERE kind = 'charge'")
+            database.execute(
+                "UPDATE synthdp_ledger SET body = replace(body, '12.0', '99.0') WHERE kind = 'charge'"
+            )
         database.close()
         self._refused(release, "tampered", VerifyError)
 
     def test_scores_must_be_charged_and_released(self, release: Any) -> None:
         scores = Released((), release.content.synthetic.receipts, key=_KERNEL_KEY)
-        self._refused(release, "scores must be there where .* charged, and nowhere else", scores=scores)
-        spec = release.spec.model_copy(update={"evaluation": release.spec.evaluation.model_copy(update={"disclosure": "charged"})})
+        self._refused(
+            release, "scores must be there where .* charged, and nowhere else", scores=scores
+        )
+        spec = release.spec.model_copy(
+            update={
+                "evaluation": release.spec.evaluation.model_copy(update={"disclosure": "charged"})
+            }
+        )
         self._refused(release, "scores must be there where", spec=spec)
-        self._refused(release, "scores is Confidential, not Released", spec=spec, scores=Confidential((), "judging", key=_KERNEL_KEY))
+        self._refused(
+            release,
+            "scores is Confidential, not Released",
+            spec=spec,
+            scores=Confidential((), "judging", key=_KERNEL_KEY),
+        )
         exact = scores.map(lambda none: ({"name": "tv1", "value": 0.01},))
         self._refused(release, "must be ChargedScore", spec=spec, scores=exact)
 
     def test_learned_graph_must_be_released(self, release: Any) -> None:
-        text = spec_yaml(release.spec).replace("mode: given", "mode: learn").replace("graph: 0.0", "graph: 0.1").replace("train: 0.8", "train: 0.7")
+        text = (
+            spec_yaml(release.spec)
+            .replace("mode: given", "mode: learn")
+            .replace("graph: 0.0", "graph: 0.1")
+            .replace("train: 0.8", "train: 0.7")
+        )
         spec = parse_spec(text, path="s")
         self._refused(release, "graph is CausalGraph, not Released", spec=spec)
         graph = Released(release.content.graph, release.content.synthetic.receipts, key=_KERNEL_KEY)
@@ -109,12 +162,20 @@ class TestBoundary:
 
     def test_graph_with_arrows_from_data_is_refused_as_plain(self, release: Any) -> None:
         edges = release.content.graph.edges
-        learned = CausalGraph(release.content.graph.nodes, (replace(edges[0], provenance="learned"), *edges[1:]))
+        learned = CausalGraph(
+            release.content.graph.nodes, (replace(edges[0], provenance="learned"), *edges[1:])
+        )
         self._refused(release, "graph is CausalGraph, not Released", graph=learned)
 
     def test_rows_other_than_the_specs(self, release: Any) -> None:
-        self._refused(release, "200 rows", synthetic=release.content.synthetic.map(lambda f: f.iloc[:-1]))
-        self._refused(release, "exactly the spec's columns", synthetic=release.content.synthetic.map(lambda f: f.assign(secret=1)))
+        self._refused(
+            release, "200 rows", synthetic=release.content.synthetic.map(lambda f: f.iloc[:-1])
+        )
+        self._refused(
+            release,
+            "exactly the spec's columns",
+            synthetic=release.content.synthetic.map(lambda f: f.assign(secret=1)),
+        )
 
 
 class TestFolder:
@@ -146,7 +207,9 @@ class TestFolder:
         with pytest.raises(OutputError, match="not a folder"):
             _write(release, force=True)
 
-    def test_failure_midway_leaves_nothing(self, release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_failure_midway_leaves_nothing(
+        self, release: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def full(*_: Any, **__: Any) -> None:
             raise OSError(28, "No space left on device")
 
@@ -155,7 +218,9 @@ class TestFolder:
             _write(release)
         assert [p.name for p in release.folder.iterdir()] == ["ledger.db"]
 
-    def test_failed_replacement_keeps_the_old_bundle(self, release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_failed_replacement_keeps_the_old_bundle(
+        self, release: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         folder = _write(release)
         real = os.replace
 
@@ -167,16 +232,26 @@ class TestFolder:
         monkeypatch.setattr(os, "replace", fails)
         with pytest.raises(OutputError, match="Input/output error"):
             _write(release, force=True)
-        assert (folder / SUMS).exists() and sorted(p.name for p in release.folder.iterdir()) == ["bundle", "ledger.db"]
+        assert (folder / SUMS).exists() and sorted(p.name for p in release.folder.iterdir()) == [
+            "bundle",
+            "ledger.db",
+        ]
 
     def test_unwritable_parent(self, release: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere, so ask as someone who may not
+        monkeypatch.setattr(
+            os, "access", lambda *_: False
+        )  # root may write anywhere, so ask as someone who may not
         with pytest.raises(OutputError, match="cannot be written"):
             check_target(release.folder / "bundle", force=False)
 
     def test_parent_that_is_a_file(self, release: Any) -> None:
         with pytest.raises(OutputError, match="cannot be written"):
-            write_bundle(release.folder / "ledger.db" / "bundle", release.content, ledger=release.ledger, force=False)
+            write_bundle(
+                release.folder / "ledger.db" / "bundle",
+                release.content,
+                ledger=release.ledger,
+                force=False,
+            )
 
     def test_model_that_writes_more_is_refused(self, release: Any) -> None:
         class Greedy:
@@ -191,15 +266,25 @@ class TestFolder:
 class TestContent:
     """The files say what the release says, and no more."""
 
-    def test_csv_is_the_frame_in_another_order(self, made: Path, build: Callable[..., Any], tmp_path: Path) -> None:
+    def test_csv_is_the_frame_in_another_order(
+        self, made: Path, build: Callable[..., Any], tmp_path: Path
+    ) -> None:
         frame = build(tmp_path).content.synthetic.value
-        read = pd.read_csv(made / "synthetic.csv", dtype={"grade": "str"}, keep_default_na=False, na_values=[""], parse_dates=["born", "seen"])
+        read = pd.read_csv(
+            made / "synthetic.csv",
+            dtype={"grade": "str"},
+            keep_default_na=False,
+            na_values=[""],
+            parse_dates=["born", "seen"],
+        )
         assert list(read.columns) == list(frame.columns)
         assert not read["weight"].equals(frame["weight"])
         key = ["weight", "born", "sex"]
         a, b = (t.sort_values(key).reset_index(drop=True) for t in (read, frame))
         for name in frame.columns:
-            same = (a[name].astype(object) == b[name].astype(object)) | (a[name].isna() & b[name].isna())
+            same = (a[name].astype(object) == b[name].astype(object)) | (
+                a[name].isna() & b[name].isna()
+            )
             assert same.all(), name
         raw = (made / "synthetic.csv").read_bytes()
         assert b"\r" not in raw and raw.endswith(b"\n")
@@ -212,26 +297,45 @@ class TestContent:
         with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
             assert list(csv.reader(file)) == [["x, y"], *([v] for v in labels), [""]]
 
-    def test_spec_reloads_to_the_public_spec_and_leaves_secrets_out(self, made: Path, release: Any) -> None:
+    def test_spec_reloads_to_the_public_spec_and_leaves_secrets_out(
+        self, made: Path, release: Any
+    ) -> None:
         text = (made / "spec.yaml").read_text()
         assert parse_spec(text, path="spec.yaml") == public_spec(release.spec)
         everything = b"".join(p.read_bytes() for p in made.rglob("*") if p.is_file())
-        private = (b"secret-folder", b"/home", b"ledger.db", b"password", b"tracking.internal", b"CLINIC_SIGNING_KEY")
+        private = (
+            b"secret-folder",
+            b"/home",
+            b"ledger.db",
+            b"password",
+            b"tracking.internal",
+            b"CLINIC_SIGNING_KEY",
+        )
         for secret in (*private, str(release.folder).encode()):
             assert secret not in everything
 
     @pytest.mark.parametrize(
         ("source", "published"),
         [
-            ('{kind: sql, url_env: CLINIC_DB, query: "SELECT * FROM secret"}', {"kind": "sql", "url_env": "WITHHELD", "query": "withheld"}),
-            (r"{kind: parquet, path: 'C:\data\v.parquet\'}", {"kind": "parquet", "path": "v.parquet", "levels_only": False}),
+            (
+                '{kind: sql, url_env: CLINIC_DB, query: "SELECT * FROM secret"}',
+                {"kind": "sql", "url_env": "WITHHELD", "query": "withheld"},
+            ),
+            (
+                r"{kind: parquet, path: 'C:\data\v.parquet\'}",
+                {"kind": "parquet", "path": "v.parquet", "levels_only": False},
+            ),
             ("{kind: builtin, name: synthetic}", {"kind": "builtin", "name": "synthetic"}),
         ],
     )
-    def test_sources_are_published_without_places(self, release: Any, source: str, published: dict[str, str]) -> None:
+    def test_sources_are_published_without_places(
+        self, release: Any, source: str, published: dict[str, str]
+    ) -> None:
         text = spec_yaml(release.spec)
         start, end = text.index("  source:"), text.index("  privacy_unit:")
-        public = public_spec(parse_spec(f"{text[:start]}  source: {source}\n{text[end:]}", path="s"))
+        public = public_spec(
+            parse_spec(f"{text[:start]}  source: {source}\n{text[end:]}", path="s")
+        )
         assert public.dataset.source.model_dump() == published
         assert parse_spec(spec_yaml(public), path="s") == public == public_spec(public)
 
@@ -239,12 +343,20 @@ class TestContent:
         written = json.loads((made / "marginals.json").read_text())["tables"]
         for stated, table in zip(written, release.content.tables.value, strict=True):
             assert tuple(stated["columns"]) == table.columns and stated["sigma"] == table.sigma
-            np.testing.assert_array_equal(np.reshape(stated["counts"], stated["shape"]), table.counts)
+            np.testing.assert_array_equal(
+                np.reshape(stated["counts"], stated["shape"]), table.counts
+            )
 
     def test_averaged_tables_keep_their_fractions(self, release: Any) -> None:
-        tables = release.content.tables.map(lambda _: (NoisyTable(("sex",), np.array([1.5, -2.0, 3.0]), 12.0),))
+        tables = release.content.tables.map(
+            lambda _: (NoisyTable(("sex",), np.array([1.5, -2.0, 3.0]), 12.0),)
+        )
         folder = _write(release, tables=tables)
-        assert json.loads((folder / "marginals.json").read_text())["tables"][0]["counts"] == [1.5, -2, 3]
+        assert json.loads((folder / "marginals.json").read_text())["tables"][0]["counts"] == [
+            1.5,
+            -2,
+            3,
+        ]
 
 
 def test_frictionless_accepts_the_package(made: Path) -> None:
@@ -261,7 +373,9 @@ def test_frictionless_accepts_the_package(made: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"female", b"martian"), (b",yes,", b",maybe,")])
-def test_frictionless_refuses_a_value_outside_the_domain(made: Path, tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_frictionless_refuses_a_value_outside_the_domain(
+    made: Path, tmp_path: Path, old: bytes, new: bytes
+) -> None:
     import frictionless
 
     shutil.copytree(made, tmp_path / "b")
@@ -305,4 +419,9 @@ privacy: {epsilon: 1, delta: 1e-7}
 def test_a_title_says_once_that_the_table_is_synthetic(title: str | None, told: str) -> None:
     release = load_spec(Path(__file__).parents[2] / "specs" / "adult.yaml")
     dataset = release.dataset.model_copy(update={"title": title})
-    assert descriptor(release.model_copy(update={"dataset": dataset}), run="r", csv_bytes=1, csv_sha256="0")["title"] == told
+    assert (
+        descriptor(
+            release.model_copy(update={"dataset": dataset}), run="r", csv_bytes=1, csv_sha256="0"
+        )["title"]
+        == told
+    )

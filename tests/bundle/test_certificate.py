@@ -1,4 +1,6 @@
-"""What the certificate states: sound numbers, the guarantee in causal words, and what it leaves out."""
+"""What the certificate states: sound numbers, the guarantee in causal words, and what it leaves
+out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthdp.bundle.certificate.facts import Certificate, PlannedSpend, _groups, certify, plan_digest, plan_problems
+from synthdp.bundle.certificate.facts import (
+    Certificate,
+    PlannedSpend,
+    _groups,
+    certify,
+    plan_digest,
+    plan_problems,
+)
 from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
@@ -37,41 +46,85 @@ def _certificate(release: Any) -> Certificate:
 
 def test_epsilon_is_composed_from_the_plan(release: Any) -> None:
     certificate = _certificate(release)
-    events = [accounting.event_from_json(e.body["event"]) for e in release.ledger.run_entries("run-1") if e.kind == "charge"]
-    assert certificate.epsilon == certificate.epsilon_spent == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
+    events = [
+        accounting.event_from_json(e.body["event"])
+        for e in release.ledger.run_entries("run-1")
+        if e.kind == "charge"
+    ]
+    assert (
+        certificate.epsilon
+        == certificate.epsilon_spent
+        == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
+    )
     assert [p.purpose for p in certificate.purposes] == ["measure", "train"]
-    assert max(p.epsilon for p in certificate.purposes) < certificate.epsilon < sum(p.epsilon for p in certificate.purposes)
+    assert (
+        max(p.epsilon for p in certificate.purposes)
+        < certificate.epsilon
+        < sum(p.epsilon for p in certificate.purposes)
+    )
     assert certificate.groups[0].joint_epsilon == pytest.approx(certificate.epsilon)
 
 
 def test_the_reservation_names_its_plan(release: Any) -> None:
     planned, entries = release.content.planned, list(release.ledger.run_entries("run-1"))
     assert list(plan_problems(planned, entries)) == []
-    unused = PlannedSpend(purpose="graph: round 2", mechanism="tables", event={"event": "gaussian", "noise_multiplier": 3.0})
-    assert list(plan_problems((*planned, unused), entries)) == ["the reservation was made for another plan"]
-    assert list(plan_problems(planned, [e for e in entries if e.kind != "reserve"])) == ["the reservation was made for another plan"]
+    unused = PlannedSpend(
+        purpose="graph: round 2",
+        mechanism="tables",
+        event={"event": "gaussian", "noise_multiplier": 3.0},
+    )
+    assert list(plan_problems((*planned, unused), entries)) == [
+        "the reservation was made for another plan"
+    ]
+    assert list(plan_problems(planned, [e for e in entries if e.kind != "reserve"])) == [
+        "the reservation was made for another plan"
+    ]
     moved = planned[0].model_copy(update={"mechanism": "discrete Gaussian on 2 tables"})
     assert plan_digest((moved, *planned[1:])) != plan_digest(planned) == plan_digest(tuple(planned))
 
 
 def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) -> None:
-    """A bit decides whether the second look is taken: the guarantee of either outcome is that of both looks."""
-    second = PlannedSpend(purpose="graph: round 2", mechanism="Gaussian on tables", event={"event": "gaussian", "noise_multiplier": 2.0})
+    """A bit decides whether the second look is taken: the guarantee of either outcome is that of
+    both looks.
+    """
+    second = PlannedSpend(
+        purpose="graph: round 2",
+        mechanism="Gaussian on tables",
+        event={"event": "gaussian", "noise_multiplier": 2.0},
+    )
     before = _certificate(release)
     release.content = replace(release.content, planned=(*release.content.planned, second))
     certificate = _certificate(release)
     events = [accounting.event_from_json(p.event) for p in certificate.planned]
-    assert certificate.epsilon == accounting.epsilon(events, delta=1e-5, adjacency="add_remove") > 1.5 * before.epsilon
+    assert (
+        certificate.epsilon
+        == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")
+        > 1.5 * before.epsilon
+    )
     assert certificate.epsilon_spent == before.epsilon
-    assert [(p.purpose, p.used) for p in certificate.purposes] == [("measure", True), ("train", True), ("graph: round 2", False)]
+    assert [(p.purpose, p.used) for p in certificate.purposes] == [
+        ("measure", True),
+        ("train", True),
+        ("graph: round 2", False),
+    ]
     text = render(certificate)
-    assert f"Planned and unused: graph: round 2. The looks that were taken compose to epsilon {up(before.epsilon)}." in text
-    assert f"changes the probability of any outcome by at most a factor of {up(math.exp(certificate.epsilon), digits=2)}" in text
-    assert "Planned and unused" not in render(before) and "| spent on this outcome | all that was planned |" in render(before)
+    assert (
+        f"Planned and unused: graph: round 2. The looks that were taken compose to epsilon {up(before.epsilon)}."
+        in text
+    )
+    assert (
+        f"changes the probability of any outcome by at most a factor of {up(math.exp(certificate.epsilon), digits=2)}"
+        in text
+    )
+    assert "Planned and unused" not in render(
+        before
+    ) and "| spent on this outcome | all that was planned |" in render(before)
 
 
 def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
-    """The worked example of Tschantz et al., section 6.3, with pure epsilon: a group of k has k epsilon."""
+    """The worked example of Tschantz et al., section 6.3, with pure epsilon: a group of k has k
+    epsilon.
+    """
     one, two, three, five = _groups({1: 0.5, 2: 1.0, 3: 1.5, 5: 2.5}, delta=1e-6)
     assert (one.joint_epsilon, one.total_epsilon) == (0.5, 0.5)
     assert (two.joint_epsilon, two.total_epsilon, two.total_delta) == (1.0, 1.5, 2e-6)
@@ -82,26 +135,39 @@ def test_total_effect_of_two_is_three_epsilon_and_joint_two() -> None:
 
 @pytest.mark.finding("math F6")
 def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
-    """Chained, the bounds would need a larger delta than the sum that is stated; the joint effect bounds that change, and is said to."""
+    """Chained, the bounds would need a larger delta than the sum that is stated; the joint effect
+    bounds that change, and is said to.
+    """
     five = _groups({1: 0.5, 2: 1.0, 3: 1.5, 5: 2.5}, delta=1e-6)[-1]
     chained = 1e-6 * sum(math.exp(sum((0.5, 1.0, 1.5, 2.5)[:i])) for i in range(5))
     assert chained > five.total_delta == 5 * five.joint_delta
-    assert five.joint_epsilon is not None and five.total_epsilon is not None and five.joint_epsilon <= five.total_epsilon
+    assert (
+        five.joint_epsilon is not None
+        and five.total_epsilon is not None
+        and five.joint_epsilon <= five.total_epsilon
+    )
     text = (made / "privacy" / "certificate.md").read_text()
     assert "The total is a sum of k bounds, one for each status." in text
-    assert "Changing all k statuses reaches these k data points alone, so what tells that world from this one is bounded by the joint effect." in text
+    assert (
+        "Changing all k statuses reaches these k data points alone, so what tells that world from this one is bounded by the joint effect."
+        in text
+    )
 
 
 def test_infinite_group_bounds_are_named(release: Any) -> None:
     release.content = replace(release.content, group_epsilons={1: 1.3, 10: math.inf})
     certificate = _certificate(release)
-    assert certificate.groups[1].joint_epsilon is None and certificate.groups[1].total_epsilon is None
+    assert (
+        certificate.groups[1].joint_epsilon is None and certificate.groups[1].total_epsilon is None
+    )
     assert "| 10 | no bound |" in render(certificate)
     json.dumps(certificate.model_dump(mode="json"), allow_nan=False)
 
 
 def test_json_roundtrip_gives_the_same_text(made: Path) -> None:
-    certificate = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
+    certificate = Certificate.model_validate_json(
+        (made / "privacy" / "certificate.json").read_text()
+    )
     assert render(certificate) == (made / "privacy" / "certificate.md").read_text()
 
 
@@ -133,19 +199,32 @@ def test_text_says(made: Path, words: str) -> None:
 
 
 def test_tables_chosen_in_the_search_have_other_noise(made: Path) -> None:
-    certificate = Certificate.model_validate_json((made / "privacy" / "certificate.json").read_text())
-    chosen = certificate.charges[0].model_copy(update={"event": {"event": "rounded_gaussian", "sigma": 4.0, "sensitivity": 1}})
+    certificate = Certificate.model_validate_json(
+        (made / "privacy" / "certificate.json").read_text()
+    )
+    chosen = certificate.charges[0].model_copy(
+        update={"event": {"event": "rounded_gaussian", "sigma": 4.0, "sensitivity": 1}}
+    )
     words = "on tables chosen during the search it is a 64-bit Gaussian rounded to whole numbers"
-    assert words not in render(certificate) and words in render(certificate.model_copy(update={"planned": (*certificate.planned, chosen)}))
+    assert words not in render(certificate) and words in render(
+        certificate.model_copy(update={"planned": (*certificate.planned, chosen)})
+    )
 
 
 def test_text_without_gates_does_not_speak_of_them(release: Any) -> None:
-    release.content = replace(release.content, spec=release.content.spec.model_copy(update={"gates": ()}))
+    release.content = replace(
+        release.content, spec=release.content.spec.model_copy(update={"gates": ()})
+    )
     assert "decision to publish" not in render(_certificate(release))
 
 
-def test_id_unit_replace_one_and_approximate_rows(build: Build, tmp_path: Path, spec_text: str) -> None:
-    text = spec_text.replace("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}")
+def test_id_unit_replace_one_and_approximate_rows(
+    build: Build, tmp_path: Path, spec_text: str
+) -> None:
+    text = spec_text.replace(
+        "{kind: row, meaning: one visit}",
+        "{kind: id, column: person, max_rows: 2, meaning: one patient}",
+    )
     release = build(tmp_path, text.replace("kind: public", "kind: approximate"))
     text = render(_certificate(release))
     assert "all rows of one id, at most 2 of which are used: one patient" in text
@@ -154,10 +233,16 @@ def test_id_unit_replace_one_and_approximate_rows(build: Build, tmp_path: Path, 
     assert "A person with several rows is a group" not in text
 
 
-@pytest.mark.parametrize(("mode", "words"), [("none", "no causal graph was used"), ("validate", "what was found about it was paid for")])
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("none", "no causal graph was used"), ("validate", "what was found about it was paid for")],
+)
 def test_graph_modes(release: Any, mode: str, words: str) -> None:
     spec = release.content.spec
-    release.content = replace(release.content, spec=spec.model_copy(update={"graph": spec.graph.model_copy(update={"mode": mode})}))
+    release.content = replace(
+        release.content,
+        spec=spec.model_copy(update={"graph": spec.graph.model_copy(update={"mode": mode})}),
+    )
     assert words in render(_certificate(release))
 
 
@@ -186,5 +271,7 @@ def test_every_event_is_described() -> None:
     assert describe_event({"event": "rounded_gaussian", "sigma": 9.0, "sensitivity": 3}) == (
         "rounded Gaussian of sigma 9 on counts that a unit moves by at most 3"
     )
-    assert "Gumbel noise of scale 4" in describe_event({"event": "gumbel_max", "scale": 4.0, "sensitivity": 1, "rows": 1})
+    assert "Gumbel noise of scale 4" in describe_event(
+        {"event": "gumbel_max", "scale": 4.0, "sensitivity": 1, "rows": 1}
+    )
     assert describe_event({}) == "unknown"

@@ -1,4 +1,6 @@
-"""`synthdp diff`: what a second bundle is, compared with a first, and that neither is believed before it was verified."""
+"""`synthdp diff`: what a second bundle is, compared with a first, and that neither is believed
+before it was verified.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def finding(found: BundleDifference, what: str) -> Finding:
 
 
 @pytest.fixture
-def other(build: Callable[..., Any], tmp_path: Path, spec_text: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def other(
+    build: Callable[..., Any], tmp_path: Path, spec_text: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
     """A second bundle: of a changed spec, with other noise in its tables, or with other content."""
 
     def write(*changes: tuple[str, str], sigma: float | None = None, **content: Any) -> Path:
@@ -43,7 +47,9 @@ def other(build: Callable[..., Any], tmp_path: Path, spec_text: str, monkeypatch
         if sigma is not None:
             monkeypatch.setitem(build.__globals__, "SIGMA", sigma)  # type: ignore[attr-defined]
         release = build(tmp_path, text)
-        new = dataclasses.replace(release.content, **{k: make(release) for k, make in content.items()})
+        new = dataclasses.replace(
+            release.content, **{k: make(release) for k, make in content.items()}
+        )
         return write_bundle(tmp_path / "other", new, ledger=release.ledger, force=False)
 
     return write
@@ -57,7 +63,9 @@ def nearer(release: Any) -> Any:
 
     def drawn(frame: Any) -> Any:
         rng = np.random.default_rng(1)
-        codes = np.column_stack([rng.integers(0, size, 200) for size in domain.sizes]).astype(np.uint16)
+        codes = np.column_stack([rng.integers(0, size, 200) for size in domain.sizes]).astype(
+            np.uint16
+        )
         codes[:, domain.index("visits")] = rng.choice(len(shares), 200, p=shares)
         return decode(domain, codes, rng=rng)
 
@@ -72,20 +80,33 @@ class TestVerdicts:
 
     def test_more_noise_is_a_better_guarantee(self, made: Path, other: Callable[..., Path]) -> None:
         found = compare(made, other(sigma=24.0))
-        assert finding(found, "delta at epsilon").verdict == finding(found, "groups of 3").verdict == "better"
+        assert (
+            finding(found, "delta at epsilon").verdict
+            == finding(found, "groups of 3").verdict
+            == "better"
+        )
         epsilon = next(f for f in found.findings if f.what == "epsilon")
         assert epsilon.verdict == "better" and float(epsilon.b or 9) < float(epsilon.a or 0)
         turned = compare(found.b, made)
-        assert next(f for f in turned.findings if f.what == "epsilon").verdict == finding(turned, "delta at epsilon").verdict == "worse"
+        assert (
+            next(f for f in turned.findings if f.what == "epsilon").verdict
+            == finding(turned, "delta at epsilon").verdict
+            == "worse"
+        )
 
     def test_other_promises_are_not_compared(self, made: Path, other: Callable[..., Path]) -> None:
         found = compare(made, other(("meaning: one visit", "meaning: one person")))
         assert finding(found, "unit meaning").verdict == "different"
         told = {f.why for f in found.findings if f.verdict == "not comparable"}
         assert finding(found, "delta at epsilon").verdict == "not comparable"
-        assert told == {"another unit is protected"} and next(f for f in found.findings if f.what == "epsilon").verdict == "not comparable"
+        assert (
+            told == {"another unit is protected"}
+            and next(f for f in found.findings if f.what == "epsilon").verdict == "not comparable"
+        )
 
-    def test_other_deltas_leave_the_whole_trade_off(self, made: Path, other: Callable[..., Path]) -> None:
+    def test_other_deltas_leave_the_whole_trade_off(
+        self, made: Path, other: Callable[..., Path]
+    ) -> None:
         found = compare(made, other(("delta: 1e-5", "delta: 1e-6")))
         assert next(f for f in found.findings if f.what == "epsilon").verdict == "not comparable"
         assert finding(found, "delta at epsilon").verdict == "same"
@@ -93,25 +114,47 @@ class TestVerdicts:
     def test_graph(self, made: Path, other: Callable[..., Path]) -> None:
         found = compare(made, other(('"smoker -> visits"', '"visits -> weight"')))
         links = finding(found, "links")
-        assert links.verdict == "different" and links.why == "1 added, 1 removed, 0 turned; 2 in common"
+        assert (
+            links.verdict == "different"
+            and links.why == "1 added, 1 removed, 0 turned; 2 in common"
+        )
         assert found.to_json()["graph"]["added"][0]["from"] == "visits"
 
     def test_quality_is_held_to_what_was_measured(
-        self, made: Path, other: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        made: Path,
+        other: Callable[..., Path],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("synthdp.verify.diff.verify_bundle", lambda bundle, **rest: None)  # so near are no rows of this model
+        monkeypatch.setattr(
+            "synthdp.verify.diff.verify_bundle", lambda bundle, **rest: None
+        )  # so near are no rows of this model
         second = other(synthetic=nearer)
         found = compare(made, second)
-        assert finding(found, "noisy 1-way").verdict == "better" and finding(compare(second, made), "noisy 1-way").verdict == "worse"
-        assert finding(found, "between the two").verdict == "different" and 0 < float(finding(found, "between the two").b or 0) < 0.2
-        folders = [Path(shutil.copytree(b, tmp_path / name)) for b, name in ((made, "a"), (second, "b"))]
+        assert (
+            finding(found, "noisy 1-way").verdict == "better"
+            and finding(compare(second, made), "noisy 1-way").verdict == "worse"
+        )
+        assert (
+            finding(found, "between the two").verdict == "different"
+            and 0 < float(finding(found, "between the two").b or 0) < 0.2
+        )
+        folders = [
+            Path(shutil.copytree(b, tmp_path / name)) for b, name in ((made, "a"), (second, "b"))
+        ]
         for folder in folders:  # the same tables, as if they were hardly measured
             text = (folder / "marginals.json").read_text()
             (folder / "marginals.json").write_text(text.replace('"sigma": 12.0', '"sigma": 200.0'))
         domain = Domain.from_spec(load_spec(made / "spec.yaml").columns)
-        assert [next(distances(*pair, domain)).verdict for pair in (folders, folders[::-1])] == ["same", "same"]
+        assert [next(distances(*pair, domain)).verdict for pair in (folders, folders[::-1])] == [
+            "same",
+            "same",
+        ]
 
-    def test_quality_of_other_levels_is_not_compared(self, made: Path, other: Callable[..., Path]) -> None:
+    def test_quality_of_other_levels_is_not_compared(
+        self, made: Path, other: Callable[..., Path]
+    ) -> None:
         found = compare(made, other(("upper: 40", "upper: 50")))
         quality = [f for f in found.findings if f.topic == "quality"]
         assert [f.verdict for f in quality] == ["not comparable"] and "levels" in quality[0].why
@@ -120,20 +163,35 @@ class TestVerdicts:
 
 class TestDistances:
     def test_pooling_is_by_inverse_variance(self) -> None:
-        a, b = {("x",): Measured(np.array([10.0, 0.0]), 1.0)}, {("x",): Measured(np.array([0.0, 10.0]), 2.0), ("y",): Measured(np.ones(3), 1.0)}
+        a, b = (
+            {("x",): Measured(np.array([10.0, 0.0]), 1.0)},
+            {("x",): Measured(np.array([0.0, 10.0]), 2.0), ("y",): Measured(np.ones(3), 1.0)},
+        )
         pooled = references(a, b)
         np.testing.assert_allclose(pooled["x",].counts, [8, 2])
         assert pooled["x",].sigma == pytest.approx(0.8**0.5) and pooled["y",] is b["y",]
 
     def test_the_noise_of_a_difference_is_that_of_measuring_again(self) -> None:
         rng, n, sigma = np.random.default_rng(5), 1000, 40.0
-        true, shares = np.array([0.4, 0.3, 0.2, 0.1]), [{("x",): np.full(4, 0.25)}, {("x",): np.array([0.3, 0.35, 0.2, 0.15])}]
+        true, shares = (
+            np.array([0.4, 0.3, 0.2, 0.1]),
+            [{("x",): np.full(4, 0.25)}, {("x",): np.array([0.3, 0.35, 0.2, 0.15])}],
+        )
         noisy = [nearest_distribution(n * true + rng.normal(0, sigma, 4)) for _ in range(4000)]
-        spread = np.std([np.abs(shares[1]["x",] - t).sum() / 2 - np.abs(shares[0]["x",] - t).sum() / 2 for t in noisy])
-        assert _noise_of(shares, {("x",): Measured(n * true, sigma)}) == pytest.approx(spread, rel=0.3)
+        spread = np.std(
+            [
+                np.abs(shares[1]["x",] - t).sum() / 2 - np.abs(shares[0]["x",] - t).sum() / 2
+                for t in noisy
+            ]
+        )
+        assert _noise_of(shares, {("x",): Measured(n * true, sigma)}) == pytest.approx(
+            spread, rel=0.3
+        )
 
     def test_a_difference_within_the_noise_is_none(self) -> None:
-        verdicts = [Distance(1, 5, 0.10, 0.10 + d, 0.01).verdict for d in (-0.03, -0.019, 0.0, 0.019, 0.03)]
+        verdicts = [
+            Distance(1, 5, 0.10, 0.10 + d, 0.01).verdict for d in (-0.03, -0.019, 0.0, 0.019, 0.03)
+        ]
         assert verdicts == ["better", "same", "same", "same", "worse"]
 
     def test_distance_by_hand(self, made: Path) -> None:
@@ -142,12 +200,21 @@ class TestDistances:
         spec = load_spec(made / "spec.yaml")
         (one_way, two_way) = distances(made, made, Domain.from_spec(spec.columns))
         assert (one_way.tables, two_way.tables, two_way.ways) == (2, 1, 2)
-        tables = {tuple(t["columns"]): t for t in json.loads((made / "marginals.json").read_text())["tables"]}
-        counts = np.clip(np.array(tables["sex",]["counts"], float), 0, None)  # none of it is below 0, so that no projection is needed
+        tables = {
+            tuple(t["columns"]): t
+            for t in json.loads((made / "marginals.json").read_text())["tables"]
+        }
+        counts = np.clip(
+            np.array(tables["sex",]["counts"], float), 0, None
+        )  # none of it is below 0, so that no projection is needed
         frame = pd.read_csv(made / "synthetic.csv", keep_default_na=False)
         share = [(frame["sex"] == v).mean() for v in ("female", "male", "no")]
         sex = np.abs(counts / counts.sum() - share).sum() / 2
-        assert min(tables["sex",]["counts"]) > 0 and one_way.a == one_way.b and sex / 2 <= one_way.a <= (sex + 1) / 2
+        assert (
+            min(tables["sex",]["counts"]) > 0
+            and one_way.a == one_way.b
+            and sex / 2 <= one_way.a <= (sex + 1) / 2
+        )
 
 
 class TestCommand:
@@ -160,17 +227,32 @@ class TestCommand:
             return int(stop.code or 0)
         return 0
 
-    def test_text_and_json(self, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_text_and_json(
+        self, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert self.run(monkeypatch, made, made) == 0
         text = capsys.readouterr().out
-        assert "both verified; the verdict is of B" in text and "distance to noisy 1-way tables" in text and "same" in text
+        assert (
+            "both verified; the verdict is of B" in text
+            and "distance to noisy 1-way tables" in text
+            and "same" in text
+        )
         assert self.run(monkeypatch, made, made, "--json") == 0
         facts = json.loads(capsys.readouterr().out)
-        assert facts["a"] == str(made) and {f["verdict"] for f in facts["findings"]} == {"same"} and facts["graph"]["same"]
+        assert (
+            facts["a"] == str(made)
+            and {f["verdict"] for f in facts["findings"]} == {"same"}
+            and facts["graph"]["same"]
+        )
 
     @pytest.mark.parametrize("which", [0, 1])
     def test_a_spoiled_bundle_is_not_compared(
-        self, made: Path, tmp_path: Path, which: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        made: Path,
+        tmp_path: Path,
+        which: int,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         spoiled = Path(shutil.copytree(made, tmp_path / "spoiled"))
         path = spoiled / "privacy/certificate.json"

@@ -1,4 +1,6 @@
-"""The registry's record, the causal diagram and the profile: valid, true to the certificate, and found when edited."""
+"""The registry's record, the causal diagram and the profile: valid, true to the certificate, and
+found when edited.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from synthdp.bundle.certificate.effects import effects_svg
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.profile import EPSILONS, profile_svg
 from synthdp.bundle.folder import SUMS
-from synthdp.bundle.metadata.deployment import DEPLOYMENT, deployment_record, deployment_yaml, schema_problems
+from synthdp.bundle.metadata.deployment import (
+    DEPLOYMENT,
+    deployment_record,
+    deployment_yaml,
+    schema_problems,
+)
 from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
@@ -54,11 +61,21 @@ class TestRegistryRecord:
         assert list(schema_problems(content)) == []
         deployment = content["deployment"]
         loss = deployment["privacy_loss"]
-        assert loss["privacy_parameters"]["delta"] == 1e-5 and 0 <= loss["privacy_parameters"]["epsilon"] - certificate(made).epsilon < 2e-4
-        assert deployment["administrative"] == {"status": "Draft", "registry_authors": ["The Clinic"], "tier": 3}
+        assert (
+            loss["privacy_parameters"]["delta"] == 1e-5
+            and 0 <= loss["privacy_parameters"]["epsilon"] - certificate(made).epsilon < 2e-4
+        )
+        assert deployment["administrative"] == {
+            "status": "Draft",
+            "registry_authors": ["The Clinic"],
+            "tier": 3,
+        }
         assert "tv1 was at most 0.2" in deployment["dp_variant"]["unprotected_quantities"]
         assert "discrete Gaussian of sigma 12" in deployment["implementation"]["mechanisms"]
-        assert deployment["basic"]["publication_date"] == json.loads((made / "privacy/ledger.json").read_text())["entries"][-1]["at"][:10]
+        assert (
+            deployment["basic"]["publication_date"]
+            == json.loads((made / "privacy/ledger.json").read_text())["entries"][-1]["at"][:10]
+        )
 
     def test_is_yaml_as_the_registry_wants_it(self, made: Path) -> None:
         """No folded text, dates as text, and fields in the order of the schema."""
@@ -66,7 +83,11 @@ class TestRegistryRecord:
         assert not any(getattr(t, "style", None) == ">" for t in yaml.scan(text))
         content = record(made)["deployment"]
         assert isinstance(content["basic"]["publication_date"], str)
-        schema = json.loads((Path(__file__).parents[2] / "synthdp/bundle/schemas/deployment.schema.json").read_text())
+        schema = json.loads(
+            (
+                Path(__file__).parents[2] / "synthdp/bundle/schemas/deployment.schema.json"
+            ).read_text()
+        )
         for name, section in content.items():
             order = list(schema["properties"]["deployment"]["properties"][name]["properties"])
             assert list(section) == sorted(section, key=order.index), name
@@ -74,20 +95,52 @@ class TestRegistryRecord:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            (lambda d: d["deployment"]["administrative"].update(tier=2), "administrative.tier: 3 was expected"),
-            (lambda d: d["deployment"].pop("implementation"), "'implementation' is a required property"),
-            (lambda d: d["deployment"]["implementation"].pop("composition"), "'composition' is a required property"),
-            (lambda d: d["deployment"]["basic"].update(publication_date="1/1/2026"), "publication_date: '1/1/2026'"),
-            (lambda d: d["deployment"]["basic"].update(publication_date="2026-02-31"), "'2026-02-31' is not a 'date'"),
-            (lambda d: d["deployment"]["basic"].update(data_product_type="Surprise"), "'Surprise' is not one of"),
-            (lambda d: d["deployment"]["basic"].update(data_curators=[]), "data_curators: [] should be non-empty"),
-            (lambda d: d["deployment"]["basic"]["data_curators"][0].pop("data_curator_type"), "'data_curator_type' is a required property"),
-            (lambda d: d["deployment"]["privacy_loss"]["privacy_parameters"].clear(), "privacy_parameters: {} should be non-empty"),
-            (lambda d: d["deployment"]["dp_variant"].update(data_domain=""), "data_domain: '' should be non-empty"),
+            (
+                lambda d: d["deployment"]["administrative"].update(tier=2),
+                "administrative.tier: 3 was expected",
+            ),
+            (
+                lambda d: d["deployment"].pop("implementation"),
+                "'implementation' is a required property",
+            ),
+            (
+                lambda d: d["deployment"]["implementation"].pop("composition"),
+                "'composition' is a required property",
+            ),
+            (
+                lambda d: d["deployment"]["basic"].update(publication_date="1/1/2026"),
+                "publication_date: '1/1/2026'",
+            ),
+            (
+                lambda d: d["deployment"]["basic"].update(publication_date="2026-02-31"),
+                "'2026-02-31' is not a 'date'",
+            ),
+            (
+                lambda d: d["deployment"]["basic"].update(data_product_type="Surprise"),
+                "'Surprise' is not one of",
+            ),
+            (
+                lambda d: d["deployment"]["basic"].update(data_curators=[]),
+                "data_curators: [] should be non-empty",
+            ),
+            (
+                lambda d: d["deployment"]["basic"]["data_curators"][0].pop("data_curator_type"),
+                "'data_curator_type' is a required property",
+            ),
+            (
+                lambda d: d["deployment"]["privacy_loss"]["privacy_parameters"].clear(),
+                "privacy_parameters: {} should be non-empty",
+            ),
+            (
+                lambda d: d["deployment"]["dp_variant"].update(data_domain=""),
+                "data_domain: '' should be non-empty",
+            ),
             (lambda d: d.update(author="x"), "'author' was unexpected"),
         ],
     )
-    def test_schema_refuses(self, made: Path, change: Callable[[Any], object], problem: str) -> None:
+    def test_schema_refuses(
+        self, made: Path, change: Callable[[Any], object], problem: str
+    ) -> None:
         content = record(made)
         change(content)
         assert problem in "\n".join(schema_problems(content))
@@ -95,10 +148,16 @@ class TestRegistryRecord:
     def test_edited(self, bundle: Path) -> None:
         path = bundle / DEPLOYMENT
         path.write_text(path.read_text().replace("Nonprofit", "Government"))
-        assert f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say" in problems(bundle)
+        assert (
+            f"{DEPLOYMENT}: does not say what spec.yaml and privacy/certificate.json say"
+            in problems(bundle)
+        )
 
     def test_bomb_is_never_opened(self, bundle: Path) -> None:
-        lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
+        lines = [
+            "a0: &a0 [x]",
+            *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)),
+        ]
         (bundle / DEPLOYMENT).write_text("\n".join(lines))
         assert f"{DEPLOYMENT}: does not say" in problems(bundle)
 
@@ -107,23 +166,41 @@ class TestRegistryRecord:
         assert f"{DEPLOYMENT}: is missing; the spec states a publication" in problems(bundle)
 
     def test_no_publication_no_record(self, release: Any, made: Path) -> None:
-        release.content = replace(release.content, spec=release.spec.model_copy(update={"publication": None}))
-        folder = write_bundle(release.folder / "bundle", release.content, ledger=release.ledger, force=False)
-        assert verify_bundle(folder).ok and not (folder / DEPLOYMENT).exists() and DEPLOYMENT not in (folder / "README.md").read_text()
+        release.content = replace(
+            release.content, spec=release.spec.model_copy(update={"publication": None})
+        )
+        folder = write_bundle(
+            release.folder / "bundle", release.content, ledger=release.ledger, force=False
+        )
+        assert (
+            verify_bundle(folder).ok
+            and not (folder / DEPLOYMENT).exists()
+            and DEPLOYMENT not in (folder / "README.md").read_text()
+        )
         shutil.copy(made / DEPLOYMENT, folder / DEPLOYMENT)
         assert "does not belong in this bundle; the spec states no publication" in problems(folder)
 
     @pytest.mark.parametrize(
         ("old", "new", "expected"),
         [
-            ("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}", "at most 2 (a random choice)"),
+            (
+                "{kind: row, meaning: one visit}",
+                "{kind: id, column: person, max_rows: 2, meaning: one patient}",
+                "at most 2 (a random choice)",
+            ),
             ("kind: public", "kind: approximate", "number_of_privacy_units: 200"),
             ("delta: 1e-5", "delta: 1e-5\n  adjacency: replace_one", "by replacing one row"),
             ("intended_use: Teaching", 'intended_use: "a: b #c | <x> `y`\\n- z"', "a: b #c"),
-            ("region: Nowhere", 'region: "Ω – 東京"\n  justification: "As agreed.\\n\\nWith care."', "As agreed. With care."),
+            (
+                "region: Nowhere",
+                'region: "Ω – 東京"\n  justification: "As agreed.\\n\\nWith care."',
+                "As agreed. With care.",
+            ),
         ],
     )
-    def test_every_kind_of_release(self, made: Path, release: Any, spec_text: str, old: str, new: str, expected: str) -> None:
+    def test_every_kind_of_release(
+        self, made: Path, release: Any, spec_text: str, old: str, new: str, expected: str
+    ) -> None:
         from synthdp.spec.load.loader import parse_spec
 
         assert old in spec_text
@@ -149,7 +226,9 @@ class TestPictures:
     def test_is_self_contained_and_says_what_it_shows(self, made: Path, name: str) -> None:
         text = (made / name).read_text()
         root = ET.fromstring(text)
-        assert root.get("role") == "img" and len(root.findall("{http://www.w3.org/2000/svg}desc")) == 1
+        assert (
+            root.get("role") == "img" and len(root.findall("{http://www.w3.org/2000/svg}desc")) == 1
+        )
         ids = {e.get("id") for e in root.iter()} - {None}
         assert set((root.get("aria-labelledby") or "").split()) <= ids
         assert set(re.findall(r"url\(#([^)]+)\)", text)) <= ids
@@ -157,10 +236,23 @@ class TestPictures:
 
     def test_diagram_holds_the_certificates_numbers(self, made: Path) -> None:
         text, groups = (made / DIAGRAM).read_text(), certificate(made).groups
-        assert all(w in text for w in ("do(D1)", "do(R1)", "do(R1, R2)", "3 epsilon", "at most 1.2215, at delta 1e-05"))
-        assert groups[1].total_delta == 2e-5 and text.count("at delta 2e-05") == 2  # in the panel, and in the words
+        assert all(
+            w in text
+            for w in (
+                "do(D1)",
+                "do(R1)",
+                "do(R1, R2)",
+                "3 epsilon",
+                "at most 1.2215, at delta 1e-05",
+            )
+        )
+        assert (
+            groups[1].total_delta == 2e-5 and text.count("at delta 2e-05") == 2
+        )  # in the panel, and in the words
 
-    @pytest.mark.parametrize("title", ['"><script>alert(1)</script>', "a & b ]]>", "x" * 500, "bell \x07"])
+    @pytest.mark.parametrize(
+        "title", ['"><script>alert(1)</script>', "a & b ]]>", "x" * 500, "bell \x07"]
+    )
     def test_stewards_words_stay_text(self, made: Path, title: str) -> None:
         facts = certificate(made).model_copy(update={"title": title})
         profile = json.loads((made / PROFILE).read_text())
@@ -173,10 +265,16 @@ class TestPictures:
         facts = certificate(made)
         assert "not tabulated" in effects_svg(facts.model_copy(update={"groups": facts.groups[:1]}))
         none = facts.groups[1].model_copy(update={"joint_epsilon": None, "total_epsilon": None})
-        assert "no bound" in effects_svg(facts.model_copy(update={"groups": (facts.groups[0], none)}))
+        assert "no bound" in effects_svg(
+            facts.model_copy(update={"groups": (facts.groups[0], none)})
+        )
 
     @pytest.mark.parametrize(
-        ("name", "problem"), [(DIAGRAM, "does not show what privacy/certificate.json says"), (PICTURE, f"does not show {PROFILE}")]
+        ("name", "problem"),
+        [
+            (DIAGRAM, "does not show what privacy/certificate.json says"),
+            (PICTURE, f"does not show {PROFILE}"),
+        ],
     )
     def test_edited(self, bundle: Path, name: str, problem: str) -> None:
         path = bundle / name
@@ -187,29 +285,49 @@ class TestPictures:
 def test_edited_readme(bundle: Path) -> None:
     path = bundle / "README.md"
     path.write_text(path.read_text().replace("e^1.2215", "e^0.1"))
-    assert "README.md: does not say what spec.yaml and privacy/certificate.json say" in problems(bundle)
+    assert "README.md: does not say what spec.yaml and privacy/certificate.json say" in problems(
+        bundle
+    )
 
 
 class TestProfile:
     def test_is_the_composition_of_the_ledgers_events(self, made: Path) -> None:
         stated = json.loads((made / PROFILE).read_text())
         points = [(p["epsilon"], p["delta"]) for p in stated["points"]]
-        assert tuple(e for e, _ in points) == EPSILONS and all(b[1] <= a[1] for a, b in pairwise(points)) and points[0][1] > 0.05
+        assert (
+            tuple(e for e, _ in points) == EPSILONS
+            and all(b[1] <= a[1] for a, b in pairwise(points))
+            and points[0][1] > 0.05
+        )
         events = [accounting.event_from_json(c.event) for c in certificate(made).charges]
         for epsilon, delta in points[30:45]:
-            assert accounting.epsilon(events, delta=delta * 1.0001, adjacency="add_remove") <= epsilon + 1e-9
+            assert (
+                accounting.epsilon(events, delta=delta * 1.0001, adjacency="add_remove")
+                <= epsilon + 1e-9
+            )
 
     def test_passes_through_the_certificate(self, made: Path) -> None:
         facts = certificate(made)
-        points = [(p["epsilon"], p["delta"]) for p in json.loads((made / PROFILE).read_text())["points"]]
-        below, above = (max(p for p in points if p[0] <= facts.epsilon), min(p for p in points if p[0] >= facts.epsilon))
+        points = [
+            (p["epsilon"], p["delta"]) for p in json.loads((made / PROFILE).read_text())["points"]
+        ]
+        below, above = (
+            max(p for p in points if p[0] <= facts.epsilon),
+            min(p for p in points if p[0] >= facts.epsilon),
+        )
         assert below[1] >= facts.delta >= above[1]
 
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            (lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 0.99), "is below what the planned events give"),
-            (lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 1.01), "is not what the planned events give"),
+            (
+                lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 0.99),
+                "is below what the planned events give",
+            ),
+            (
+                lambda p: p["points"][10].update(delta=p["points"][10]["delta"] * 1.01),
+                "is not what the planned events give",
+            ),
             (lambda p: p["points"][10].update(epsilon=0.5), "its epsilons are not the public grid"),
             (lambda p: p["points"].pop(), "its epsilons are not the public grid"),
             (lambda p: p.update(adjacency="replace_one"), "is not the profile of this release"),
@@ -226,7 +344,10 @@ class TestProfile:
 class TestPublicReport:
     def test_it_is_made_of_the_bundles_own_files(self, made: Path) -> None:
         assert (made / REPORT).read_text() == public_report(made)
-        receipts = {r["file"]: set(r["receipts"]) for r in json.loads((made / "privacy/certificate.json").read_text())["released"]}
+        receipts = {
+            r["file"]: set(r["receipts"])
+            for r in json.loads((made / "privacy/certificate.json").read_text())["released"]
+        }
         assert receipts[REPORT] >= receipts["synthetic.csv"] | receipts["marginals.json"]
 
     @pytest.mark.parametrize("old", ["0 is equal, 1 is disjoint", "<td>", 'height="9"'])
@@ -234,9 +355,18 @@ class TestPublicReport:
         bundle = Path(shutil.copytree(made, tmp_path / "copy"))
         text = (bundle / REPORT).read_text()
         assert old in text
-        (bundle / REPORT).write_text(text.replace(old, f"{old} 0", 1) if old != 'height="9"' else text.replace(old, 'height="7"', 1))
-        assert f"{REPORT}: does not show what the bundle's other files say" in inspect_bundle(bundle).problems
+        (bundle / REPORT).write_text(
+            text.replace(old, f"{old} 0", 1)
+            if old != 'height="9"'
+            else text.replace(old, 'height="7"', 1)
+        )
+        assert (
+            f"{REPORT}: does not show what the bundle's other files say"
+            in inspect_bundle(bundle).problems
+        )
 
     def test_it_holds_no_part_of_a_path_or_address(self, made: Path) -> None:
         text = (made / REPORT).read_text()
-        assert not any(word in text for word in ("secret-folder", "password", "ledger.db", "internal.json"))
+        assert not any(
+            word in text for word in ("secret-folder", "password", "ledger.db", "internal.json")
+        )

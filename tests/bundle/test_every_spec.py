@@ -1,4 +1,6 @@
-"""The bundle of every spec in specs/ is accepted by the programs of others: frictionless, mlcroissant, DuckDB, and the registry's schema."""
+"""The bundle of every spec in specs/ is accepted by the programs of others: frictionless,
+mlcroissant, DuckDB, and the registry's schema.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ SHORT = {
     "evaluation": {"enabled": False},
     "attacks": {"membership": {"enabled": False}},
     "tracking": {"enabled": False},
-    "publication": {"curators": [{"name": "The project", "type": "Nonprofit"}], "intended_use": "a test", "region": "Nowhere", "sector": "Education"},
+    "publication": {
+        "curators": [{"name": "The project", "type": "Nonprofit"}],
+        "intended_use": "a test",
+        "region": "Nowhere",
+        "sector": "Education",
+    },
 }
 
 
@@ -37,7 +44,9 @@ def test_the_bundle_of_every_spec_is_accepted(path: Path, tmp_path: Path) -> Non
     content["dataset"].setdefault("licence", "CC0-1.0")
     content.pop("gates", None)
     if content["dataset"]["source"]["kind"] == "csv":
-        content["dataset"]["source"]["path"] = str(path.parent / content["dataset"]["source"]["path"])
+        content["dataset"]["source"]["path"] = str(
+            path.parent / content["dataset"]["source"]["path"]
+        )
     spec_path = tmp_path / "spec.yaml"
     spec_path.write_text(yaml.safe_dump(content, sort_keys=False))
     bundle = release(spec_path, out=tmp_path / "out").bundle
@@ -56,5 +65,7 @@ def test_the_bundle_of_every_spec_is_accepted(path: Path, tmp_path: Path) -> Non
         records = list(itertools.islice(described.records("rows"), 20))
     assert not described.metadata.issues.errors and not described.metadata.issues.warnings
     assert [set(r) for r in records] == [{record_id(n) for n in spec.columns}] * 20
-    assert duckdb.sql(f"SELECT count(*) FROM '{bundle / PARQUET_NAME}'").fetchall() == [(spec.sampling.rows,)]
+    assert duckdb.sql(f"SELECT count(*) FROM '{bundle / PARQUET_NAME}'").fetchall() == [
+        (spec.sampling.rows,)
+    ]
     assert list(schema_problems(yaml.safe_load((bundle / DEPLOYMENT).read_text()))) == []

@@ -1,4 +1,6 @@
-"""The table's other forms - Parquet, Croissant, data card - and the snippets of its README: read by the programs they are for."""
+"""The table's other forms - Parquet, Croissant, data card - and the snippets of its README: read by
+the programs they are for.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,21 @@ def bundle(made: Path, tmp_path: Path) -> Path:
 def problems(bundle: Path) -> str:
     """With fitting checksums, as a forger would write them."""
     lines = (bundle / SUMS).read_text().splitlines()
-    (bundle / SUMS).write_text("".join(f"{sha256(bundle / line[66:])}  {line[66:]}\n" for line in lines))
+    (bundle / SUMS).write_text(
+        "".join(f"{sha256(bundle / line[66:])}  {line[66:]}\n" for line in lines)
+    )
     return "\n".join(inspect_bundle(bundle).problems)
 
 
 def snippets(bundle: Path, language: str) -> list[str]:
-    return [part.split("```")[0] for part in (bundle / "README.md").read_text().split(f"```{language}\n")[1:]]
+    return [
+        part.split("```")[0]
+        for part in (bundle / "README.md").read_text().split(f"```{language}\n")[1:]
+    ]
 
 
-# --- the README's snippets ---------------------------------------------------------------------------------
+# --- the README's snippets
+# ---------------------------------------------------------------------------------
 
 
 class TestSnippets:
@@ -56,10 +64,17 @@ class TestSnippets:
         for code, names in zip(snippets(made, "python"), (parquet, csv), strict=True):
             exec(code, names)
         table = csv["table"]
-        assert table["born"].dtype.kind == "M" and set(table["smoker"]) == {"yes", "no"} and "no" in set(table["sex"])
+        assert (
+            table["born"].dtype.kind == "M"
+            and set(table["smoker"]) == {"yes", "no"}
+            and "no" in set(table["sex"])
+        )
         assert set(table["grade"].dropna()) == {"1", "2", "3"} and table["grade"].isna().any()
         typed = parquet["table"]
-        assert str(typed["visits"].dtype) == "int64[pyarrow]" and str(typed["smoker"].dtype) == "bool[pyarrow]"
+        assert (
+            str(typed["visits"].dtype) == "int64[pyarrow]"
+            and str(typed["smoker"].dtype) == "bool[pyarrow]"
+        )
         assert (typed["weight"].to_numpy() == table["weight"].to_numpy()).all()
         assert list(typed["smoker"]) == [v == "yes" for v in table["smoker"]]
 
@@ -69,34 +84,54 @@ class TestSnippets:
         monkeypatch.chdir(made)
         (code,) = snippets(made, "sql")
         first, summary = (duckdb.sql(line) for line in code.strip().splitlines())
-        assert len(first.fetchall()) == 5 and [row[0] for row in summary.fetchall()] == list(pd.read_csv("synthetic.csv").columns)
+        assert len(first.fetchall()) == 5 and [row[0] for row in summary.fetchall()] == list(
+            pd.read_csv("synthetic.csv").columns
+        )
         assert dict(zip(first.columns, map(str, first.types), strict=True))["born"] == "DATE"
 
     @pytest.mark.skipif(shutil.which("Rscript") is None, reason="no R on this machine")
     def test_r(self, made: Path) -> None:
         (code,) = snippets(made, "r")
-        code += (
-            "cat(nrow(table), names(table), sum(is.na(table$grade)), class(table$born), class(table$seen)[1], is.character(table$smoker), sep = ',')"
+        code += "cat(nrow(table), names(table), sum(is.na(table$grade)), class(table$born), class(table$seen)[1], is.character(table$smoker), sep = ',')"
+        done = subprocess.run(
+            ["Rscript", "-e", code], cwd=made, capture_output=True, text=True, timeout=120
         )
-        done = subprocess.run(["Rscript", "-e", code], cwd=made, capture_output=True, text=True, timeout=120)
         frame = pd.read_csv(made / "synthetic.csv", dtype=str, keep_default_na=False)
         missing = int((frame["grade"] == "").sum())
-        assert done.stdout == f"{len(frame)},{','.join(frame.columns)},{missing},Date,POSIXct,TRUE", done.stderr
+        assert (
+            done.stdout == f"{len(frame)},{','.join(frame.columns)},{missing},Date,POSIXct,TRUE"
+        ), done.stderr
 
 
-# --- Parquet -----------------------------------------------------------------------------------------------
+# --- Parquet
+# -----------------------------------------------------------------------------------------------
 
 
 class TestParquet:
     def test_types_are_the_declared_ones(self, made: Path, release: Any) -> None:
         table = pq.read_table(made / PARQUET_NAME)
         types = {field.name: field.type for field in table.schema}
-        assert types["born"] == pa.date32() and types["seen"] == pa.timestamp("ms") and types["visits"] == pa.int64()
-        assert types["grade"].ordered and not types["sex"].ordered and table.column("grade").chunk(0).dictionary.to_pylist() == ["1", "2", "3"]
-        assert table.schema.field("weight").metadata == {b"unit": b"kg"} and not table.schema.field("weight").nullable
-        assert not any(word in (made / PARQUET_NAME).read_bytes() for word in (b"secret-folder", b"/home"))
+        assert (
+            types["born"] == pa.date32()
+            and types["seen"] == pa.timestamp("ms")
+            and types["visits"] == pa.int64()
+        )
+        assert (
+            types["grade"].ordered
+            and not types["sex"].ordered
+            and table.column("grade").chunk(0).dictionary.to_pylist() == ["1", "2", "3"]
+        )
+        assert (
+            table.schema.field("weight").metadata == {b"unit": b"kg"}
+            and not table.schema.field("weight").nullable
+        )
+        assert not any(
+            word in (made / PARQUET_NAME).read_bytes() for word in (b"secret-folder", b"/home")
+        )
 
-    def test_awkward_texts_and_groups_of_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_awkward_texts_and_groups_of_rows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(parquet_table, "LEAST_ROWS", 3)
         monkeypatch.setattr(parquet_table, "MOST_ROWS", 3)
         columns = parse_spec(
@@ -114,13 +149,21 @@ privacy: {{epsilon: 1, delta: 1.0e-7}}
         ).columns
         wide = [9_007_199_254_740_991, -9_007_199_254_740_990, None] * 3
         real = [0.1, 1e22, -1e-7, 1 / 3, 5e-324, 12345.678901234567, 0.0, 1.0, 2.0]
-        frame = pd.DataFrame({'a, "b"': [*AWKWARD, None], "n": pd.array(wide, dtype="Int64"), "r": real})
+        frame = pd.DataFrame(
+            {'a, "b"': [*AWKWARD, None], "n": pd.array(wide, dtype="Int64"), "r": real}
+        )
         frame.to_csv(tmp_path / "t.csv", index=False, lineterminator="\n")
         write_parquet(tmp_path / "t.csv", columns, tmp_path / "t.parquet")
         file = pq.ParquetFile(tmp_path / "t.parquet")
-        assert file.metadata.num_row_groups == 3 and file.schema_arrow.equals(arrow_schema(columns), check_metadata=True)
+        assert file.metadata.num_row_groups == 3 and file.schema_arrow.equals(
+            arrow_schema(columns), check_metadata=True
+        )
         read = file.read()
-        assert read.column(0).to_pylist() == [*AWKWARD, None] and read.column("n").to_pylist() == wide and read.column("r").to_pylist() == real
+        assert (
+            read.column(0).to_pylist() == [*AWKWARD, None]
+            and read.column("n").to_pylist() == wide
+            and read.column("r").to_pylist() == real
+        )
         (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text().replace("NA", "none"))
         with pytest.raises(ValueError, match="none of its column's categories"):
             list(row_groups(tmp_path / "t.csv", columns))
@@ -136,14 +179,20 @@ class TestVerify:
 
     def test_rewritten_but_equal(self, bundle: Path) -> None:
         found = self.spoil(bundle, lambda t: t)
-        assert PARQUET_NAME not in found and f"{CROISSANT}: does not describe" in found  # whose hash is the other file's
+        assert (
+            PARQUET_NAME not in found and f"{CROISSANT}: does not describe" in found
+        )  # whose hash is the other file's
 
     def test_one_value(self, bundle: Path) -> None:
         def change(table: pa.Table) -> pa.Table:
             values = table.column("weight").to_pylist()
-            return table.set_column(4, table.schema.field("weight"), pa.array([values[0] + 0.1, *values[1:]]))
+            return table.set_column(
+                4, table.schema.field("weight"), pa.array([values[0] + 0.1, *values[1:]])
+            )
 
-        assert "synthetic.parquet: its rows are not those of synthetic.csv" in self.spoil(bundle, change)
+        assert "synthetic.parquet: its rows are not those of synthetic.csv" in self.spoil(
+            bundle, change
+        )
 
     def test_two_rows_exchanged(self, bundle: Path) -> None:
         found = self.spoil(bundle, lambda t: t.take([1, 0, *range(2, 200)]))
@@ -153,20 +202,35 @@ class TestVerify:
         def turned(table: pa.Table) -> pa.Table:
             old = table.column("grade").combine_chunks()
             places = [None if v is None else 3 - int(v) for v in old.to_pylist()]
-            new = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(["3", "2", "1"]), ordered=True)
+            new = pa.DictionaryArray.from_arrays(
+                pa.array(places, pa.int32()), pa.array(["3", "2", "1"]), ordered=True
+            )
             return table.set_column(1, table.schema.field("grade"), new)
 
-        assert "synthetic.parquet: its rows are not those of synthetic.csv" in self.spoil(bundle, turned)
+        assert "synthetic.parquet: its rows are not those of synthetic.csv" in self.spoil(
+            bundle, turned
+        )
 
-    @pytest.mark.parametrize("change", [lambda t: t.drop_columns(["sex"]), lambda t: t.rename_columns(["x", *t.column_names[1:]])])
+    @pytest.mark.parametrize(
+        "change",
+        [lambda t: t.drop_columns(["sex"]), lambda t: t.rename_columns(["x", *t.column_names[1:]])],
+    )
     def test_columns(self, bundle: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-        assert "synthetic.parquet: its columns and types are not the spec's" in self.spoil(bundle, change)
+        assert "synthetic.parquet: its columns and types are not the spec's" in self.spoil(
+            bundle, change
+        )
 
     def test_rows(self, bundle: Path) -> None:
-        assert "does not hold the spec's 200 rows" in self.spoil(bundle, lambda t: pa.concat_tables([t, t.slice(0, 1)]))
-        assert "does not hold the spec's 200 rows" in self.spoil(bundle, lambda t: t.slice(0, 200), row_group_size=50)
+        assert "does not hold the spec's 200 rows" in self.spoil(
+            bundle, lambda t: pa.concat_tables([t, t.slice(0, 1)])
+        )
+        assert "does not hold the spec's 200 rows" in self.spoil(
+            bundle, lambda t: t.slice(0, 200), row_group_size=50
+        )
 
-    @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\xff" * 4000 + b"PAR1", b"\x80\x04x."])
+    @pytest.mark.parametrize(
+        "content", [b"", b"PAR1", b"PAR1" + b"\xff" * 4000 + b"PAR1", b"\x80\x04x."]
+    )
     def test_no_parquet(self, bundle: Path, content: bytes) -> None:
         (bundle / PARQUET_NAME).write_bytes(content)
         assert "synthetic.parquet: cannot be read and compared" in problems(bundle)
@@ -176,12 +240,18 @@ class TestVerify:
         assert "synthetic.parquet: its columns and types are not the spec's" in found
 
     def test_other_texts(self, bundle: Path) -> None:
-        for name, old, new in [(DATACARD, "decisions about a person", "decisions"), (CROISSANT, "may be missing", "is never missing")]:
+        for name, old, new in [
+            (DATACARD, "decisions about a person", "decisions"),
+            (CROISSANT, "may be missing", "is never missing"),
+        ]:
             text = (bundle / name).read_text()
             assert old in text
             (bundle / name).write_text(text.replace(old, new, 1))
         found = problems(bundle)
-        assert f"{DATACARD}: does not say what" in found and f"{CROISSANT}: does not describe the table" in found
+        assert (
+            f"{DATACARD}: does not say what" in found
+            and f"{CROISSANT}: does not describe the table" in found
+        )
 
     def test_parquet_without_receipt(self, bundle: Path) -> None:
         path = bundle / "privacy/certificate.json"
@@ -191,7 +261,8 @@ class TestVerify:
         assert "synthetic.parquet has no receipt" in problems(bundle)
 
 
-# --- Croissant and the data card ---------------------------------------------------------------------------
+# --- Croissant and the data card
+# ---------------------------------------------------------------------------
 
 
 def croissant_records(bundle: Path, count: int) -> tuple[Any, list[dict[str, Any]]]:
@@ -206,10 +277,21 @@ def croissant_records(bundle: Path, count: int) -> tuple[Any, list[dict[str, Any
 def test_mlcroissant_accepts_the_description_and_loads_the_rows(made: Path) -> None:
     dataset, records = croissant_records(made, 1000)
     assert not dataset.metadata.issues.errors and len(records) == 200
-    frame = pd.read_csv(made / "synthetic.csv", keep_default_na=False, na_values=[""], dtype={"grade": str, "smoker": str})
+    frame = pd.read_csv(
+        made / "synthetic.csv",
+        keep_default_na=False,
+        na_values=[""],
+        dtype={"grade": str, "smoker": str},
+    )
     for record, row in zip(records, frame.itertuples(index=False), strict=True):
-        assert record[record_id("sex")].decode() == row.sex and record[record_id("weight")] == row.weight
-        assert record[record_id("smoker")] == (row.smoker == "yes") and str(record[record_id("born")])[:10] == row.born
+        assert (
+            record[record_id("sex")].decode() == row.sex
+            and record[record_id("weight")] == row.weight
+        )
+        assert (
+            record[record_id("smoker")] == (row.smoker == "yes")
+            and str(record[record_id("born")])[:10] == row.born
+        )
         assert (record[record_id("visits")] is None) == np.isnan(row.visits)
 
 
@@ -225,15 +307,40 @@ def test_mlcroissant_refuses_a_file_that_is_another(made: Path, tmp_path: Path) 
 
 def test_the_data_card_tells_what_a_reader_needs(made: Path) -> None:
     card = (made / DATACARD).read_text()
-    for words in ("epsilon 1.2", "| licence | CC-BY-4.0 |", "The Clinic (nonprofit)", "> Teaching", "no row is anyone", "1 &lt; 2 &lt; 3"):
+    for words in (
+        "epsilon 1.2",
+        "| licence | CC-BY-4.0 |",
+        "The Clinic (nonprofit)",
+        "> Teaching",
+        "no row is anyone",
+        "1 &lt; 2 &lt; 3",
+    ):
         assert words in card
-    assert "| weight | number | 30 to 200 | no | kg |  |" in card and "no (false), yes (true)" in card
-    assert "[synthetic data, differentially private, epsilon 1.2" in card and "Made from: The Clinic (2025)" in card
-    assert card.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2 + 9  # a row for each column, two heads, the summary
+    assert (
+        "| weight | number | 30 to 200 | no | kg |  |" in card and "no (false), yes (true)" in card
+    )
+    assert (
+        "[synthetic data, differentially private, epsilon 1.2" in card
+        and "Made from: The Clinic (2025)" in card
+    )
+    assert (
+        card.count("\n|") == (made / "spec.yaml").read_text().count("\n    type: ") - 1 + 2 + 9
+    )  # a row for each column, two heads, the summary
 
 
-def test_words_of_the_publisher_draw_nothing(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
-    text = spec_text.replace("Visits to a clinic.", '"# Guarantee\\n\\n<b>none</b> [x](http://y) | a"').replace("unit: kg", 'unit: "a|b"')
+def test_words_of_the_publisher_draw_nothing(
+    build: Callable[..., Any], tmp_path: Path, spec_text: str
+) -> None:
+    text = spec_text.replace(
+        "Visits to a clinic.", '"# Guarantee\\n\\n<b>none</b> [x](http://y) | a"'
+    ).replace("unit: kg", 'unit: "a|b"')
     made = build(tmp_path, text)
-    card = (write_bundle(tmp_path / "bundle", made.content, ledger=made.ledger, force=False) / DATACARD).read_text()
-    assert "\n# Guarantee" not in card and "<b>" not in card and r"\[x\](http" in card and r"a\|b" in card
+    card = (
+        write_bundle(tmp_path / "bundle", made.content, ledger=made.ledger, force=False) / DATACARD
+    ).read_text()
+    assert (
+        "\n# Guarantee" not in card
+        and "<b>" not in card
+        and r"\[x\](http" in card
+        and r"a\|b" in card
+    )

@@ -14,7 +14,17 @@ def test_a_graph_that_was_learned_is_paid_for_wherever_it_is_shown(release: Any)
     graph = release.content.graph
     learned = replace(graph, edges=tuple(replace(e, provenance="learned") for e in graph.edges))
     paid = Receipt(release.content.run, "graph")
-    given, found = (_receipts(replace(release.content, graph=own)) for own in (graph, Released(learned, frozenset({paid}), key=_KERNEL_KEY)))
-    assert learned.edges and {name for name, receipts in found.items() if paid in receipts} == {"graph.json", "graph.svg", REPORT}
+    given, found = (
+        _receipts(replace(release.content, graph=own))
+        for own in (graph, Released(learned, frozenset({paid}), key=_KERNEL_KEY))
+    )
+    assert learned.edges and {name for name, receipts in found.items() if paid in receipts} == {
+        "graph.json",
+        "graph.svg",
+        REPORT,
+    }
     assert {name: receipts - {paid} for name, receipts in found.items() if name in given} == given
-    assert given[REPORT] >= given[CSV_NAME] == given[PARQUET_NAME] and given[REPORT] >= given["marginals.json"]
+    assert (
+        given[REPORT] >= given[CSV_NAME] == given[PARQUET_NAME]
+        and given[REPORT] >= given["marginals.json"]
+    )

@@ -1,4 +1,6 @@
-"""Every way to spoil a bundle is found, and the problem is named - also when the checksums were mended."""
+"""Every way to spoil a bundle is found, and the problem is named - also when the checksums were
+mended.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def bundle(made: Path, tmp_path: Path) -> Path:
 
 def mend(bundle: Path) -> None:
     """Write fitting checksums, as a forger would."""
-    (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT))))
+    (bundle / SUMS).write_text(
+        "".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT)))
+    )
 
 
 def problems(bundle: Path, *, mended: bool = True) -> str:
@@ -57,14 +61,23 @@ def test_a_good_bundle_passes(made: Path) -> None:
     heard: list[tuple[int, int]] = []
     report = verify_bundle(made, progress=lambda done, total: heard.append((done, total)))
     assert heard == [(i, len(report.checks)) for i in range(1, len(report.checks) + 1)]
-    assert report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
+    assert (
+        report.ok and report.delta == 1e-5 and report.epsilon is not None and 1 < report.epsilon < 3
+    )
     assert len(report.checks) == 22
 
 
-def test_a_bundle_of_an_id_unit_passes(build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
-    text = spec_text.replace("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}")
+def test_a_bundle_of_an_id_unit_passes(
+    build: Callable[..., Any], tmp_path: Path, spec_text: str
+) -> None:
+    text = spec_text.replace(
+        "{kind: row, meaning: one visit}",
+        "{kind: id, column: person, max_rows: 2, meaning: one patient}",
+    )
     release = build(tmp_path, text.replace("epsilon: 3\n", "epsilon: 8\n"))
-    assert verify_bundle(write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)).ok
+    assert verify_bundle(
+        write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
+    ).ok
 
 
 class TestFolder:
@@ -84,14 +97,21 @@ class TestFolder:
         a.rename(bundle / "x"), b.rename(a), (bundle / "x").rename(b)
         found = problems(bundle, mended=False)
         assert "marginals.json: was changed" in found and "graph.json: was changed" in found
-        assert "marginals.json: is not what it should be" in found and "graph.json: not a graph" in found
+        assert (
+            "marginals.json: is not what it should be" in found
+            and "graph.json: not a graph" in found
+        )
 
     def test_missing_and_extra(self, bundle: Path) -> None:
         (bundle / "spec.yaml").unlink()
         (bundle / "notes.txt").write_text("x")
         (bundle / "sub").mkdir()
         found = problems(bundle, mended=False)
-        assert "spec.yaml: is missing" in found and "'notes.txt': does not belong" in found and "'sub': a folder that does not belong" in found
+        assert (
+            "spec.yaml: is missing" in found
+            and "'notes.txt': does not belong" in found
+            and "'sub': a folder that does not belong" in found
+        )
 
     def test_links_and_devices_are_not_followed(self, bundle: Path) -> None:
         (bundle / "README.md").unlink()
@@ -99,7 +119,10 @@ class TestFolder:
         (bundle / "graph.json").unlink()
         os.mkfifo(bundle / "graph.json")
         found = problems(bundle, mended=False)
-        assert "'README.md': is a link or a device" in found and "'graph.json': is a link or a device" in found
+        assert (
+            "'README.md': is a link or a device" in found
+            and "'graph.json': is a link or a device" in found
+        )
 
     def test_linked_subfolder(self, bundle: Path, tmp_path: Path) -> None:
         shutil.move(bundle / "privacy", tmp_path / "elsewhere")
@@ -132,22 +155,39 @@ class TestFolder:
         mend(bundle)
         with pytest.raises(VerifyError) as caught:
             verify_bundle(bundle)
-        for words in ("synthetic.csv", "epsilon does not follow", "looks like a pickle", "do not use this bundle"):
+        for words in (
+            "synthetic.csv",
+            "epsilon does not follow",
+            "looks like a pickle",
+            "do not use this bundle",
+        ):
             assert words in str(caught.value)
 
 
 class TestPrivacyClaims:
     def test_epsilon_lowered_in_the_certificate(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=0.5))
-        (bundle / "privacy/certificate.md").write_text(render(Certificate.model_validate_json((bundle / CERTIFICATE).read_text())))
-        assert "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 0.5, should be 1.2" in problems(bundle)
+        (bundle / "privacy/certificate.md").write_text(
+            render(Certificate.model_validate_json((bundle / CERTIFICATE).read_text()))
+        )
+        assert (
+            "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 0.5, should be 1.2"
+            in problems(bundle)
+        )
 
     def test_epsilon_above_the_spec(self, bundle: Path) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update(epsilon=7.0))
         assert "epsilon 7 is more than the spec allows, 3" in problems(bundle)
 
     @pytest.mark.parametrize(
-        ("key", "value"), [("delta", 1e-9), ("unit_meaning", "one person"), ("adjacency", "replace_one"), ("outside_gates", []), ("run", "run-2")]
+        ("key", "value"),
+        [
+            ("delta", 1e-9),
+            ("unit_meaning", "one person"),
+            ("adjacency", "replace_one"),
+            ("outside_gates", []),
+            ("run", "run-2"),
+        ],
     )
     def test_any_fact(self, bundle: Path, key: str, value: object) -> None:
         edit_json(bundle / CERTIFICATE, lambda c: c.update({key: value}))
@@ -193,7 +233,10 @@ class TestPrivacyClaims:
         found = problems(bundle)
         assert "entry 7 does not follow entry 6" in found
         assert "ledger.json: 'train' is charged with another event than was planned" in found
-        assert "certificate.json: epsilon_spent does not follow" in found and "has a receipt that is no charge" in found
+        assert (
+            "certificate.json: epsilon_spent does not follow" in found
+            and "has a receipt that is no charge" in found
+        )
 
     def test_charge_or_reservation_left_out(self, bundle: Path) -> None:
         edit_json(bundle / LEDGER, lambda c: c["entries"].pop(2))
@@ -205,23 +248,39 @@ class TestPrivacyClaims:
         edit_json(bundle / LEDGER, lambda c: c["entries"][0].update(run="run-9"))
         assert "entry 3 is of another run" in problems(bundle)
 
-    def test_more_spent_than_allowed(self, build: Callable[..., Any], tmp_path: Path, spec_text: str) -> None:
+    def test_more_spent_than_allowed(
+        self, build: Callable[..., Any], tmp_path: Path, spec_text: str
+    ) -> None:
         release = build(tmp_path, spec_text.replace("epsilon: 3\n", "epsilon: 1.15\n"))
-        folder = write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
+        folder = write_bundle(
+            tmp_path / "bundle", release.content, ledger=release.ledger, force=False
+        )
         assert "its planned events compose to epsilon 1.2" in problems(folder)
 
     def test_planned_look_left_out(self, bundle: Path) -> None:
-        """A certificate that lists less than was charged, or whose epsilon leaves out what was planned and not used."""
+        """A certificate that lists less than was charged, or whose epsilon leaves out what was
+        planned and not used.
+        """
         edit_json(bundle / CERTIFICATE, lambda c: c["planned"].pop())
         found = problems(bundle)
-        assert "ledger.json: 'train' is charged and was not planned" in found and "epsilon does not follow" in found
+        assert (
+            "ledger.json: 'train' is charged and was not planned" in found
+            and "epsilon does not follow" in found
+        )
         assert "profile.json: at epsilon 0 delta" in found
 
     def test_unused_look_must_count(self, bundle: Path) -> None:
-        unused = {"purpose": "graph: round 2", "mechanism": "tables", "event": {"event": "gaussian", "noise_multiplier": 3.0}}
+        unused = {
+            "purpose": "graph: round 2",
+            "mechanism": "tables",
+            "event": {"event": "gaussian", "noise_multiplier": 3.0},
+        }
         edit_json(bundle / CERTIFICATE, lambda c: c["planned"].append(unused))
         found = problems(bundle)
-        assert "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 1.2" in found
+        assert (
+            "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 1.2"
+            in found
+        )
         assert "purposes does not follow" in found and "groups of 1: epsilon 1.2" in found
         assert "is below what the planned events give" in found
         assert "ledger.json: the reservation was made for another plan" in found
@@ -231,25 +290,48 @@ class TestPrivacyClaims:
         assert "ledger.json: a purpose is planned twice" in problems(bundle)
 
     def test_a_plan_that_cannot_be_composed(self, bundle: Path) -> None:
-        edit_json(bundle / CERTIFICATE, lambda c: c["planned"][0].update(event={"event": "gaussian", "noise_multiplier": 0.03}))
-        assert "certificate.json: its charges spend far more than the spec allows" in problems(bundle)
+        edit_json(
+            bundle / CERTIFICATE,
+            lambda c: c["planned"][0].update(event={"event": "gaussian", "noise_multiplier": 0.03}),
+        )
+        assert "certificate.json: its charges spend far more than the spec allows" in problems(
+            bundle
+        )
 
     def test_unit_charged_for_fewer_rows(self, bundle: Path) -> None:
-        replace(bundle / "spec.yaml", "    kind: row\n", "    kind: id\n    column: person\n    max_rows: 3\n")
+        replace(
+            bundle / "spec.yaml",
+            "    kind: row\n",
+            "    kind: id\n    column: person\n    max_rows: 3\n",
+        )
         found = problems(bundle)
         assert "measure: a table was planned for 1 rows of a unit; it may have 3" in found
         assert "train: training was planned for one row of a unit; it may have 3" in found
 
     @pytest.mark.finding("mutant units of k rows")
     @pytest.mark.parametrize("kind", ["discrete_gaussian", "rounded_gaussian"])
-    def test_tables_of_units_of_several_rows_charged_as_one(self, kind: str, build: Any, tmp_path: Path, spec_text: str) -> None:
-        """The charge itself states one row: a plan that forgets the others is refused, whatever its noise."""
-        text = spec_text.replace("{kind: row, meaning: one visit}", "{kind: id, column: person, max_rows: 2, meaning: one patient}")
+    def test_tables_of_units_of_several_rows_charged_as_one(
+        self, kind: str, build: Any, tmp_path: Path, spec_text: str
+    ) -> None:
+        """The charge itself states one row: a plan that forgets the others is refused, whatever its
+        noise.
+        """
+        text = spec_text.replace(
+            "{kind: row, meaning: one visit}",
+            "{kind: id, column: person, max_rows: 2, meaning: one patient}",
+        )
         release = build(tmp_path, text)
-        folder = write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
+        folder = write_bundle(
+            tmp_path / "bundle", release.content, ledger=release.ledger, force=False
+        )
         verify_bundle(folder)
-        edit_json(folder / CERTIFICATE, lambda c: c["planned"][0]["event"]["of"].update(event=kind, sensitivity=1))
-        assert "measure: a table was planned for 1 rows of a unit; it may have 2" in problems(folder)
+        edit_json(
+            folder / CERTIFICATE,
+            lambda c: c["planned"][0]["event"]["of"].update(event=kind, sensitivity=1),
+        )
+        assert "measure: a table was planned for 1 rows of a unit; it may have 2" in problems(
+            folder
+        )
 
     def test_spec_with_mistakes(self, bundle: Path) -> None:
         replace(bundle / "spec.yaml", "adjacency: add_remove", "adjacency: none_at_all")
@@ -283,7 +365,10 @@ class TestContent:
         path.write_text("".join([*rows[:5], line, *rows[6:]]))
         assert "synthetic.csv: " not in problems(bundle)
         path.write_text("".join([*rows[:5], line.replace(old, new), *rows[6:]]))
-        assert f"synthetic.csv: column {column!r}: 1 values are not in the declared domain" in problems(bundle)
+        assert (
+            f"synthetic.csv: column {column!r}: 1 values are not in the declared domain"
+            in problems(bundle)
+        )
 
     def test_rows_and_header(self, bundle: Path) -> None:
         path = bundle / "synthetic.csv"
@@ -295,13 +380,18 @@ class TestContent:
         path.write_text("".join([rows[0], rows[1].rstrip() + ",surplus\n", *rows[2:]]))
         assert "synthetic.csv: a row has more fields than the header" in problems(bundle)
 
-    @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"\x00" * 100, b'"' * 50, b"a\n" * 10])
+    @pytest.mark.parametrize(
+        "content", [b"", b"\xff\xfe\x00", b"\x00" * 100, b'"' * 50, b"a\n" * 10]
+    )
     def test_table_that_is_none(self, bundle: Path, content: bytes) -> None:
         (bundle / "synthetic.csv").write_bytes(content)
         assert "synthetic.csv: " in problems(bundle)
 
     def test_description(self, bundle: Path) -> None:
-        edit_json(bundle / "datapackage.json", lambda c: c["resources"][0].update(path="https://example.org/x.csv"))
+        edit_json(
+            bundle / "datapackage.json",
+            lambda c: c["resources"][0].update(path="https://example.org/x.csv"),
+        )
         assert "datapackage.json: does not describe" in problems(bundle)
 
     def test_cyclic_graph(self, bundle: Path) -> None:
@@ -312,11 +402,22 @@ class TestContent:
     def test_other_graph(self, bundle: Path) -> None:
         edit_json(bundle / "graph.json", lambda c: c["edges"].pop())
         found = problems(bundle)
-        assert "graph.json: its arrows are not the spec's" in found and "model.json: the parents of 'smoker'" in found
+        assert (
+            "graph.json: its arrows are not the spec's" in found
+            and "model.json: the parents of 'smoker'" in found
+        )
         edit_json(bundle / "graph.json", lambda c: c["nodes"].append("x"))
         assert "graph.json: its nodes are not the spec's columns" in problems(bundle)
 
-    @pytest.mark.parametrize("code", ["<script>alert(1)</script>", '<a href="https://x">', '<g onload="x()"/>', '<!DOCTYPE a [<!ENTITY b "c">]>'])
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "<script>alert(1)</script>",
+            '<a href="https://x">',
+            '<g onload="x()"/>',
+            '<!DOCTYPE a [<!ENTITY b "c">]>',
+        ],
+    )
     def test_picture_with_code(self, bundle: Path, code: str) -> None:
         replace(bundle / "graph.svg", "</svg>", f"{code}</svg>")
         assert "graph.svg: holds a script" in problems(bundle)
@@ -332,7 +433,17 @@ class TestContent:
         edit_json(path, lambda c: c["tables"][1]["counts"].pop())
         assert "marginals.json: table grade, smoker: its shape is not [4, 2]" in problems(bundle)
 
-    @pytest.mark.parametrize("text", ['{"tables": [NaN]}', '{"tables": [], "tables": []}', "[" * 100_000, "", "[]", '{"tables": 3}'])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"tables": [NaN]}',
+            '{"tables": [], "tables": []}',
+            "[" * 100_000,
+            "",
+            "[]",
+            '{"tables": 3}',
+        ],
+    )
     def test_json_that_is_none(self, bundle: Path, text: str) -> None:
         (bundle / "marginals.json").write_text(text)
         assert "marginals.json: is not what it should be" in problems(bundle)
@@ -340,7 +451,9 @@ class TestContent:
     def test_pickle_posing_as_model_never_runs(self, bundle: Path, tmp_path: Path) -> None:
         proof = tmp_path / "it-ran"
         (bundle / "model.safetensors").write_bytes(f"cos\nsystem\n(S'touch {proof}'\ntR.".encode())
-        assert "model.safetensors: is not a safetensors file; it looks like a pickle" in problems(bundle)
+        assert "model.safetensors: is not a safetensors file; it looks like a pickle" in problems(
+            bundle
+        )
         assert not proof.exists()
 
     def test_model_with_other_tensors(self, bundle: Path) -> None:
@@ -350,7 +463,9 @@ class TestContent:
         name = sorted(weights)[0]
         save_file({**weights, name: weights[name][:-1].copy()}, bundle / "model.safetensors")
         assert f"tensors and shapes are not those of model.json: {name}" in problems(bundle)
-        save_file({**weights, name: np.full_like(weights[name], np.nan)}, bundle / "model.safetensors")
+        save_file(
+            {**weights, name: np.full_like(weights[name], np.nan)}, bundle / "model.safetensors"
+        )
         assert f"model.safetensors: {name} holds NaN" in problems(bundle)
 
     def test_model_of_another_domain(self, bundle: Path) -> None:
@@ -360,5 +475,10 @@ class TestContent:
 
 def test_a_charge_that_was_taken_out_is_missed(bundle: Path) -> None:
     """Other runs leave gaps in a run's chain, so the settlement's count is what tells."""
-    edit_json(bundle / LEDGER, lambda d: d["entries"].remove(next(e for e in d["entries"] if e["body"].get("purpose") == "measure")))
+    edit_json(
+        bundle / LEDGER,
+        lambda d: d["entries"].remove(
+            next(e for e in d["entries"] if e["body"].get("purpose") == "measure")
+        ),
+    )
     assert "the settlement counts 2 charges, and 1 are listed" in problems(bundle)

@@ -1,4 +1,6 @@
-"""Seams of `verify` that a changed copy of it once passed all tests without: what was reserved, and how exactly numbers must agree."""
+"""Seams of `verify` that a changed copy of it once passed all tests without: what was reserved, and
+how exactly numbers must agree.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def bundle(made: Path, tmp_path: Path) -> Path:
 
 def problems(bundle: Path) -> str:
     """What is found though the sums fit."""
-    (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT))))
+    (bundle / SUMS).write_text(
+        "".join(f"{sha256(bundle / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT)))
+    )
     return "\n".join(inspect_bundle(bundle).problems)
 
 
@@ -38,8 +42,12 @@ def edit_json(path: Path, change: Callable[[Any], object]) -> None:
 
 
 @pytest.mark.finding("mutant verify reservation")
-@pytest.mark.parametrize("amount", [{"epsilon": 0.5}, {"epsilon": 30.0}, {"delta": 1e-9}, {"delta": 1e-3}])
-def test_another_budget_reserved_than_the_spec_states(bundle: Path, amount: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "amount", [{"epsilon": 0.5}, {"epsilon": 30.0}, {"delta": 1e-9}, {"delta": 1e-3}]
+)
+def test_another_budget_reserved_than_the_spec_states(
+    bundle: Path, amount: dict[str, float]
+) -> None:
     """With every hash as it must be."""
 
     def forge(content: Any) -> None:
@@ -52,7 +60,9 @@ def test_another_budget_reserved_than_the_spec_states(bundle: Path, amount: dict
             before = entry
 
     edit_json(bundle / LEDGER, forge)
-    assert "privacy/ledger.json: the reservation is not the spec's epsilon and delta" in problems(bundle)
+    assert "privacy/ledger.json: the reservation is not the spec's epsilon and delta" in problems(
+        bundle
+    )
 
 
 @pytest.mark.finding("mutant verify tolerance")
@@ -73,6 +83,10 @@ def test_a_hundredth_of_a_percent_beyond_the_spec_is_found(bundle: Path) -> None
     stated = json.loads((bundle / CERTIFICATE).read_text())["epsilon"]
     text = (bundle / "spec.yaml").read_text()
     assert "  epsilon: 3.0\n" in text
-    (bundle / "spec.yaml").write_text(text.replace("  epsilon: 3.0\n", f"  epsilon: {stated * (1 - 1e-4)!r}\n", 1))
+    (bundle / "spec.yaml").write_text(
+        text.replace("  epsilon: 3.0\n", f"  epsilon: {stated * (1 - 1e-4)!r}\n", 1)
+    )
     found = problems(bundle)
-    assert "is more than the spec allows" in found and "its planned events compose to epsilon" in found
+    assert (
+        "is more than the spec allows" in found and "its planned events compose to epsilon" in found
+    )

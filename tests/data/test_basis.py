@@ -1,4 +1,6 @@
-"""The public basis: bounded, centred and orthogonal under its reference, monotone scales, and refusals that name the column."""
+"""The public basis: bounded, centred and orthogonal under its reference, monotone scales, and
+refusals that name the column.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,27 @@ from synthdp.data.scales import rank_scale
 from synthdp.errors import SynthdpError
 
 
-def number(name: str, *, missing: bool = False, spikes: tuple[float, ...] = (), lower: float = -2.0, upper: float = 6.0) -> ColumnDomain:
+def number(
+    name: str,
+    *,
+    missing: bool = False,
+    spikes: tuple[float, ...] = (),
+    lower: float = -2.0,
+    upper: float = 6.0,
+) -> ColumnDomain:
     edges = tuple(np.linspace(lower, upper, 9)[:-1])
     labels = tuple(f"l{i}" for i in range(len(spikes) + len(edges) + missing))
-    return ColumnDomain(name, "number", labels, missing, spikes=spikes, edges=edges, stop=upper, lower=lower, upper=upper)
+    return ColumnDomain(
+        name,
+        "number",
+        labels,
+        missing,
+        spikes=spikes,
+        edges=edges,
+        stop=upper,
+        lower=lower,
+        upper=upper,
+    )
 
 
 def category(name: str, levels: int) -> ColumnDomain:
@@ -28,9 +47,12 @@ MIXED = Domain((number("x"), number("y", missing=True), category("c", 4)))
 
 
 @pytest.mark.parametrize(
-    ("degree", "interaction", "terms"), [(1, 1, 1 + 1 + 2 + 3), (3, 1, 1 + 3 + 4 + 3), (2, 2, 1 + 2 + 3 + 3 + (1 * 2 + 1 * 3 + 2 * 3))]
+    ("degree", "interaction", "terms"),
+    [(1, 1, 1 + 1 + 2 + 3), (3, 1, 1 + 3 + 4 + 3), (2, 2, 1 + 2 + 3 + 3 + (1 * 2 + 1 * 3 + 2 * 3))],
 )
-def test_each_column_brings_its_functions_and_products_up_to_the_degree(degree: int, interaction: int, terms: int) -> None:
+def test_each_column_brings_its_functions_and_products_up_to_the_degree(
+    degree: int, interaction: int, terms: int
+) -> None:
     basis = Basis(MIXED, MIXED.names, degree=degree, interaction=interaction)
     assert len(basis.terms) == terms
     assert basis.terms[0].factors == ()
@@ -56,7 +78,9 @@ def test_functions_are_orthogonal_and_centred_for_uniform_columns() -> None:
     degree=st.integers(1, 5),
     interaction=st.integers(1, 3),
 )
-def test_every_function_stays_within_its_weight(x: float, y: float, c: int, degree: int, interaction: int) -> None:
+def test_every_function_stays_within_its_weight(
+    x: float, y: float, c: int, degree: int, interaction: int
+) -> None:
     basis = Basis(MIXED, MIXED.names, degree=degree, interaction=interaction)
     codes = np.array([[0, 8 if np.isnan(y) else 0, c]], dtype=np.uint16)
     row = basis.matrix(pd.DataFrame({"x": [x], "y": [y], "c": ["v0"]}), codes)
@@ -78,14 +102,19 @@ def test_ranks_make_a_skewed_column_uniform_and_put_spikes_in_the_middle_of_thei
     column = number("x", spikes=(0.0,), lower=0.0, upper=8.0)
     rng = np.random.default_rng(0)
     numbers = np.where(rng.random(50_000) < 0.4, 0.0, np.minimum(rng.exponential(1.0, 50_000), 8.0))
-    spike, bins = float((numbers == 0).sum()), np.histogram(numbers[numbers > 0], np.append(column.edges, column.stop))[0]
+    spike, bins = (
+        float((numbers == 0).sum()),
+        np.histogram(numbers[numbers > 0], np.append(column.edges, column.stop))[0],
+    )
     scale = rank_scale(column, np.concatenate([[spike], bins]))
     grid = scale(np.linspace(0, 8, 1001))
     assert (np.diff(grid) >= 0).all()
     assert grid[-1] == 1.0
     assert scale(np.array([0.0]))[0] == pytest.approx(-1 + spike / 50_000, abs=0.01)
     ranks = np.sort(scale(numbers[numbers > 0]))
-    assert np.abs(ranks - np.linspace(-0.2, 1, len(ranks))).max() < 0.12  # exponential inside bins of width one
+    assert (
+        np.abs(ranks - np.linspace(-0.2, 1, len(ranks))).max() < 0.12
+    )  # exponential inside bins of width one
 
 
 def test_ranks_of_an_empty_or_negative_table_are_the_range() -> None:
@@ -95,8 +124,16 @@ def test_ranks_of_an_empty_or_negative_table_are_the_range() -> None:
 
 def test_norms_are_public_and_never_above_the_largest() -> None:
     basis = Basis(MIXED, MIXED.names, degree=2, interaction=2)
-    assert basis.norm(deviations=2.0) == Basis(MIXED, MIXED.names, degree=2, interaction=2).norm(deviations=2.0)
-    assert 1 < basis.norm(deviations=0.0) < basis.norm(deviations=2.0) < basis.norm(deviations=1e9) == basis.largest**0.5
+    assert basis.norm(deviations=2.0) == Basis(MIXED, MIXED.names, degree=2, interaction=2).norm(
+        deviations=2.0
+    )
+    assert (
+        1
+        < basis.norm(deviations=0.0)
+        < basis.norm(deviations=2.0)
+        < basis.norm(deviations=1e9)
+        == basis.largest**0.5
+    )
 
 
 def test_too_many_categories_are_refused_by_name() -> None:
@@ -106,6 +143,8 @@ def test_too_many_categories_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.5), (-0.1,), (float("nan"),), ()])
-def test_weights_that_would_break_the_bound_of_a_function_are_refused(weights: tuple[float, ...]) -> None:
+def test_weights_that_would_break_the_bound_of_a_function_are_refused(
+    weights: tuple[float, ...],
+) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         Basis(MIXED, MIXED.names, weights=weights)

@@ -1,4 +1,6 @@
-"""The table of answers: its missing values have the stated order, its right answers follow the item-response model."""
+"""The table of answers: its missing values have the stated order, its right answers follow the
+item-response model.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ import itertools
 import numpy as np
 
 from synthdp.data.builtin import frame
-from synthdp.data.builtin.answers import BEGINS, QUESTIONS, QUIZZES, STAYS_RIGHT, STAYS_WRONG, name, topics
+from synthdp.data.builtin.answers import (
+    BEGINS,
+    QUESTIONS,
+    QUIZZES,
+    STAYS_RIGHT,
+    STAYS_WRONG,
+    name,
+    topics,
+)
 from synthdp.data.builtin.answers import frame as draw
 
 
@@ -26,7 +36,10 @@ def test_a_pupil_answers_in_order_and_stops_sooner_after_a_wrong_answer() -> Non
             assert not (this.isna() & after).any()
             for answer, found in went_on.items():
                 found.append(float(after[this == answer].mean()))
-    assert abs(np.mean(went_on["right"]) - STAYS_RIGHT) < 0.003 and abs(np.mean(went_on["wrong"]) - STAYS_WRONG) < 0.003
+    assert (
+        abs(np.mean(went_on["right"]) - STAYS_RIGHT) < 0.003
+        and abs(np.mean(went_on["wrong"]) - STAYS_WRONG) < 0.003
+    )
 
 
 def test_quizzes_of_a_topic_are_begun_in_order_and_topics_are_begun_apart() -> None:

@@ -21,30 +21,46 @@ def test_a_label_without_a_present_cause_appears_at_its_leak_and_one_cause_adds_
     assert (LEAK, LINK) == ((0.01, 0.05), (0.2, 0.8))
     leaks, links = [], []
     for label, own in causes().items():
-        others = np.column_stack([table[c] for c in own]) if own else np.zeros((ROWS, 0), dtype=bool)
+        others = (
+            np.column_stack([table[c] for c in own]) if own else np.zeros((ROWS, 0), dtype=bool)
+        )
         alone = ~others.any(axis=1)
         leaks.append(table[label][alone].mean())
         for i in range(len(own)):
             one = others[:, i] & (others.sum(axis=1) == 1)
             links.append(1 - (1 - table[label][one].mean()) / (1 - leaks[-1]))
     # Uniform in the stated ranges, but for what 40,000 rows or more (2,000 for a link) leave open.
-    assert LEAK[0] - 0.004 < min(leaks) < LEAK[0] + 0.004 and LEAK[1] - 0.004 < max(leaks) < LEAK[1] + 0.004
-    assert LINK[0] - 0.04 < min(links) < LINK[0] + 0.04 and LINK[1] - 0.04 < max(links) < LINK[1] + 0.04
-    assert abs(np.mean(links) - np.mean(LINK)) < 0.02 and abs(np.mean(leaks) - np.mean(LEAK)) < 0.003
+    assert (
+        LEAK[0] - 0.004 < min(leaks) < LEAK[0] + 0.004
+        and LEAK[1] - 0.004 < max(leaks) < LEAK[1] + 0.004
+    )
+    assert (
+        LINK[0] - 0.04 < min(links) < LINK[0] + 0.04
+        and LINK[1] - 0.04 < max(links) < LINK[1] + 0.04
+    )
+    assert (
+        abs(np.mean(links) - np.mean(LINK)) < 0.02 and abs(np.mean(leaks) - np.mean(LEAK)) < 0.003
+    )
 
 
 def test_two_causes_act_independently() -> None:
-    """1 - P(label | both) is the product of what each leaves; an OR without noise, or a sum, would not be."""
+    """1 - P(label | both) is the product of what each leaves; an OR without noise, or a sum, would
+    not be.
+    """
     table = {label: values.to_numpy() for label, values in draw(rows=ROWS).items()}
     off = []
     for label, own in causes().items():
         if len(own) != 2:
             continue
         a, b = (table[c] for c in own)
-        neither, only_a, only_b, both = ((~table[label][rows]).mean() for rows in (~a & ~b, a & ~b, ~a & b, a & b))
+        neither, only_a, only_b, both = (
+            (~table[label][rows]).mean() for rows in (~a & ~b, a & ~b, ~a & b, a & b)
+        )
         off.append(both - only_a * only_b / neither)
     assert len(off) > 40 and abs(np.mean(off)) < 0.01
 
 
 def test_the_two_tables_share_no_rows() -> None:
-    assert (frame("pain1000").to_numpy() != frame("pain5000").to_numpy()[:1000]).any(axis=1).mean() > 0.99
+    assert (frame("pain1000").to_numpy() != frame("pain5000").to_numpy()[:1000]).any(
+        axis=1
+    ).mean() > 0.99

@@ -1,4 +1,6 @@
-"""The built-in tables as one registry: public rows, graphs that specs can state, drafts that are the specs in specs/."""
+"""The built-in tables as one registry: public rows, graphs that specs can state, drafts that are
+the specs in specs/.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,18 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import BuiltinSource
 
 SPECS = Path(__file__).parents[2] / "specs"
-SHAPES = {"synthetic": (1000, 22), "pain1000": (1000, 222), "pain5000": (5000, 222), "eedi": (2950, 948)}
-LINKS = {"synthetic": (30, 0), "pain1000": (770, 0), "pain5000": (770, 0), "eedi": (940, 9)}  # arrows, unseen causes
+SHAPES = {
+    "synthetic": (1000, 22),
+    "pain1000": (1000, 222),
+    "pain5000": (5000, 222),
+    "eedi": (2950, 948),
+}
+LINKS = {
+    "synthetic": (30, 0),
+    "pain1000": (770, 0),
+    "pain5000": (770, 0),
+    "eedi": (940, 9),
+}  # arrows, unseen causes
 
 
 def test_a_spec_can_name_exactly_the_tables_there_are() -> None:
@@ -30,8 +42,13 @@ def test_everybody_has_the_same_rows_of_the_stated_shape(name: str) -> None:
 
 
 def test_the_wide_tables_are_those_that_figures_were_published_on() -> None:
-    assert [int(builtin.frame(name).to_numpy().sum()) for name in ("pain1000", "pain5000")] == [21300, 102696]
-    assert [int((builtin.frame("eedi") == answer).to_numpy().sum()) for answer in ("right", "wrong")] == [376409, 357744]
+    assert [int(builtin.frame(name).to_numpy().sum()) for name in ("pain1000", "pain5000")] == [
+        21300,
+        102696,
+    ]
+    assert [
+        int((builtin.frame("eedi") == answer).to_numpy().sum()) for answer in ("right", "wrong")
+    ] == [376409, 357744]
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -39,7 +56,9 @@ def test_its_graph_holds_in_python_and_has_no_cycle(name: str) -> None:
     columns = list(builtin.frame(name))
     graph = CausalGraph.from_spec(builtin.graph(name), columns)
     assert graph.is_dag and (len(graph.directed), len(graph.latent)) == LINKS[name]
-    assert all(columns.index(a) < columns.index(b) for a, b in graph.directed)  # columns stand in causal order
+    assert all(
+        columns.index(a) < columns.index(b) for a, b in graph.directed
+    )  # columns stand in causal order
 
 
 @pytest.mark.parametrize("name", DRAFTS)
@@ -48,4 +67,6 @@ def test_the_draft_of_a_wide_table_is_the_spec_and_states_its_true_graph(name: s
     assert path.read_text(encoding="utf-8") == DRAFTS[name]()
     loaded = load_spec(path)
     assert tuple(loaded.columns) == tuple(builtin.frame(name))
-    assert loaded.graph == builtin.graph(name) and loaded.dataset.source == BuiltinSource(kind="builtin", name=name)
+    assert loaded.graph == builtin.graph(name) and loaded.dataset.source == BuiltinSource(
+        kind="builtin", name=name
+    )

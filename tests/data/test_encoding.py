@@ -1,4 +1,6 @@
-"""Values to levels and back: every value has one level, row by row, and decoding stays inside the level."""
+"""Values to levels and back: every value has one level, row by row, and decoding stays inside the
+level.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ COLUMNS: dict[str, spec.Column] = {
     "absent": spec.Ordinal(type="ordinal", categories=("low", "high"), missing=True),
     "flag": spec.Boolean(type="boolean"),
     "whole": spec.Integer(type="integer", lower=-3, upper=20, spikes=(0, 20), bins=5),
-    "edged": spec.Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4), missing=True),
-    "real": spec.Number(type="number", lower=-1.5, upper=2.5, spikes=(0.0,), bins=7, decimals=3, missing=True),
-    "day": spec.Datetime(type="datetime", lower="2020-02-01", upper="2021-03-01", bins=4, missing=True),
-    "hour": spec.Datetime(type="datetime", lower="2020-02-01T06:00:00", upper="2020-02-02", bins=3, resolution="hour"),
+    "edged": spec.Integer(
+        type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4), missing=True
+    ),
+    "real": spec.Number(
+        type="number", lower=-1.5, upper=2.5, spikes=(0.0,), bins=7, decimals=3, missing=True
+    ),
+    "day": spec.Datetime(
+        type="datetime", lower="2020-02-01", upper="2021-03-01", bins=4, missing=True
+    ),
+    "hour": spec.Datetime(
+        type="datetime", lower="2020-02-01T06:00:00", upper="2020-02-02", bins=3, resolution="hour"
+    ),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 STRANGE = ["", "a", "b", "7", "7.0", "true", "false", "0", "-3", "20", "21", "3.5", "1e1", "nan", "inf", "-inf",
@@ -38,15 +48,33 @@ def test_every_level_decodes_into_itself(column: ColumnDomain) -> None:
     back = encode_column(column, values)
     assert back.misfits == 0
     moved = back.codes != codes
-    if column.type == "number":  # a drawn number may be written as the edge or spike that it is next to
+    if (
+        column.type == "number"
+    ):  # a drawn number may be written as the edge or spike that it is next to
         fixed = np.asarray(column.edges + column.spikes)
-        moved &= np.abs(values.to_numpy()[:, None] - fixed).min(1, initial=np.inf, where=~np.isnan(values.to_numpy())[:, None]) > 1e-3
+        moved &= (
+            np.abs(values.to_numpy()[:, None] - fixed).min(
+                1, initial=np.inf, where=~np.isnan(values.to_numpy())[:, None]
+            )
+            > 1e-3
+        )
     assert not moved.any()
 
 
-@pytest.mark.parametrize(("lower", "upper", "decimals"), [(0.123, 2.46, 1), (0.04, 0.06, 1), (-2.46, -0.123, 0), (0.0, 2.3, 2)])
-def test_written_digits_never_push_a_value_over_a_bound(lower: float, upper: float, decimals: int) -> None:
-    column = Domain.from_spec({"x": spec.Number(type="number", lower=lower, upper=upper, bins=2, decimals=decimals, spikes=(upper,))})["x"]
+@pytest.mark.parametrize(
+    ("lower", "upper", "decimals"),
+    [(0.123, 2.46, 1), (0.04, 0.06, 1), (-2.46, -0.123, 0), (0.0, 2.3, 2)],
+)
+def test_written_digits_never_push_a_value_over_a_bound(
+    lower: float, upper: float, decimals: int
+) -> None:
+    column = Domain.from_spec(
+        {
+            "x": spec.Number(
+                type="number", lower=lower, upper=upper, bins=2, decimals=decimals, spikes=(upper,)
+            )
+        }
+    )["x"]
     drawn = decode_column(column, np.arange(3000) % 3, rng=np.random.default_rng(4))
     assert drawn.between(lower, upper).all() and (drawn[::3] == upper).all()
     assert encode_column(column, drawn).misfits == 0
@@ -55,7 +83,9 @@ def test_written_digits_never_push_a_value_over_a_bound(lower: float, upper: flo
 @pytest.mark.parametrize("column", DOMAIN.columns, ids=DOMAIN.names)
 @settings(max_examples=60, deadline=None)
 @given(values=st.lists(st.sampled_from(STRANGE) | st.none(), min_size=2, max_size=6))
-def test_a_rows_level_depends_on_that_row_alone(column: ColumnDomain, values: list[str | None]) -> None:
+def test_a_rows_level_depends_on_that_row_alone(
+    column: ColumnDomain, values: list[str | None]
+) -> None:
     """Sensitivity: if one value could change how another is read, one row could move every count."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -88,7 +118,9 @@ def test_a_rows_level_depends_on_that_row_alone(column: ColumnDomain, values: li
         ("day", "03/01/2021", None, "wrong_type"),
     ],
 )
-def test_misfits_are_counted_by_kind_and_get_the_nearest_level(name: str, value: str | None, label: str | None, kind: str | None) -> None:
+def test_misfits_are_counted_by_kind_and_get_the_nearest_level(
+    name: str, value: str | None, label: str | None, kind: str | None
+) -> None:
     column = DOMAIN[name]
     got = encode_column(column, pd.Series([value], dtype="str"))
     if label is not None:
@@ -98,8 +130,23 @@ def test_misfits_are_counted_by_kind_and_get_the_nearest_level(name: str, value:
 
 
 def test_typed_columns_of_parquet_and_sql_are_read_as_their_text_would_be() -> None:
-    frame = pd.DataFrame({"flag": [True, False], "whole": [3, 20], "day": pd.to_datetime(["2020-02-01", None]), "real": [0.5, np.nan]})
-    text = pd.DataFrame({"flag": ["true", "false"], "whole": ["3", "20"], "day": ["2020-02-01", None], "real": ["0.5", None]}, dtype="str")
+    frame = pd.DataFrame(
+        {
+            "flag": [True, False],
+            "whole": [3, 20],
+            "day": pd.to_datetime(["2020-02-01", None]),
+            "real": [0.5, np.nan],
+        }
+    )
+    text = pd.DataFrame(
+        {
+            "flag": ["true", "false"],
+            "whole": ["3", "20"],
+            "day": ["2020-02-01", None],
+            "real": ["0.5", None],
+        },
+        dtype="str",
+    )
     some = Domain(tuple(DOMAIN[n] for n in ("flag", "whole", "day", "real")))
     typed, read = encode(some, frame), encode(some, text)
     np.testing.assert_array_equal(typed[0], read[0])
@@ -108,20 +155,32 @@ def test_typed_columns_of_parquet_and_sql_are_read_as_their_text_would_be() -> N
 
 def test_draws_are_spread_over_their_bin_and_avoid_spikes() -> None:
     whole = DOMAIN["whole"]
-    drawn = decode_column(whole, np.full(3000, whole.labels.index("-3 to 1")), rng=np.random.default_rng(2))
+    drawn = decode_column(
+        whole, np.full(3000, whole.labels.index("-3 to 1")), rng=np.random.default_rng(2)
+    )
     share = drawn.value_counts(normalize=True)
     assert set(share.index) == {-3, -2, -1, 1} and abs(share - 0.25).max() < 0.05  # 0 is a spike
     real = DOMAIN["real"]
     numbers = decode_column(real, np.full(4000, 2), rng=np.random.default_rng(3)).to_numpy()
     low, high = real.edges[1], real.edges[2]
-    assert low - 1e-3 < numbers.min() and numbers.max() < high + 1e-3 and abs(numbers.mean() - (low + high) / 2) < 0.02
+    assert (
+        low - 1e-3 < numbers.min()
+        and numbers.max() < high + 1e-3
+        and abs(numbers.mean() - (low + high) / 2) < 0.02
+    )
     assert (np.round(numbers, 3) == numbers).all()
 
 
 def test_values_that_are_equal_and_mean_different_categories_are_told_apart() -> None:
-    """1, 1.0 and true are equal in Python; a column of text alone takes a quicker way, to the same levels."""
-    column = Domain.from_spec({"c": spec.Categorical(type="categorical", categories=("1", "true", "1.5"), missing=True)})["c"]
-    mixed = encode_column(column, pd.Series([True, 1, 1.0, "1", "true", None, 1.5, False], dtype=object))
+    """1, 1.0 and true are equal in Python; a column of text alone takes a quicker way, to the same
+    levels.
+    """
+    column = Domain.from_spec(
+        {"c": spec.Categorical(type="categorical", categories=("1", "true", "1.5"), missing=True)}
+    )["c"]
+    mixed = encode_column(
+        column, pd.Series([True, 1, 1.0, "1", "true", None, 1.5, False], dtype=object)
+    )
     assert mixed.codes.tolist() == [1, 0, 0, 0, 1, 3, 2, 0] and mixed.outside == 1
     for kind in (object, "str"):
         text = encode_column(column, pd.Series(["true", "1", None, "1.5", "2"], dtype=kind))

@@ -26,7 +26,9 @@ def test_levels_have_features_of_their_own_of_norm_one(name: str) -> None:
     assert features.shape[0] == DOMAIN[name].levels and (features >= 0).all()
     np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1)
     if features.shape[0] <= MOST_LEVELS:
-        assert np.linalg.matrix_rank(features) == features.shape[0]  # nothing that could be learned is lost
+        assert (
+            np.linalg.matrix_rank(features) == features.shape[0]
+        )  # nothing that could be learned is lost
 
 
 @pytest.mark.parametrize("name", ["colour", "flag", "long", "one"])

@@ -1,4 +1,6 @@
-"""What one value says: dates in full and without a zone, numbers in plain or exponent form, ids by one rule; typed cells as their objects."""
+"""What one value says: dates in full and without a zone, numbers in plain or exponent form, ids by
+one rule; typed cells as their objects.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ import pytest
 from synthdp.audit.mechanisms.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
-from synthdp.data.values import _meaning, _one_by_one, id_text, number_of, read_values, seconds_of, unit_numbers
+from synthdp.data.values import (
+    _meaning,
+    _one_by_one,
+    id_text,
+    number_of,
+    read_values,
+    seconds_of,
+    unit_numbers,
+)
 from synthdp.errors import DataError
 
 DAY = 86_400
@@ -57,7 +67,10 @@ def test_half_dates_and_zones_are_misfits(text: str) -> None:
 def test_instants_with_a_zone_are_misfits_or_refused_by_their_type() -> None:
     column = pair_domain()["time"]
     zoned = datetime(2024, 1, 1, tzinfo=UTC)
-    assert encode_column(column, pd.Series([zoned, datetime(2024, 1, 1)], dtype=object)).wrong_type == 1
+    assert (
+        encode_column(column, pd.Series([zoned, datetime(2024, 1, 1)], dtype=object)).wrong_type
+        == 1
+    )
     with pytest.raises(DataError, match="column 'time' of the source holds times with a zone"):
         read_values(column, pa.array([zoned], pa.timestamp("us", "Europe/Berlin")))
 
@@ -78,40 +91,75 @@ def test_numbers_are_the_nearest_of_64_bits(value: Any, number: float) -> None:
     assert number_of(value) == number
 
 
-@pytest.mark.parametrize("value", ["1_000", "1,5", "1 000", "0x10", "\u0661", "nan", "", "1\0", "true", b"1", date(2020, 1, 1), ["1"], 1j, None])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1_000",
+        "1,5",
+        "1 000",
+        "0x10",
+        "\u0661",
+        "nan",
+        "",
+        "1\0",
+        "true",
+        b"1",
+        date(2020, 1, 1),
+        ["1"],
+        1j,
+        None,
+    ],
+)
 def test_what_is_no_number(value: Any) -> None:
     assert np.isnan(number_of(value))
 
 
-@pytest.mark.parametrize("way", [way for way, (_, values) in WAYS.items() if values not in (TEXTS, OBJECTS)])
+@pytest.mark.parametrize(
+    "way", [way for way, (_, values) in WAYS.items() if values not in (TEXTS, OBJECTS)]
+)
 def test_typed_cells_are_read_as_their_objects_are(way: str) -> None:
     """The short ways by a column's type, against the one function of one value."""
     make, values = WAYS[way]
     cells = make(values)
     for column in pair_domain().columns:
         typed = read_values(column, cells)
-        single = _one_by_one(pa.chunked_array([cells.array.__arrow_array__()]).to_pylist(), _meaning(column))
+        single = _one_by_one(
+            pa.chunked_array([cells.array.__arrow_array__()]).to_pylist(), _meaning(column)
+        )
         np.testing.assert_array_equal(typed.numbers, single.numbers)
         np.testing.assert_array_equal(typed.absent, single.absent)
 
 
 @pytest.mark.parametrize("kind", ["binary", "duration[s]", "list", "struct", "zoned"])
 def test_types_that_no_column_holds_are_refused_by_type(kind: str) -> None:
-    kinds = {"binary": pa.binary(), "duration[s]": pa.duration("s"), "list": pa.list_(pa.int64()), "struct": pa.struct([("secret", pa.int64())])}
+    kinds = {
+        "binary": pa.binary(),
+        "duration[s]": pa.duration("s"),
+        "list": pa.list_(pa.int64()),
+        "struct": pa.struct([("secret", pa.int64())]),
+    }
     for column in pair_domain().columns:
-        with pytest.raises(DataError, match=f"column '{column.name}' of the source holds") as caught:
+        with pytest.raises(
+            DataError, match=f"column '{column.name}' of the source holds"
+        ) as caught:
             read_values(column, pa.nulls(1, kinds.get(kind, pa.timestamp("s", "UTC"))))
         assert "secret" not in str(caught.value)
 
 
 def test_a_cell_that_python_has_no_value_for_is_one_misfit() -> None:
-    """The year 300000 fits into Arrow's instants and not into Python's; the rows beside it are as they were."""
+    """The year 300000 fits into Arrow's instants and not into Python's; the rows beside it are as
+    they were.
+    """
     column = Domain((pair_domain()["category"],))["category"]
     cells = pa.array([0, 10**13], pa.timestamp("s"))
-    assert encode_column(column, cells).outside == 2 and read_values(pair_domain()["day"], cells).numbers[0] == 0
+    assert (
+        encode_column(column, cells).outside == 2
+        and read_values(pair_domain()["day"], cells).numbers[0] == 0
+    )
 
 
-# --- ids ---------------------------------------------------------------------------------------------------------
+# --- ids
+# ---------------------------------------------------------------------------------------------------------
 
 SAME = (
     ("1", "1.0", " 1", "01", "+1", "1.", "1\n", 1, 1.0, Decimal("1"), Decimal("1.00"), np.int64(1), np.float64(1)),
@@ -135,7 +183,9 @@ def test_ids_are_one_exactly_by_the_rule() -> None:
         for (other, v), j in zip(values, numbers, strict=True):
             assert (i == j) == (group == other) == (id_text(u) == id_text(v)), (u, v)
     texts = [v for _, v in values if isinstance(v, str)]
-    found = unit_numbers(pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([texts[:3], texts[3:]]))))
+    found = unit_numbers(
+        pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([texts[:3], texts[3:]])))
+    )
     assert len(set(found.tolist())) == len({id_text(t) for t in texts})
 
 

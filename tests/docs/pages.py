@@ -14,12 +14,17 @@ PAGES = [
     ROOT / "specs" / "data" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-_FENCE = re.compile(r"(?:^<!-- slow: (?P<slow>[^\n]+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"(?:^<!-- slow: (?P<slow>[^\n]+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A code block: its language, its text, the line where it begins, and whether only slow tests run it."""
+    """A code block: its language, its text, the line where it begins, and whether only slow tests
+    run it.
+    """
 
     page: Path
     language: str
@@ -34,7 +39,16 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     """Every fenced block of a page, in order."""
     text = page.read_text(encoding="utf-8")
-    return [Block(page, m["language"], m["text"], text.count("\n", 0, m.start("text")), m["slow"] is not None) for m in _FENCE.finditer(text)]
+    return [
+        Block(
+            page,
+            m["language"],
+            m["text"],
+            text.count("\n", 0, m.start("text")),
+            m["slow"] is not None,
+        )
+        for m in _FENCE.finditer(text)
+    ]
 
 
 def prose(page: Path) -> str:
@@ -49,7 +63,10 @@ def inline_code(page: Path) -> list[str]:
 
 def links(page: Path) -> list[str]:
     """Targets of links and pictures."""
-    return re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(page).replace("[`", "[").replace("`]", "]")))
+    return re.findall(
+        r"\]\(([^)\s]+)\)",
+        re.sub(r"`[^`\n]*`", "", prose(page).replace("[`", "[").replace("`]", "]")),
+    )
 
 
 def anchors(page: Path) -> set[str]:

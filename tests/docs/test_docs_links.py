@@ -26,7 +26,11 @@ def broken(page: Path) -> list[str]:
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        if not file.exists() or not file.is_relative_to(ROOT) or (anchor and anchor not in anchors(file)):
+        if (
+            not file.exists()
+            or not file.is_relative_to(ROOT)
+            or (anchor and anchor not in anchors(file))
+        ):
             found.append(target)
     return found
 
@@ -38,12 +42,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_result_is_linked_from_the_page_of_benchmarks() -> None:
     told = set(links(ROOT / "docs" / "benchmarks.md"))
-    assert {f"../{path.relative_to(ROOT)}" for path in (ROOT / "benchmarks" / "results").iterdir()} <= told
+    assert {
+        f"../{path.relative_to(ROOT)}" for path in (ROOT / "benchmarks" / "results").iterdir()
+    } <= told
 
 
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.docs.test_docs_links.ROOT", tmp_path)
-    (tmp_path / "a.md").write_text("# One thing\n[a](b.md) [b](#one-thing) [c](#another) [`d`](../x.md) [e](https://x.example/) ![f](p.png)\n")
+    (tmp_path / "a.md").write_text(
+        "# One thing\n[a](b.md) [b](#one-thing) [c](#another) [`d`](../x.md) [e](https://x.example/) ![f](p.png)\n"
+    )
     assert broken(tmp_path / "a.md") == ["b.md", "#another", "../x.md", "p.png"]
 
 
@@ -67,19 +75,33 @@ def test_commands_of_the_page_exist(page: Path) -> None:
 
 
 def _exists(code: str) -> bool:
-    words = shlex.split(code.replace("'", "")) if code.startswith(("synthdp ", "make ", "python ", "pytest ")) else []
+    words = (
+        shlex.split(code.replace("'", ""))
+        if code.startswith(("synthdp ", "make ", "python ", "pytest "))
+        else []
+    )
     match words:
         case ["synthdp", *rest]:
             return command_exists(rest)
         case ["make", target, *_]:
-            return re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
-        case ["python", "-m", module, *_] if module.partition(".")[0] in ("benchmarks", "synthdp", "tests"):
+            return (
+                re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
+            )
+        case ["python", "-m", module, *_] if module.partition(".")[0] in (
+            "benchmarks",
+            "synthdp",
+            "tests",
+        ):
             return module == "benchmarks.NAME" or (ROOT / f"{module.replace('.', '/')}.py").exists()
         case ["python", script, *_] if script.endswith(".py"):
             return (ROOT / script).exists()
         case ["pytest", *rest]:
             return all(_test_exists(word) for word in rest if word.startswith("tests/"))
-    return _test_exists(code) if (code.startswith("tests/") and code.endswith(".py")) or "::test" in code else True
+    return (
+        _test_exists(code)
+        if (code.startswith("tests/") and code.endswith(".py")) or "::test" in code
+        else True
+    )
 
 
 def command_exists(words: list[str]) -> bool:
@@ -89,14 +111,23 @@ def command_exists(words: list[str]) -> bool:
         if words[0] not in command.commands:
             return False
         command, words = command.commands[words[0]], words[1:]
-    known = {"--help", *(option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts])}
+    known = {
+        "--help",
+        *(
+            option
+            for parameter in command.params
+            for option in [*parameter.opts, *parameter.secondary_opts]
+        ),
+    }
     return all(word in known for word in words if word.startswith("--"))
 
 
 def _test_exists(name: str) -> bool:
     path, _, function = name.removeprefix("pytest ").partition("::")
     file = ROOT / path
-    return file.exists() and (not function or f"def {function}(" in file.read_text(encoding="utf-8"))
+    return file.exists() and (
+        not function or f"def {function}(" in file.read_text(encoding="utf-8")
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +161,10 @@ def test_settings_in_the_text_are_allowed(page: Path) -> None:
 
 def test_settings_that_are_not_allowed_are_found() -> None:
     load_laid_over(ADULT, "sampling: {rake: false}\nprivacy: {pairs: []}")
-    for wrong in ("sampling: {rate: false}", "privacy: {shares: {measure: 0.25, pairs: 0.2, train: 0.55}, pairs: [[gain, income]]}"):
+    for wrong in (
+        "sampling: {rate: false}",
+        "privacy: {shares: {measure: 0.25, pairs: 0.2, train: 0.55}, pairs: [[gain, income]]}",
+    ):
         with pytest.raises(SpecError):
             load_laid_over(ADULT, wrong)
 

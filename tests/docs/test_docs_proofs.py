@@ -33,9 +33,18 @@ class Row:
 
 def rows() -> list[Row]:
     text = prose(PAGE).partition("## Proofs")[2].partition("## What tries")[0]
-    cells = [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    cells = [
+        [c.strip() for c in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
     return [
-        Row(what, tuple(re.findall(r"`([^`]+)`", proof)), frozenset(PAPER.findall(source)), tuple(re.findall(r"`([^`]+)`", test)))
+        Row(
+            what,
+            tuple(re.findall(r"`([^`]+)`", proof)),
+            frozenset(PAPER.findall(source)),
+            tuple(re.findall(r"`([^`]+)`", test)),
+        )
         for what, proof, source, test in cells
         if proof != "proof"
     ]
@@ -43,10 +52,16 @@ def rows() -> list[Row]:
 
 def proofs(folder: Path) -> dict[str, frozenset[str]]:
     """Every docstring of the kernel that proves or cites, with the papers that it cites."""
-    return {name: papers for file in sorted(folder.glob("*.py")) for name, papers in _proofs(ast.parse(file.read_text(encoding="utf-8")), file.stem)}
+    return {
+        name: papers
+        for file in sorted(folder.glob("*.py"))
+        for name, papers in _proofs(ast.parse(file.read_text(encoding="utf-8")), file.stem)
+    }
 
 
-def _proofs(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) -> Iterator[tuple[str, frozenset[str]]]:
+def _proofs(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str
+) -> Iterator[tuple[str, frozenset[str]]]:
     text = ast.get_docstring(node) or ""
     if PROOF.search(text):
         yield name, frozenset(PAPER.findall(text))
@@ -77,7 +92,9 @@ def test_each_line_names_a_test_that_is_there() -> None:
         assert row.tests, row.what
         for test in row.tests:
             path, _, name = test.partition("::")
-            assert (ROOT / path).exists() and f"def {name}" in (ROOT / path).read_text(encoding="utf-8"), test
+            assert (ROOT / path).exists() and f"def {name}" in (ROOT / path).read_text(
+                encoding="utf-8"
+            ), test
 
 
 def test_a_proof_that_is_not_listed_is_found(tmp_path: Path) -> None:
@@ -87,16 +104,28 @@ def test_a_proof_that_is_not_listed_is_found(tmp_path: Path) -> None:
 
 
 def _table(first: str) -> dict[str, dict[str, str]]:
-    """A table of the steward's guide that has a line `first`: by line, then by the head of the column."""
+    """A table of the steward's guide that has a line `first`: by line, then by the head of the
+    column.
+    """
     text = (ROOT / "docs" / "steward.md").read_text(encoding="utf-8")
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
     at = next(i for i, cells in enumerate(lines) if cells[0] == first)
     heads = next(cells for cells in reversed(lines[:at]) if cells[0] == "epsilon")
-    return {cells[0]: dict(zip(heads, cells, strict=True)) for cells in lines[at:] if len(cells) == len(heads)}
+    return {
+        cells[0]: dict(zip(heads, cells, strict=True))
+        for cells in lines[at:]
+        if len(cells) == len(heads)
+    }
 
 
 def test_the_stewards_table_of_epsilons() -> None:
-    """The most accurate guess under (epsilon, delta) of whether a unit is in the table: (e^epsilon + delta) / (1 + e^epsilon)."""
+    """The most accurate guess under (epsilon, delta) of whether a unit is in the table: (e^epsilon
+    + delta) / (1 + e^epsilon).
+    """
     told = _table("right at most")["right at most"]
     for head, value in list(told.items())[1:]:
         odds = math.exp(float(head))
@@ -109,15 +138,32 @@ def test_the_stewards_figures_of_adult_are_those_of_the_benchmark() -> None:
     told = _table("AUC")
     for line, name in (("AUC", "mean_auc"), ("TV 2-way", "tv2")):
         means = table[table["variant"] == "given"].groupby("epsilon")[name].mean()
-        assert [float(told[line][f"{epsilon:g}"]) for epsilon in (0.1, 1, 10)] == pytest.approx(list(means), abs=6e-4)
+        assert [float(told[line][f"{epsilon:g}"]) for epsilon in (0.1, 1, 10)] == pytest.approx(
+            list(means), abs=6e-4
+        )
         assert set(means.index) == {0.1, 1, 10}
-        assert float(told[line]["real rows"]) == pytest.approx(table.loc[table["variant"] == "real rows", name].mean(), abs=6e-4)
+        assert float(told[line]["real rows"]) == pytest.approx(
+            table.loc[table["variant"] == "real rows", name].mean(), abs=6e-4
+        )
 
 
 def test_the_stewards_figures_of_graphs_are_those_of_the_ablation() -> None:
     table = pd.read_csv(ROOT / "benchmarks" / "results" / "ablation.csv")
-    cells = table[(table["epsilon"] == 1) & (table["tables"] == "pairs") & (table["sampling"] == "balanced")].groupby("graph")["mean_auc"].mean()
+    cells = (
+        table[
+            (table["epsilon"] == 1)
+            & (table["tables"] == "pairs")
+            & (table["sampling"] == "balanced")
+        ]
+        .groupby("graph")["mean_auc"]
+        .mean()
+    )
     text = " ".join((ROOT / "docs" / "steward.md").read_text(encoding="utf-8").split())
-    told = re.search(r"expert's graph gives AUC (\S+), half of its arrows (\S+), a wrong graph (\S+), and none (\S+) \(", text)
+    told = re.search(
+        r"expert's graph gives AUC (\S+), half of its arrows (\S+), a wrong graph (\S+), and none (\S+) \(",
+        text,
+    )
     assert told is not None
-    assert [float(t) for t in told.groups()] == pytest.approx([cells[name] for name in ("given", "half", "wrong", "none")], abs=6e-4)
+    assert [float(t) for t in told.groups()] == pytest.approx(
+        [cells[name] for name in ("given", "half", "wrong", "none")], abs=6e-4
+    )

@@ -1,7 +1,9 @@
-"""Every command and snippet of the README and the guides, run as a reader would, with what they are said to print.
+"""Every command and snippet of the README and the guides, run as a reader would, with what they are
+said to print.
 
-A page's blocks run one after the other in one folder: the guides share that of the quickstart. The quick run trains for a few steps; a slow
-one trains as the guides say, and also runs what is marked slow there.
+A page's blocks run one after the other in one folder: the guides share that of the quickstart. The
+quick run trains for a few steps; a slow one trains as the guides say, and also runs what is marked
+slow there.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ from tests.docs.fragments import load_laid_over
 from tests.docs.pages import ROOT, Block, blocks, inline_code
 from tests.docs.test_docs_links import command_exists
 
-GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("quickstart", "steward", "reviewer", "consumer", "extending")]
+GUIDES = [
+    ROOT / "docs" / f"{name}.md"
+    for name in ("quickstart", "steward", "reviewer", "consumer", "extending")
+]
 README = ROOT / "README.md"
 EXAMPLE = ROOT / "docs" / "example"
 SHELL = ("cp", "head", "sed")
@@ -54,18 +59,28 @@ class Reader:
         """Run every block of `page` that this reader does not leave out."""
         for block in blocks(page):
             if not block.slow or self.slow:
-                {"sh": self._sh, "console": self._console, "python": self._python, "yaml": self._yaml, "": lambda block: None}[block.language](block)
+                {
+                    "sh": self._sh,
+                    "console": self._console,
+                    "python": self._python,
+                    "yaml": self._yaml,
+                    "": lambda block: None,
+                }[block.language](block)
 
     def _sh(self, block: Block) -> None:
         for line in block.text.splitlines():
             self._run(line, block)
 
     def _console(self, block: Block) -> None:
-        """Lines that begin with $ are commands; what stands below each is what they print, ... being anything."""
+        """Lines that begin with $ are commands; what stands below each is what they print, ...
+        being anything.
+        """
         for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             line, _, expected = part.partition("\n")
             printed = self._run(line, block)
-            assert printed_as_told(expected, printed), f"{block}: {line}\n--- told\n{expected}--- printed\n{printed}"
+            assert printed_as_told(expected, printed), (
+                f"{block}: {line}\n--- told\n{expected}--- printed\n{printed}"
+            )
 
     def _python(self, block: Block) -> None:
         exec(compile(block.text, str(block), "exec", dont_inherit=True), self.scope)
@@ -88,7 +103,11 @@ class Reader:
             if line.startswith(command):
                 prepare()
         match words:
-            case ["synthdp", "audit", *arguments]:  # takes minutes of any table but the smallest: tests/release/test_audit.py runs it
+            case [
+                "synthdp",
+                "audit",
+                *arguments,
+            ]:  # takes minutes of any table but the smallest: tests/release/test_audit.py runs it
                 assert command_exists(["audit", *arguments])
                 return ""
             case ["synthdp", *arguments]:
@@ -96,7 +115,9 @@ class Reader:
                 assert code == 0 or block.language == "console", f"{block}: {line}\n{printed}"
                 return printed
             case ["make", target]:
-                subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+                subprocess.run(
+                    ["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True
+                )
             case ["cd", folder]:
                 self.monkeypatch.chdir(folder)
             case ["export", setting]:
@@ -104,7 +125,9 @@ class Reader:
             case [".", script]:
                 assert script == ".venv/bin/activate"
             case [command, *_] if command in SHELL:
-                return subprocess.run(["bash", "-c", line], check=True, capture_output=True, text=True).stdout
+                return subprocess.run(
+                    ["bash", "-c", line], check=True, capture_output=True, text=True
+                ).stdout
             case _:
                 pytest.fail(f"{block}: nothing here runs {line!r}")
         return ""
@@ -119,26 +142,46 @@ class Reader:
         except SystemExit as stop:
             code = int(stop.code or 0)
         printed = self.capfd.readouterr()
-        return code, printed.out + re.sub(r"^[a-z ]+: (?:[\d.]+ s|.*\d s so far.*)\n", "", printed.err, flags=re.MULTILINE)
+        return code, printed.out + re.sub(
+            r"^[a-z ]+: (?:[\d.]+ s|.*\d s so far.*)\n", "", printed.err, flags=re.MULTILINE
+        )
 
 
 def printed_as_told(expected: str, printed: str) -> bool:
     """Whether a page shows what is printed; three points stand for anything."""
-    return not expected.strip() or doctest.OutputChecker().check_output(expected.rstrip() + "\n", printed.rstrip() + "\n", doctest.ELLIPSIS)
+    return not expected.strip() or doctest.OutputChecker().check_output(
+        expected.rstrip() + "\n", printed.rstrip() + "\n", doctest.ELLIPSIS
+    )
 
 
-@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "as told"])
-def reader(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Reader:
-    """In a folder that has what a clone has and the guides use; their spec trains for a few steps if the run is quick."""
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "as told"]
+)
+def reader(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Reader:
+    """In a folder that has what a clone has and the guides use; their spec trains for a few steps
+    if the run is quick.
+    """
     shutil.copytree(EXAMPLE, tmp_path / "docs" / "example")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # for `synthdp` in a process of its own
+    monkeypatch.setenv(
+        "PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )  # for `synthdp` in a process of its own
     if not request.param:
-        monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))  # bounds for larger groups take seconds of every release
+        monkeypatch.setattr(
+            plan, "GROUP_SIZES", (1, 2)
+        )  # bounds for larger groups take seconds of every release
         spec = tmp_path / "docs" / "example" / "clinic.yaml"
         spec.write_text(
-            spec.read_text(encoding="utf-8").replace("steps: 300", "steps: 10").replace("{targets: [smoker]}", "{enabled: false}"), encoding="utf-8"
+            spec.read_text(encoding="utf-8")
+            .replace("steps: 300", "steps: 10")
+            .replace("{targets: [smoker]}", "{enabled: false}"),
+            encoding="utf-8",
         )
     return Reader(monkeypatch, capfd, request, request.param)
 
@@ -159,25 +202,36 @@ def test_the_guides_run(reader: Reader) -> None:
 
 @pytest.mark.slow
 def test_the_readme_runs(reader: Reader) -> None:
-    """Its table is the guides', under another name; between its commands the spec is edited as its comments say."""
+    """Its table is the guides', under another name; between its commands the spec is edited as its
+    comments say.
+    """
     if not reader.slow:
         pytest.skip("two releases; the quick tests see that its commands exist")
     shutil.copy(EXAMPLE / "clinic.csv", "mytable.csv")
     spec = Path("mytable.yaml")
-    whole = Path("docs/example/clinic.yaml").read_text(encoding="utf-8").replace("clinic", "mytable").replace("epsilon: 3", "epsilon: 10")
-    searched = whole.replace("delta: 1e-5\n", "delta: 1e-5\n  shares: {measure: 0.2, graph: 0.2, train: 0.6}\n").replace(
-        "mode: given", "mode: validate"
+    whole = (
+        Path("docs/example/clinic.yaml")
+        .read_text(encoding="utf-8")
+        .replace("clinic", "mytable")
+        .replace("epsilon: 3", "epsilon: 10")
     )
+    searched = whole.replace(
+        "delta: 1e-5\n", "delta: 1e-5\n  shares: {measure: 0.2, graph: 0.2, train: 0.6}\n"
+    ).replace("mode: given", "mode: validate")
 
     def finish() -> None:
         assert "fill in" in spec.read_text(encoding="utf-8")
         spec.write_text(whole, encoding="utf-8")
-        main_prints(reader, ["graph", "show", "mytable.yaml", "--format", "dot", "--out", "other.dot"])
+        main_prints(
+            reader, ["graph", "show", "mytable.yaml", "--format", "dot", "--out", "other.dot"]
+        )
 
     reader.before = {
         "synthdp validate": finish,
         "synthdp resume": interrupted_release,
-        "synthdp diff": lambda: shutil.copytree("releases/mytable/bundle", "releases/old/bundle") and None,
+        "synthdp diff": lambda: (
+            shutil.copytree("releases/mytable/bundle", "releases/old/bundle") and None
+        ),
         "synthdp graph validate": lambda: spec.write_text(searched, encoding="utf-8") and None,
     }
     reader.follow(README)
@@ -215,12 +269,22 @@ def interrupted_release() -> None:
 
 @pytest.mark.slow
 def test_the_readmes_release_runs(reader: Reader) -> None:
-    """`make release`, into another folder and without its virtual environment, in which this test runs already."""
+    """`make release`, into another folder and without its virtual environment, in which this test
+    runs already.
+    """
     if not reader.slow:
         pytest.skip("takes minutes")
     shutil.copytree(ROOT / "specs", "specs", ignore=shutil.ignore_patterns("mlflow*", ".synthdp"))
-    done = subprocess.run(["make", "--dry-run", "--always-make", "release"], cwd=ROOT, check=True, capture_output=True, text=True)
-    commands = [line.partition("synthdp ")[2] for line in done.stdout.splitlines() if "bin/synthdp " in line]
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", "release"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    commands = [
+        line.partition("synthdp ")[2] for line in done.stdout.splitlines() if "bin/synthdp " in line
+    ]
     assert [command.split()[0] for command in commands] == ["release", "verify"]
     for command in commands:
         main_prints(reader, shlex.split(command))
@@ -235,11 +299,16 @@ def answers(command: list[str]) -> bool:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with Path("server.log").open("w", encoding="utf-8") as log:
-        server = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            [*command, "--port", str(port)], stdout=log, stderr=log, start_new_session=True
+        )
     try:
         for _ in range(120):
             time.sleep(1)
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page,
+            ):
                 return "MLflow" in page.read().decode()
         return False
     finally:
@@ -247,7 +316,8 @@ def answers(command: list[str]) -> bool:
         server.wait(30)
 
 
-# --- the reader notices --------------------------------------------------------------------------------------------
+# --- the reader notices
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -282,7 +352,9 @@ def test_a_page_that_is_wrong_is_found(text: str, reader: Reader, tmp_path: Path
     page = ROOT / "docs" / "wrong.md"
     found = Block(page, *_only(text), 1, False)
     reader.monkeypatch.setattr("tests.docs.test_docs_run.blocks", lambda page: [found])
-    with pytest.raises((AssertionError, SpecError, KeyError, subprocess.CalledProcessError, pytest.fail.Exception)):
+    with pytest.raises(
+        (AssertionError, SpecError, KeyError, subprocess.CalledProcessError, pytest.fail.Exception)
+    ):
         reader.follow(page)
 
 
@@ -292,5 +364,7 @@ def _only(text: str) -> tuple[str, str]:
 
 
 def test_the_examples_table_is_what_its_program_writes(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, str(EXAMPLE / "simulate.py")], capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE / "simulate.py")], capture_output=True, check=True
+    )
     assert done.stdout == (EXAMPLE / "clinic.csv").read_bytes()

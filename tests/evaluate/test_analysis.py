@@ -1,4 +1,6 @@
-"""Groups, intervals, telling rows apart and the long protocol: each says nothing of equal tables, and finds what was spoilt."""
+"""Groups, intervals, telling rows apart and the long protocol: each says nothing of equal tables,
+and finds what was spoilt.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,20 @@ def people(rows: int, seed: int, *, spoilt: bool = False, shifted: float = 0.0) 
     works = rng.random(rows) < 0.6
     pay = np.clip(rng.normal(40 + 15 * works, 12, rows) + shifted, 0, 100)
     if spoilt:
-        pay, works = np.where(town == "tiny", rng.uniform(0, 100, rows), pay), np.where(town == "tiny", rng.random(rows) < 0.1, works)
+        pay, works = (
+            np.where(town == "tiny", rng.uniform(0, 100, rows), pay),
+            np.where(town == "tiny", rng.random(rows) < 0.1, works),
+        )
     level = np.digitize(pay + rng.normal(0, 5, rows), [40, 55])
     hours = np.clip(rng.normal(20 + 20 * works, 6, rows), 0, 80).round().astype(int)
     return pd.DataFrame(
-        {"town": town, "works": np.where(works, "true", "false"), "rank": np.asarray(["low", "middle", "high"])[level], "pay": pay, "hours": hours}
+        {
+            "town": town,
+            "works": np.where(works, "true", "false"),
+            "rank": np.asarray(["low", "middle", "high"])[level],
+            "pay": pay,
+            "hours": hours,
+        }
     )
 
 
@@ -57,7 +68,9 @@ class TestTwoSamples:
         assert all(abs(r.auc - 0.5) < 0.06 and r.low <= r.auc <= r.high for r in found)
 
     def test_a_shift_is_seen_and_the_floor_stays(self) -> None:
-        found = two_sample(REAL, TEST, people(3000, 2, shifted=12), domain=DOMAIN, rng=np.random.default_rng(0))
+        found = two_sample(
+            REAL, TEST, people(3000, 2, shifted=12), domain=DOMAIN, rng=np.random.default_rng(0)
+        )
         assert min(r.low for r in found[:2]) > 0.6 and max(r.auc for r in found[2:]) < 0.56
 
     def test_too_few_rows_say_nothing(self) -> None:
@@ -67,20 +80,38 @@ class TestTwoSamples:
 class TestCoverage:
     def test_fresh_rows_cover_as_they_say(self) -> None:
         truth = both(people(200_000, 3))
-        found = [coverage(truth, both(people(600, 2 * i)), both(people(600, 2 * i + 1)), domain=DOMAIN) for i in range(10, 40)]
-        assert [r.kind for r in found[0]] == ["shares of levels", "means of columns", "means within groups"]
+        found = [
+            coverage(truth, both(people(600, 2 * i)), both(people(600, 2 * i + 1)), domain=DOMAIN)
+            for i in range(10, 40)
+        ]
+        assert [r.kind for r in found[0]] == [
+            "shares of levels",
+            "means of columns",
+            "means within groups",
+        ]
         for rows in zip(*found, strict=True):
             assert (
-                0.9 <= np.mean([r.synthetic for r in rows]) <= 0.98 and 0.9 <= np.mean([r.held_out for r in rows if r.held_out is not None]) <= 0.98
+                0.9 <= np.mean([r.synthetic for r in rows]) <= 0.98
+                and 0.9 <= np.mean([r.held_out for r in rows if r.held_out is not None]) <= 0.98
             )
 
     def test_a_shift_loses_it(self) -> None:
-        found = {r.kind: r for r in coverage(both(REAL), both(TEST), both(people(3000, 4, shifted=6)), domain=DOMAIN)}
-        assert found["means of columns"].synthetic == 0.5 and found["means within groups"].synthetic < 0.7
+        found = {
+            r.kind: r
+            for r in coverage(
+                both(REAL), both(TEST), both(people(3000, 4, shifted=6)), domain=DOMAIN
+            )
+        }
+        assert (
+            found["means of columns"].synthetic == 0.5
+            and found["means within groups"].synthetic < 0.7
+        )
 
     def test_intervals_of_twice_the_rows_are_not_narrower_by_mistake(self) -> None:
         # A table held against itself: every interval holds its own middle.
-        assert all(r.synthetic == 1 for r in coverage(both(REAL), both(TEST), both(REAL), domain=DOMAIN))
+        assert all(
+            r.synthetic == 1 for r in coverage(both(REAL), both(TEST), both(REAL), domain=DOMAIN)
+        )
 
 
 class TestSubgroups:
@@ -92,12 +123,35 @@ class TestSubgroups:
         assert [r.share_real for r in rows] == sorted(r.share_real for r in rows) and len(rows) == 5
         by = {r.level: r for r in rows}
         tiny, big = by["tiny"], by["big"]
-        assert tiny.tv1 and tiny.floor and tiny.tv1 > 2 * tiny.floor and big.tv1 and big.floor and big.tv1 < 2 * big.floor
-        assert tiny.share_real == pytest.approx(0.05, abs=0.01) and tiny.accuracy_real is not None and tiny.accuracy_real > 0.8
+        assert (
+            tiny.tv1
+            and tiny.floor
+            and tiny.tv1 > 2 * tiny.floor
+            and big.tv1
+            and big.floor
+            and big.tv1 < 2 * big.floor
+        )
+        assert (
+            tiny.share_real == pytest.approx(0.05, abs=0.01)
+            and tiny.accuracy_real is not None
+            and tiny.accuracy_real > 0.8
+        )
 
     def test_few_test_rows_tell_no_accuracy(self) -> None:
-        rows = subgroups(both(REAL), both(TEST[:100]), both(REAL), domain=DOMAIN, columns=("town",), target="works", rng=np.random.default_rng(0))
-        assert rows[0].level == "tiny" and rows[0].accuracy_real is None and rows[-1].accuracy_real is not None
+        rows = subgroups(
+            both(REAL),
+            both(TEST[:100]),
+            both(REAL),
+            domain=DOMAIN,
+            columns=("town",),
+            target="works",
+            rng=np.random.default_rng(0),
+        )
+        assert (
+            rows[0].level == "tiny"
+            and rows[0].accuracy_real is None
+            and rows[-1].accuracy_real is not None
+        )
 
     def test_named_columns_or_the_fewest_categories(self) -> None:
         assert group_columns(DOMAIN, ("rank",)) == ("rank",)
@@ -106,24 +160,46 @@ class TestSubgroups:
 
 class TestLongProtocol:
     def test_targets_are_public_and_repeatable(self) -> None:
-        assert random_targets(DOMAIN, 3) == random_targets(DOMAIN, 3) and len(random_targets(DOMAIN, 99)) == 5
+        assert (
+            random_targets(DOMAIN, 3) == random_targets(DOMAIN, 3)
+            and len(random_targets(DOMAIN, 99)) == 5
+        )
 
     def test_the_gap_is_over_targets_in_points(self) -> None:
         def row(target: str, learner: str, difference: float) -> UtilityRow:
-            return UtilityRow(target, learner, "accuracy", 0.9, 0.9 - difference, difference, None, None)
+            return UtilityRow(
+                target, learner, "accuracy", 0.9, 0.9 - difference, difference, None, None
+            )
 
-        rows = (row("a", "knn", 0.02), row("a", "logistic", 0.04), row("b", "knn", 0.01), row("b", "logistic", 0.01))
+        rows = (
+            row("a", "knn", 0.02),
+            row("a", "logistic", 0.04),
+            row("b", "knn", 0.01),
+            row("b", "logistic", 0.01),
+        )
         (gap,) = summarize(("a", "b"), UtilityReport(rows)).gaps
         assert gap.value == pytest.approx(2.0) and gap.low is not None and gap.high is not None
-        assert gap.high - gap.value == pytest.approx(12.7062 * 1.0, rel=1e-4)  # t with one degree of freedom, deviation sqrt(2) / sqrt(2)
+        assert gap.high - gap.value == pytest.approx(
+            12.7062 * 1.0, rel=1e-4
+        )  # t with one degree of freedom, deviation sqrt(2) / sqrt(2)
 
 
 def test_everything_at_once_is_plain_json() -> None:
     import json
 
-    settings = spec.Evaluation(targets=("works",), classifiers=("logistic",), random_targets=2, max_rows=400)
+    settings = spec.Evaluation(
+        targets=("works",), classifiers=("logistic",), random_targets=2, max_rows=400
+    )
     frames = REAL[:400], TEST[:300], people(400, 6)
     report = evaluate(*frames, domain=DOMAIN, settings=settings, rng=np.random.default_rng(0))
     plain = json.loads(json.dumps(report.to_json(), allow_nan=False))
-    assert report.paper is not None and len(report.paper.utility.rows) and {r["classifier"] for r in plain["paper"]["utility"]["rows"]} >= {"ridge"}
-    assert plain["pairs"]["real"]["columns"][0] == "works" and plain["effects"] == [] and plain["independences"] is None
+    assert (
+        report.paper is not None
+        and len(report.paper.utility.rows)
+        and {r["classifier"] for r in plain["paper"]["utility"]["rows"]} >= {"ridge"}
+    )
+    assert (
+        plain["pairs"]["real"]["columns"][0] == "works"
+        and plain["effects"] == []
+        and plain["independences"] is None
+    )

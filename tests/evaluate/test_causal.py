@@ -1,4 +1,6 @@
-"""Effects recover what the simulation holds, with intervals that cover as they say; implied independences are told from dependence."""
+"""Effects recover what the simulation holds, with intervals that cover as they say; implied
+independences are told from dependence.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ from synthdp.spec import model as spec
 EFFECT = 1.5
 
 
-def confounded(rows: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Outcome, treatment and a confounder of both; the treatment adds `EFFECT`, and a plain difference of means shows far more."""
+def confounded(
+    rows: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Outcome, treatment and a confounder of both; the treatment adds `EFFECT`, and a plain
+    difference of means shows far more.
+    """
     x = rng.normal(size=rows)
     treated = rng.random(rows) < 1 / (1 + np.exp(-1.5 * x))
     return EFFECT * treated + 2 * x + rng.normal(size=rows), treated, x[:, None]
@@ -42,7 +48,9 @@ class TestAverageEffect:
     def test_it_is_right_where_only_the_chance_of_treatment_is(self) -> None:
         rng = np.random.default_rng(2)
         y, treated, x = confounded(60_000, rng)
-        y = y + x[:, 0] ** 2 * (1 + treated)  # not linear; the squares' mean is 1, so that the effect is 1 more
+        y = y + x[:, 0] ** 2 * (
+            1 + treated
+        )  # not linear; the squares' mean is 1, so that the effect is 1 more
         found = average_effect(y, treated, x)
         assert found.value == pytest.approx(EFFECT + 1, abs=0.15)
 
@@ -56,13 +64,19 @@ COLUMNS: dict[str, spec.Column] = {
 
 
 def world(rows: int, *, effect: float = 3.0, seed: int = 0) -> tuple[pd.DataFrame, Domain]:
-    """The sick choose plan a and visit more; plan a itself adds `effect` visits to plan b, and plan c nothing."""
+    """The sick choose plan a and visit more; plan a itself adds `effect` visits to plan b, and plan
+    c nothing.
+    """
     rng = np.random.default_rng(seed)
     sick = rng.random(rows) < 0.4
-    plan = np.where(rng.random(rows) < np.where(sick, 0.7, 0.2), "a", np.where(rng.random(rows) < 0.5, "b", "c"))
+    plan = np.where(
+        rng.random(rows) < np.where(sick, 0.7, 0.2), "a", np.where(rng.random(rows) < 0.5, "b", "c")
+    )
     visits = rng.poisson(4 + 8 * sick + effect * (plan == "a")).astype(float)
     visits[rng.random(rows) < 0.05] = np.nan
-    frame = pd.DataFrame({"sick": np.where(sick, "yes", "no"), "plan": plan, "bonus": "none", "visits": visits})
+    frame = pd.DataFrame(
+        {"sick": np.where(sick, "yes", "no"), "plan": plan, "bonus": "none", "visits": visits}
+    )
     frame["bonus"] = np.where(rng.random(rows) < 0.5, "none", "some")
     return frame, Domain.from_spec(COLUMNS)
 
@@ -93,7 +107,14 @@ class TestEffects:
         frame, domain = world(200)
         table = frame[(frame["plan"] != "a") | (np.arange(200) < 20)], None
         codes = encode(domain, table[0])[0]
-        (row,) = compare_effects((table[0], codes), (table[0], codes), (effect(),), columns=COLUMNS, domain=domain, graph=GRAPH)
+        (row,) = compare_effects(
+            (table[0], codes),
+            (table[0], codes),
+            (effect(),),
+            columns=COLUMNS,
+            domain=domain,
+            graph=GRAPH,
+        )
         assert row.real is None and row.covered is None
 
     def test_the_treatments_group_is_not_adjusted_for(self) -> None:
@@ -103,7 +124,9 @@ class TestEffects:
     def test_an_outcome_that_causes_the_treatment_is_told(self) -> None:
         backwards = CausalGraph.from_spec(spec.Graph(edges=("visits -> plan",)), tuple(COLUMNS))  # type: ignore[arg-type]
         assert "no effect" in adjustment(effect(), COLUMNS, backwards)[1]
-        hidden = CausalGraph.from_spec(spec.Graph(edges=("sick -> plan",), latent=(("plan", "visits"),)), tuple(COLUMNS))  # type: ignore[arg-type]
+        hidden = CausalGraph.from_spec(
+            spec.Graph(edges=("sick -> plan",), latent=(("plan", "visits"),)), tuple(COLUMNS)
+        )  # type: ignore[arg-type]
         assert "unseen common cause" in adjustment(effect(), COLUMNS, hidden)[1]
 
 
@@ -113,7 +136,10 @@ class TestIndependences:
         found = []
         for _ in range(60):
             given = rng.integers(0, [3, 40, 30], size=(2000, 3))  # most strata hold one row
-            x, y = given[:, 0] + rng.integers(0, 2, 2000), 2 * given[:, 0] + rng.integers(0, 3, 2000)
+            x, y = (
+                given[:, 0] + rng.integers(0, 2, 2000),
+                2 * given[:, 0] + rng.integers(0, 3, 2000),
+            )
             found.append(conditional_dependence(x, y, given))
         assert not any(d.visible for d in found)
         assert np.mean([d.w**2 > d.by_chance**2 for d in found]) < 0.15
@@ -129,14 +155,19 @@ class TestIndependences:
 
     def test_claims_are_those_of_the_graph(self) -> None:
         names = ("a", "b", "c", "d")
-        graph = CausalGraph.from_spec(spec.Graph(edges=("a -> b", "b -> c"), latent=(("a", "d"),)), names)  # type: ignore[arg-type]
+        graph = CausalGraph.from_spec(
+            spec.Graph(edges=("a -> b", "b -> c"), latent=(("a", "d"),)), names
+        )  # type: ignore[arg-type]
         found = {frozenset((x, y)): given for x, y, given in claims(graph)}
-        # The unseen cause of a and d reaches b and c through a: given nothing, d would not be independent of them.
+        # The unseen cause of a and d reaches b and c through a: given nothing, d would not be
+        # independent of them.
         assert found == {frozenset("ac"): ("b",), frozenset("bd"): ("a",), frozenset("cd"): ("b",)}
 
     def test_a_broken_chain_is_found(self) -> None:
         rng = np.random.default_rng(5)
-        columns: dict[str, spec.Column] = {n: spec.Categorical(type="categorical", categories=("0", "1")) for n in "abc"}
+        columns: dict[str, spec.Column] = {
+            n: spec.Categorical(type="categorical", categories=("0", "1")) for n in "abc"
+        }
         domain = Domain.from_spec(columns)
         graph = CausalGraph.from_spec(spec.Graph(edges=("a -> b", "b -> c")), tuple("abc"))  # type: ignore[arg-type]
 
@@ -146,10 +177,27 @@ class TestIndependences:
             c = np.where(rng.random(rows) < 0.2, 1 - b, a if broken else b)
             return np.column_stack([a, b, c]).astype(np.uint16)
 
-        report = compare_independences(chain(broken=False), chain(broken=True), domain=domain, graph=graph, rng=np.random.default_rng(0))
-        assert report is not None and (report.kept("real"), report.kept("synthetic"), report.pairs) == (1, 0, 1)
+        report = compare_independences(
+            chain(broken=False),
+            chain(broken=True),
+            domain=domain,
+            graph=graph,
+            rng=np.random.default_rng(0),
+        )
+        assert report is not None and (
+            report.kept("real"),
+            report.kept("synthetic"),
+            report.pairs,
+        ) == (1, 0, 1)
         nothing = CausalGraph(tuple("abc"))
-        assert compare_independences(chain(broken=False), chain(broken=False), domain=domain, graph=nothing, rng=rng) is None
-        table = np.concatenate([chain(10_000, broken=False), chain(30_000, broken=True)])  # sorted: its first rows tell nothing
+        assert (
+            compare_independences(
+                chain(broken=False), chain(broken=False), domain=domain, graph=nothing, rng=rng
+            )
+            is None
+        )
+        table = np.concatenate(
+            [chain(10_000, broken=False), chain(30_000, broken=True)]
+        )  # sorted: its first rows tell nothing
         report = compare_independences(table, table, domain=domain, graph=graph, rng=rng)
         assert report is not None and (report.kept("real"), report.kept("synthetic")) == (0, 0)

@@ -1,4 +1,6 @@
-"""Published scores as figures: what a scorecard learns, and that intervals hold the truth as often as they say."""
+"""Published scores as figures: what a scorecard learns, and that intervals hold the truth as often
+as they say.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
-from synthdp.evaluate.dp_scores import ChargedScore, accuracy, charged_scores, counted_rows, distance, headline
+from synthdp.evaluate.dp_scores import (
+    ChargedScore,
+    accuracy,
+    charged_scores,
+    counted_rows,
+    distance,
+    headline,
+)
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.scorecard import fit_scorecard
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
@@ -32,7 +41,12 @@ DRAWS = 3000
 
 
 def domain_of(*sizes: int) -> Domain:
-    return Domain(tuple(ColumnDomain("abcd"[i], "categorical", tuple(f"v{k}" for k in range(n)), False) for i, n in enumerate(sizes)))
+    return Domain(
+        tuple(
+            ColumnDomain("abcd"[i], "categorical", tuple(f"v{k}" for k in range(n)), False)
+            for i, n in enumerate(sizes)
+        )
+    )
 
 
 def rows_of(count: int, seed: int, *, flip: float = 0.2) -> Codes:
@@ -42,13 +56,16 @@ def rows_of(count: int, seed: int, *, flip: float = 0.2) -> Codes:
     return np.column_stack([a, b, (a > 0) ^ (rng.random(count) < flip)]).astype(np.uint16)
 
 
-# --- scorecards ---------------------------------------------------------------------------------------------------
+# --- scorecards
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["c", "a"])
 def test_a_scorecard_learns_what_there_is_to_learn(target: str) -> None:
     domain, at = domain_of(3, 3, 2), {"c": 2, "a": 0}[target]
-    card = fit_scorecard(rows_of(2000, 0), domain, target, max_rows=1500, rng=np.random.default_rng(0))
+    card = fit_scorecard(
+        rows_of(2000, 0), domain, target, max_rows=1500, rng=np.random.default_rng(0)
+    )
     test = rows_of(4000, 1)
     right = float((card.answers(test) == test[:, at]).mean())
     assert right == pytest.approx({"c": 0.8, "a": 0.5}[target], abs=0.06)
@@ -62,13 +79,26 @@ def test_a_class_that_no_row_has_is_never_said() -> None:
 
 
 def test_with_nothing_to_learn_the_commonest_class_is_said() -> None:
-    alone = fit_scorecard(np.array([[2], [2], [0]], dtype=np.uint16), domain_of(3), "a", max_rows=9, rng=np.random.default_rng(0))
+    alone = fit_scorecard(
+        np.array([[2], [2], [0]], dtype=np.uint16),
+        domain_of(3),
+        "a",
+        max_rows=9,
+        rng=np.random.default_rng(0),
+    )
     assert alone.answers(np.array([[0], [1]], dtype=np.uint16)).tolist() == [2, 2]
-    same = fit_scorecard(np.ones((9, 3), dtype=np.uint16), domain_of(3, 3, 2), "c", max_rows=9, rng=np.random.default_rng(0))
+    same = fit_scorecard(
+        np.ones((9, 3), dtype=np.uint16),
+        domain_of(3, 3, 2),
+        "c",
+        max_rows=9,
+        rng=np.random.default_rng(0),
+    )
     assert same.answers(rows_of(20, 0)).tolist() == [1] * 20
 
 
-# --- intervals ----------------------------------------------------------------------------------------------------
+# --- intervals
+# ----------------------------------------------------------------------------------------------------
 
 
 def covered(intervals: list[tuple[float | None, float, float]], truth: float) -> float:
@@ -76,34 +106,62 @@ def covered(intervals: list[tuple[float | None, float, float]], truth: float) ->
 
 
 @pytest.mark.parametrize(("rows", "deviation", "sigma"), [(40_000, 60.0, 130.0), (300, 20.0, 10.0)])
-def test_distances_hold_the_truth_and_would_not_with_less_noise(rows: int, deviation: float, sigma: float) -> None:
+def test_distances_hold_the_truth_and_would_not_with_less_noise(
+    rows: int, deviation: float, sigma: float
+) -> None:
     rng, truth = np.random.default_rng(0), 0.2503
     misplaced = np.floor(truth * rows) + np.rint(sigma * rng.standard_normal(DRAWS))
     seen = rows + deviation * rng.standard_normal(DRAWS)
     for claimed, least, most in ((sigma, 0.94, 0.975), (0.7 * sigma, 0.0, 0.93)):
         part = 1.0 if claimed == sigma else 0.49
-        shown = covered([distance(int(u), n, part * deviation**2, sigma=claimed) for u, n in zip(misplaced, seen, strict=True)], truth)
+        shown = covered(
+            [
+                distance(int(u), n, part * deviation**2, sigma=claimed)
+                for u, n in zip(misplaced, seen, strict=True)
+            ],
+            truth,
+        )
         assert least < shown < most, (claimed, shown)
 
 
-@pytest.mark.parametrize(("rows", "sigma", "truth"), [(8000, 100.0, 0.85), (8000, 1.0, 0.85), (150, 8.0, 0.97)])
-def test_accuracies_hold_the_truth_and_would_not_with_less_noise(rows: int, sigma: float, truth: float) -> None:
+@pytest.mark.parametrize(
+    ("rows", "sigma", "truth"), [(8000, 100.0, 0.85), (8000, 1.0, 0.85), (150, 8.0, 0.97)]
+)
+def test_accuracies_hold_the_truth_and_would_not_with_less_noise(
+    rows: int, sigma: float, truth: float
+) -> None:
     """Both what the noise does and what the choice of test rows does."""
     rng = np.random.default_rng(0)
     right = rng.binomial(rows, truth, DRAWS)
     noisy = [np.rint(x + sigma * rng.standard_normal(DRAWS)) for x in (rows - right, right)]
-    shown = covered([accuracy(int(w), int(r), sigma=sigma, together=1) for w, r in zip(*noisy, strict=True)], truth)
+    shown = covered(
+        [accuracy(int(w), int(r), sigma=sigma, together=1) for w, r in zip(*noisy, strict=True)],
+        truth,
+    )
     assert 0.935 < shown < 0.975
     if sigma > 1:
-        assert covered([accuracy(int(w), int(r), sigma=0.6 * sigma, together=1) for w, r in zip(*noisy, strict=True)], truth) < 0.93
+        assert (
+            covered(
+                [
+                    accuracy(int(w), int(r), sigma=0.6 * sigma, together=1)
+                    for w, r in zip(*noisy, strict=True)
+                ],
+                truth,
+            )
+            < 0.93
+        )
     value, low, high = accuracy(1000, 3000, sigma=1.0, together=1)
     wider = accuracy(1000, 3000, sigma=1.0, together=4)
-    assert value == wider[0] == 0.75 and wider[2] - wider[1] == pytest.approx(2 * (high - low), rel=0.05)
+    assert value == wider[0] == 0.75 and wider[2] - wider[1] == pytest.approx(
+        2 * (high - low), rel=0.05
+    )
 
 
 def test_the_stewards_guide_tells_how_well_a_distance_is_known() -> None:
     value, low, high = distance(900, 39_000, 100.0**2, sigma=66.0)
-    assert value is not None and (value - low, high - value) == pytest.approx((0.0033, 0.0033), abs=5e-5)
+    assert value is not None and (value - low, high - value) == pytest.approx(
+        (0.0033, 0.0033), abs=5e-5
+    )
 
 
 def test_where_noise_hides_the_rows_nothing_is_said() -> None:
@@ -116,36 +174,73 @@ def test_where_noise_hides_the_rows_nothing_is_said() -> None:
 
 
 def test_rows_are_counted_by_one_table_of_each_column() -> None:
-    tables = [NoisyTable(("a",), np.array([60.0, 44.0]), 2.0), NoisyTable(("a", "b"), np.full((2, 2), 900.0), 1.0)]
-    tables += [NoisyTable(("b",), np.array([30.0, 30.0, 36.0]), 4.0), NoisyTable(("a",), np.array([900.0, 0.0]), 1.0)]
+    tables = [
+        NoisyTable(("a",), np.array([60.0, 44.0]), 2.0),
+        NoisyTable(("a", "b"), np.full((2, 2), 900.0), 1.0),
+    ]
+    tables += [
+        NoisyTable(("b",), np.array([30.0, 30.0, 36.0]), 4.0),
+        NoisyTable(("a",), np.array([900.0, 0.0]), 1.0),
+    ]
     weights = 1 / 8, 1 / 48
-    assert counted_rows(tables) == pytest.approx(((104 * weights[0] + 96 * weights[1]) / sum(weights), 1 / sum(weights)))
+    assert counted_rows(tables) == pytest.approx(
+        ((104 * weights[0] + 96 * weights[1]) / sum(weights), 1 / sum(weights))
+    )
 
 
 def test_headlines_are_what_gates_may_name() -> None:
     def score(name: str, value: float | None, target: str | None = None) -> ChargedScore:
-        return ChargedScore.model_validate({"name": name, "target": target, "counts": (1,), "sigma": 1.0, "value": value, "low": 0.0, "high": 1.0})
+        return ChargedScore.model_validate(
+            {
+                "name": name,
+                "target": target,
+                "counts": (1,),
+                "sigma": 1.0,
+                "value": value,
+                "low": 0.0,
+                "high": 1.0,
+            }
+        )
 
     both = score("tstr_accuracy", 0.5, "a"), score("tstr_accuracy", 0.9, "b")
-    assert headline((score("tv1", 0.1), score("tv2", None), *both)) == {"tv1_charged": 0.1, "tstr_accuracy_charged": pytest.approx(0.7)}
+    assert headline((score("tv1", 0.1), score("tv2", None), *both)) == {
+        "tv1_charged": 0.1,
+        "tstr_accuracy_charged": pytest.approx(0.7),
+    }
     assert headline((*both, score("tstr_accuracy", None, "c"))) == {}
 
 
 @pytest.mark.slow
 def test_intervals_of_the_whole_path_hold_the_truth(figure: Callable[..., None]) -> None:
-    """Noisy tables and scores of one table, many times: distances against the exact ones, accuracy against that of a far larger table."""
+    """Noisy tables and scores of one table, many times: distances against the exact ones, accuracy
+    against that of a far larger table.
+    """
     release = parse_spec(SPEC, path="spec.yaml")
-    domain, synthetic, codes, repeats = Domain.from_spec(release.columns), rows_of(3000, 0, flip=0.3), rows_of(5000, 1), 600
+    domain, synthetic, codes, repeats = (
+        Domain.from_spec(release.columns),
+        rows_of(3000, 0, flip=0.3),
+        rows_of(5000, 1),
+        600,
+    )
     card = fit_scorecard(synthetic, domain, "c", max_rows=3000, rng=np.random.default_rng(0))
     many = rows_of(400_000, 2)
     accurate = float((card.answers(many) == many[:, 2]).mean())
     marginals = NoisyMarginals(domain, (("a",), ("b",), ("c",)), 15.0)
-    mechanism, rng, hits = ScoreBudget(domain, ("c",), 20.0).choose(synthetic, [card]), np.random.default_rng(3), np.zeros(3)
+    mechanism, rng, hits = (
+        ScoreBudget(domain, ("c",), 20.0).choose(synthetic, [card]),
+        np.random.default_rng(3),
+        np.zeros(3),
+    )
     for repeat in range(repeats):
         own = codes if repeat % 2 else rows_of(5000, 1000 + repeat)
         table = Table(own, None, rng.random(5000) < 0.2, {})  # type: ignore[arg-type]
         exact = fidelity(table.fit_codes, synthetic, domain, triples=0)
-        found = charged_scores(release, domain, mechanism.run(table, Streams.fresh()), marginals.run(table, Streams.fresh()))
+        found = charged_scores(
+            release,
+            domain,
+            mechanism.run(table, Streams.fresh()),
+            marginals.run(table, Streams.fresh()),
+        )
         truth = (exact.tv1, exact.tv2, accurate)
         hits += [s.low <= t <= s.high for s, t in zip(found, truth, strict=True) if t is not None]
     assert (hits / repeats > 0.92).all() and (hits / repeats < 0.985).all(), hits / repeats

@@ -1,4 +1,6 @@
-"""Total variation and association against closed forms, hand-made tables and a slow but obvious reference."""
+"""Total variation and association against closed forms, hand-made tables and a slow but obvious
+reference.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from synthdp.evaluate.pairs import compare_pairs
 
 
 def domain(*sizes: int) -> Domain:
-    return Domain(tuple(ColumnDomain(f"c{i}", "categorical", tuple(map(str, range(size))), False) for i, size in enumerate(sizes)))
+    return Domain(
+        tuple(
+            ColumnDomain(f"c{i}", "categorical", tuple(map(str, range(size))), False)
+            for i, size in enumerate(sizes)
+        )
+    )
 
 
 def codes(*rows: tuple[int, ...]) -> np.ndarray:
@@ -74,23 +81,37 @@ def test_row_order_and_replication_do_not_matter() -> None:
     np.testing.assert_allclose(permuted.association_difference, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("limits", [{"MOST_CELLS": 1}, {"MOST_CELLS": 21, "MOST_KEYS": 5}, {"MOST_KEYS": 1}])
-def test_pairs_in_small_blocks_of_cells_and_rows_agree_with_the_reference(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "limits", [{"MOST_CELLS": 1}, {"MOST_CELLS": 21, "MOST_KEYS": 5}, {"MOST_KEYS": 1}]
+)
+def test_pairs_in_small_blocks_of_cells_and_rows_agree_with_the_reference(
+    limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in limits.items():
         monkeypatch.setattr(pairs, name, value)
     rng = np.random.default_rng(8)
     sizes = (3, 1, 5, 2, 4)
-    a, b = (np.column_stack([rng.integers(0, s, size=n) for s in sizes]).astype(np.uint16) for n in (83, 61))
+    a, b = (
+        np.column_stack([rng.integers(0, s, size=n) for s in sizes]).astype(np.uint16)
+        for n in (83, 61)
+    )
     found = compare_pairs(a, b, sizes)
     for i, j in combinations(range(5), 2):
-        assert found.variation[i, j] == found.variation[j, i] == pytest.approx(reference_tv(a, b, (i, j)))
+        assert (
+            found.variation[i, j]
+            == found.variation[j, i]
+            == pytest.approx(reference_tv(a, b, (i, j)))
+        )
         for matrix, table in zip(found.association, (a, b), strict=True):
             assert matrix[i, j] == matrix[j, i] == pytest.approx(reference_v(table, i, j))
 
 
 def test_levels_that_do_not_occur_change_nothing_and_the_tables_stay_as_they_are() -> None:
     rng = np.random.default_rng(9)
-    a, b = (np.asfortranarray(10 * rng.integers(0, 4, size=(n, 3)).astype(np.uint16) + 7) for n in (50, 40))
+    a, b = (
+        np.asfortranarray(10 * rng.integers(0, 4, size=(n, 3)).astype(np.uint16) + 7)
+        for n in (50, 40)
+    )
     before = a.copy(), b.copy()
     wide, narrow = compare_pairs(a, b, (99, 99, 99)), compare_pairs(a // 10, b // 10, (4, 4, 4))
     np.testing.assert_array_equal(wide.variation, narrow.variation)
@@ -98,20 +119,43 @@ def test_levels_that_do_not_occur_change_nothing_and_the_tables_stay_as_they_are
     assert (a == before[0]).all() and (b == before[1]).all()
 
 
-@pytest.mark.parametrize("limits", [{}, {"DENSE_CELLS": 0}, {"CHUNK_ROWS": 7}, {"DENSE_CELLS": 20, "DENSE_TOTAL": 30, "CHUNK_ROWS": 11}])
-def test_dense_sparse_and_chunked_agree_with_the_reference(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"DENSE_CELLS": 0},
+        {"CHUNK_ROWS": 7},
+        {"DENSE_CELLS": 20, "DENSE_TOTAL": 30, "CHUNK_ROWS": 11},
+    ],
+)
+def test_dense_sparse_and_chunked_agree_with_the_reference(
+    limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in limits.items():
         monkeypatch.setattr(counting, name, value)
     rng = np.random.default_rng(2)
     sizes = (3, 5, 2, 4)
-    real, synthetic = (np.column_stack([rng.integers(0, s, size=n) for s in sizes]).astype(np.uint16) for n in (83, 61))
+    real, synthetic = (
+        np.column_stack([rng.integers(0, s, size=n) for s in sizes]).astype(np.uint16)
+        for n in (83, 61)
+    )
     report = fidelity(real, synthetic, domain(*sizes), triples=4)
     for i, j in combinations(range(4), 2):
-        assert report.pairs[i, j] == report.pairs[j, i] == pytest.approx(reference_tv(real, synthetic, (i, j)))
+        assert (
+            report.pairs[i, j]
+            == report.pairs[j, i]
+            == pytest.approx(reference_tv(real, synthetic, (i, j)))
+        )
     for names, value in report.by_triple.items():
-        assert value == pytest.approx(reference_tv(real, synthetic, tuple(int(n[1]) for n in names)))
-    assert report.tv1 == pytest.approx(np.mean([reference_tv(real, synthetic, (i,)) for i in range(4)]))
-    np.testing.assert_allclose(report.shares_synthetic["c1"], np.bincount(synthetic[:, 1], minlength=5) / 61)
+        assert value == pytest.approx(
+            reference_tv(real, synthetic, tuple(int(n[1]) for n in names))
+        )
+    assert report.tv1 == pytest.approx(
+        np.mean([reference_tv(real, synthetic, (i,)) for i in range(4)])
+    )
+    np.testing.assert_allclose(
+        report.shares_synthetic["c1"], np.bincount(synthetic[:, 1], minlength=5) / 61
+    )
 
 
 def test_dense_and_sparse_tables_compare_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +194,8 @@ def test_triples_are_public_distinct_and_capped() -> None:
     assert len(set(many)) == 50 and all(i < j < k < 200 for i, j, k in many)
 
 
-# --- association -----------------------------------------------------------------------------------------
+# --- association
+# -----------------------------------------------------------------------------------------
 
 
 def test_association_of_copies_is_one_and_of_independent_columns_near_zero() -> None:
@@ -165,7 +210,8 @@ def test_association_of_copies_is_one_and_of_independent_columns_near_zero() -> 
 
 
 def test_cramers_v_by_hand() -> None:
-    # [[30, 10], [10, 30]]: chi² = 80 * .25 = 20, phi² = .25; corrected (.25 - 1/79) / (2 - 1/79 - 1)
+    # [[30, 10], [10, 30]]: chi² = 80 * .25 = 20, phi² = .25; corrected (.25 - 1/79) / (2 - 1/79 -
+    # 1)
     rows = [(0, 0)] * 30 + [(0, 1)] * 10 + [(1, 0)] * 10 + [(1, 1)] * 30
     found = compare_pairs(codes(*rows), codes((0, 0)), (2, 2))
     assert found.association[0][0, 1] == pytest.approx(np.sqrt((0.25 - 1 / 79) / (1 - 1 / 79)))
@@ -177,7 +223,8 @@ def test_a_constant_column_has_no_association() -> None:
     assert compare_pairs(table, table[:, ::-1], (2, 2)).association[0][0, 1] == 0.0
 
 
-# --- against released tables ------------------------------------------------------------------------------
+# --- against released tables
+# ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -200,7 +247,9 @@ def test_noisy_tv1_by_hand_and_only_one_way() -> None:
 
 def test_noise_in_empty_cells_takes_no_mass_from_the_others() -> None:
     # Clipping alone would give the first cell 100 / 115.
-    np.testing.assert_allclose(nearest_distribution(np.array([100, 8, -10, 7, -5])), [1, 0, 0, 0, 0], atol=0.06)
+    np.testing.assert_allclose(
+        nearest_distribution(np.array([100, 8, -10, 7, -5])), [1, 0, 0, 0, 0], atol=0.06
+    )
     np.testing.assert_allclose(nearest_distribution(np.array([3, 1])), [0.75, 0.25])
     np.testing.assert_allclose(nearest_distribution(np.array([-3, 1, -2, 0])), np.full(4, 0.25))
 

@@ -41,7 +41,11 @@ def test_macro_auc_of_three_classes(weights: np.ndarray) -> None:
     found = scores.macro_auc(probability, labels, weights)
     for i in range(len(weights)):
         rows = drawn(weights, i)
-        assert found[i] == pytest.approx(metrics.roc_auc_score(labels[rows], probability[rows], multi_class="ovr", labels=[0, 1, 2]))
+        assert found[i] == pytest.approx(
+            metrics.roc_auc_score(
+                labels[rows], probability[rows], multi_class="ovr", labels=[0, 1, 2]
+            )
+        )
 
 
 def test_macro_auc_leaves_out_what_the_test_rows_lack() -> None:
@@ -56,8 +60,12 @@ def test_accuracy_and_f1(weights: np.ndarray) -> None:
     predicted, labels = rng.integers(0, 3, ROWS), rng.integers(0, 3, ROWS)
     for i in range(len(weights)):
         rows = drawn(weights, i)
-        assert scores.accuracy(predicted, labels, weights)[i] == pytest.approx(metrics.accuracy_score(labels[rows], predicted[rows]))
-        assert scores.macro_f1(predicted, labels, weights)[i] == pytest.approx(metrics.f1_score(labels[rows], predicted[rows], average="macro"))
+        assert scores.accuracy(predicted, labels, weights)[i] == pytest.approx(
+            metrics.accuracy_score(labels[rows], predicted[rows])
+        )
+        assert scores.macro_f1(predicted, labels, weights)[i] == pytest.approx(
+            metrics.f1_score(labels[rows], predicted[rows], average="macro")
+        )
 
 
 def test_regression_scores(weights: np.ndarray) -> None:
@@ -66,8 +74,12 @@ def test_regression_scores(weights: np.ndarray) -> None:
     predicted = values + rng.normal(0, 2, ROWS)
     for i in range(len(weights)):
         rows = drawn(weights, i)
-        assert scores.r_squared(predicted, values, weights)[i] == pytest.approx(metrics.r2_score(values[rows], predicted[rows]))
-        assert scores.mean_absolute_error(predicted, values, weights)[i] == pytest.approx(np.abs(values - predicted)[rows].mean())
+        assert scores.r_squared(predicted, values, weights)[i] == pytest.approx(
+            metrics.r2_score(values[rows], predicted[rows])
+        )
+        assert scores.mean_absolute_error(predicted, values, weights)[i] == pytest.approx(
+            np.abs(values - predicted)[rows].mean()
+        )
 
 
 def test_r_squared_of_a_constant_is_undefined() -> None:

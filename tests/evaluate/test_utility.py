@@ -40,7 +40,8 @@ def table(rows: int, seed: int) -> pd.DataFrame:
             "group": np.array(["a", "b", "c"], dtype=object)[group],
             "rank": np.array(["low", "mid", "high"])[rank],
             "dose": dose,
-            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365, rows), unit="D"),
+            "day": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(rng.integers(0, 365, rows), unit="D"),
             "ill": np.where(ill, "true", "false"),
             "kind": np.array(["x", "y", "z"])[kind],
         }
@@ -54,7 +55,12 @@ TRAIN, TEST = table(1500, 1), table(800, 2)
 
 
 def run(
-    train: pd.DataFrame, test: pd.DataFrame, synthetic: pd.DataFrame, *targets: str, classifiers: tuple[str, ...] = ("logistic",), **more: int
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    *targets: str,
+    classifiers: tuple[str, ...] = ("logistic",),
+    **more: int,
 ) -> UtilityReport:
     return utility(
         train,
@@ -75,7 +81,9 @@ def test_another_draw_of_the_same_law_is_as_useful(target: str) -> None:
     for row in report.rows:
         assert row.difference == pytest.approx(0, abs=0.06), row
         assert row.low is not None and row.high is not None and row.low <= row.high
-    assert all(row.real > 0.75 for row in report.rows if row.metric == "auc" and row.real is not None)
+    assert all(
+        row.real > 0.75 for row in report.rows if row.metric == "auc" and row.real is not None
+    )
     assert report.tstr_ratio == pytest.approx(1, abs=0.03)
     assert report.notes == ()
 
@@ -101,12 +109,21 @@ def test_a_shuffled_target_teaches_nothing_and_the_interval_says_so() -> None:
 def test_ranged_targets_get_regressors() -> None:
     report = run(TRAIN, TEST, table(1500, 3), "dose", "day")
     assert {(r.target, r.classifier, r.metric) for r in report.rows} == {
-        (t, c, x) for t in ("dose", "day") for c in ("ridge", "boosted_trees") for x in ("r2", "mae")
+        (t, c, x)
+        for t in ("dose", "day")
+        for c in ("ridge", "boosted_trees")
+        for x in ("r2", "mae")
     }
-    dose = next(r for r in report.rows if (r.target, r.classifier, r.metric) == ("dose", "boosted_trees", "r2"))
+    dose = next(
+        r
+        for r in report.rows
+        if (r.target, r.classifier, r.metric) == ("dose", "boosted_trees", "r2")
+    )
     assert dose.real is not None and 0.15 < dose.real < 0.9
     assert dose.difference == pytest.approx(0, abs=0.1)
-    day = next(r for r in report.rows if (r.target, r.classifier, r.metric) == ("day", "ridge", "mae"))
+    day = next(
+        r for r in report.rows if (r.target, r.classifier, r.metric) == ("day", "ridge", "mae")
+    )
     assert day.real == pytest.approx(365 / 4, rel=0.1)  # a uniform day guessed by its mean, in days
     assert report.mean_auc_synthetic is None and report.tstr_ratio is None
 
@@ -114,7 +131,9 @@ def test_ranged_targets_get_regressors() -> None:
 def test_max_rows_cuts_every_table() -> None:
     small = run(TRAIN, TEST, TRAIN, "ill", max_rows=100)
     wide = next(r for r in small.rows if r.metric == "accuracy")
-    assert wide.real is not None and (wide.real * 100) == pytest.approx(round(wide.real * 100), abs=1e-9)
+    assert wide.real is not None and (wide.real * 100) == pytest.approx(
+        round(wide.real * 100), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("classifier", list(CLASSIFIERS))
@@ -145,7 +164,16 @@ def test_nothing_to_learn_from_or_to_test_on() -> None:
     assert "no evaluation targets" in run(TRAIN, TEST, TRAIN).notes[0]
     assert "too few rows" in run(TRAIN, TEST.assign(dose=np.nan), TRAIN, "dose").notes[0]
     alone = Domain.from_spec({"ill": m.Boolean(type="boolean")})
-    report = utility(TRAIN, TEST, TRAIN, domain=alone, targets=("ill",), classifiers=("logistic",), max_rows=100, rng=np.random.default_rng(0))
+    report = utility(
+        TRAIN,
+        TEST,
+        TRAIN,
+        domain=alone,
+        targets=("ill",),
+        classifiers=("logistic",),
+        max_rows=100,
+        rng=np.random.default_rng(0),
+    )
     assert report.rows == () and "no other column" in report.notes[0]
 
 
@@ -162,15 +190,23 @@ POOR: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 @pytest.mark.parametrize("poor", POOR)
 @pytest.mark.parametrize("side", ["train", "test", "synthetic"])
 def test_a_poor_table_is_judged_and_no_learner_fails(side: str, poor: str) -> None:
-    """A user's table may be small, constant, or empty in a column, and its budget is spent by the time that it is judged."""
+    """A user's table may be small, constant, or empty in a column, and its budget is spent by the
+    time that it is judged.
+    """
     tables = {name: TRAIN[:60].reset_index(drop=True) for name in ("train", "test", "synthetic")}
     tables[side] = POOR[poor](tables[side])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = run(*tables.values(), "ill", "kind", "dose", "day", classifiers=tuple(CLASSIFIERS))
         settings = m.Evaluation(targets=("ill",), classifiers=("logistic",))
-        whole = evaluate(*tables.values(), domain=DOMAIN, settings=settings, rng=np.random.default_rng(0))
-    assert all(0 <= row.real <= 1 for row in report.rows if row.metric in ("auc", "accuracy", "macro_f1") and row.real is not None)
+        whole = evaluate(
+            *tables.values(), domain=DOMAIN, settings=settings, rng=np.random.default_rng(0)
+        )
+    assert all(
+        0 <= row.real <= 1
+        for row in report.rows
+        if row.metric in ("auc", "accuracy", "macro_f1") and row.real is not None
+    )
     assert {row.classifier for row in report.rows if row.target == "ill"} == set(CLASSIFIERS)
     json.dumps(whole.to_json(), allow_nan=False)
 
@@ -179,10 +215,14 @@ def test_a_column_without_a_value_teaches_as_if_it_were_not_there() -> None:
     blank = TRAIN.assign(dose=np.nan)
     trees = ("boosted_trees", "random_forest")
     for row in run(blank, TEST, blank, "ill", classifiers=trees).rows:
-        assert row.real is not None and (row.metric != "auc" or 0.5 < row.real < 0.75)  # `group` alone speaks of the illness
+        assert row.real is not None and (
+            row.metric != "auc" or 0.5 < row.real < 0.75
+        )  # `group` alone speaks of the illness
 
 
-def test_what_a_model_warns_of_is_recorded_and_does_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_model_warns_of_is_recorded_and_does_not_leak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from sklearn.linear_model import LogisticRegression
 
     from synthdp.evaluate import learners
@@ -192,55 +232,81 @@ def test_what_a_model_warns_of_is_recorded_and_does_not_leak(monkeypatch: pytest
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = run(TRAIN, TEST, TRAIN, "ill")
-    assert report.notes == ("ill, logistic on real rows: ConvergenceWarning", "ill, logistic on synthetic rows: ConvergenceWarning")
+    assert report.notes == (
+        "ill, logistic on real rows: ConvergenceWarning",
+        "ill, logistic on synthetic rows: ConvergenceWarning",
+    )
 
 
-# --- features --------------------------------------------------------------------------------------------
+# --- features
+# --------------------------------------------------------------------------------------------
 
 
 def test_features_come_from_the_domain_alone() -> None:
     names = ["group", "dose", "ill"]
-    some, one = (join(list(build_features(DOMAIN, rows, names).values())) for rows in (TRAIN, TRAIN.iloc[[3]]))
+    some, one = (
+        join(list(build_features(DOMAIN, rows, names).values()))
+        for rows in (TRAIN, TRAIN.iloc[[3]])
+    )
     np.testing.assert_array_equal(some.wide[[3]], one.wide)
     # 3 groups and missing; dose, its spike at 0 and missing; ill
     assert some.wide.shape == (1500, 4 + 3 + 1) and some.narrow.shape == (1500, 3)
     hand = pd.DataFrame({"group": [None, "b"], "dose": [0.0, np.nan], "ill": ["true", "false"]})
-    np.testing.assert_allclose(join(list(build_features(DOMAIN, hand, names).values())).wide, [[0, 0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 0.5, 0, 1, 0]])
+    np.testing.assert_allclose(
+        join(list(build_features(DOMAIN, hand, names).values())).wide,
+        [[0, 0, 0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 0.5, 0, 1, 0]],
+    )
 
 
 def test_features_stay_inside_public_bounds_and_memory() -> None:
     outside = TRAIN.assign(dose=1e9)
     assert build_features(DOMAIN, outside, ["dose"])["dose"].wide.max() == 1
-    many = Domain.from_spec({"code": m.Categorical(type="categorical", categories=tuple(map(str, range(1000))))})
+    many = Domain.from_spec(
+        {"code": m.Categorical(type="categorical", categories=tuple(map(str, range(1000))))}
+    )
     frame = pd.DataFrame({"code": ["0", "999", "256"]})
     assert build_features(many, frame, ["code"])["code"].wide.shape == (3, MOST_INDICATORS)
     assert target_levels(many["code"], frame["code"]).tolist() == [0, 999, 256]
 
 
-# --- the whole ------------------------------------------------------------------------------------------
+# --- the whole
+# ------------------------------------------------------------------------------------------
 
 
 def judged(synthetic: pd.DataFrame, test: pd.DataFrame = TEST, **more: object) -> EvaluationReport:
     chosen = m.Evaluation(**{"targets": ("ill", "dose"), "classifiers": ("logistic",), **more})
-    return evaluate(TRAIN, test, synthetic, domain=DOMAIN, settings=chosen, rng=np.random.default_rng(0))
+    return evaluate(
+        TRAIN, test, synthetic, domain=DOMAIN, settings=chosen, rng=np.random.default_rng(0)
+    )
 
 
 def test_metrics_have_the_names_that_gates_use() -> None:
     report = judged(table(1500, 3))
     found = report.metrics()
-    assert set(found) == {"tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"} <= set(m.CONFIDENTIAL_METRICS)
+    assert (
+        set(found) == {"tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"} <= set(m.CONFIDENTIAL_METRICS)
+    )
     assert 0 < found["tv1"] < found["tv2"] < found["tv3"] < 0.4
     assert report.floor is not None and report.floor.tv1 == pytest.approx(found["tv1"], abs=0.02)
     again = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert again["metrics"] == pytest.approx(found)
-    assert np.shape(again["fidelity"]["by_pair"]["tv"]) == (6, 6) and len(again["utility"]["rows"]) == 3 + 4
+    assert (
+        np.shape(again["fidelity"]["by_pair"]["tv"]) == (6, 6)
+        and len(again["utility"]["rows"]) == 3 + 4
+    )
 
 
 def test_a_bad_table_scores_worse() -> None:
     rng = np.random.default_rng(9)
-    independent = TRAIN.apply(lambda column: pd.Series(rng.permutation(column.to_numpy()), dtype=column.dtype))
+    independent = TRAIN.apply(
+        lambda column: pd.Series(rng.permutation(column.to_numpy()), dtype=column.dtype)
+    )
     good, bad = judged(table(1500, 3)).metrics(), judged(independent).metrics()
-    assert bad["tv1"] < 1e-9 and bad["tv2"] > 1.2 * good["tv2"] and bad["tstr_auc"] < 0.65 < good["tstr_auc"]
+    assert (
+        bad["tv1"] < 1e-9
+        and bad["tv2"] > 1.2 * good["tv2"]
+        and bad["tstr_auc"] < 0.65 < good["tstr_auc"]
+    )
 
 
 def test_without_holdout_or_targets_the_rest_is_there() -> None:
@@ -256,7 +322,15 @@ def test_steps_are_counted_by_the_spec_alone(rows: int) -> None:
     heard: list[tuple[int, int, str]] = []
     settings = m.Evaluation(targets=("ill", "dose"), classifiers=("logistic",))
     test, rng = TEST.iloc[:rows].reset_index(drop=True), np.random.default_rng(0)
-    evaluate(TRAIN, test, TRAIN, domain=DOMAIN, settings=settings, rng=rng, progress=lambda *step: heard.append(step))  # type: ignore[arg-type]
+    evaluate(
+        TRAIN,
+        test,
+        TRAIN,
+        domain=DOMAIN,
+        settings=settings,
+        rng=rng,
+        progress=lambda *step: heard.append(step),
+    )  # type: ignore[arg-type]
     place, totals = {what: done for done, _, what in heard}, {total for _, total, _ in heard}
     learning = 2 * (1 + len(REGRESSORS))
     assert totals == {2 + learning + 6} and place["two-sample test"] == 2 + learning
@@ -265,7 +339,9 @@ def test_steps_are_counted_by_the_spec_alone(rows: int) -> None:
 
 @pytest.mark.parametrize("spoilt", ["kind", "dose", "every row"])
 def test_the_same_trainings_are_heard_whatever_the_rows(spoilt: str) -> None:
-    """A line about a training that these rows left out, or the lack of one, would say that they did."""
+    """A line about a training that these rows left out, or the lack of one, would say that they
+    did.
+    """
     heard: dict[bool, list[str]] = {True: [], False: []}
     without = TEST[:0] if spoilt == "every row" else TEST.assign(**{spoilt: None})
     for degenerate, names in heard.items():

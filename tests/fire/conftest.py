@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # test files are imported by path; what they share lies beside them
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # test files are imported by path; what they share lies beside them
 
 from postgres import Server, find_or_install, private_server
 
@@ -40,7 +42,13 @@ def reserve() -> Callable[..., Any]:
     """`reserve(ledger, run, epsilon)` on dataset `adult` under a cap of 3."""
 
     def make(ledger: Any, run: str, epsilon: float = 1.0, **changes: Any) -> Any:
-        settings = {"dataset": "adult", "epsilon": epsilon, "delta": 1e-6, "cap": (3.0, 1e-4), "body": {"by": "me", "adjacency": "add_remove"}}
+        settings = {
+            "dataset": "adult",
+            "epsilon": epsilon,
+            "delta": 1e-6,
+            "cap": (3.0, 1e-4),
+            "body": {"by": "me", "adjacency": "add_remove"},
+        }
         settings |= changes
         return ledger.reserve(settings.pop("dataset"), run, **settings)
 
@@ -52,6 +60,17 @@ def charge() -> Callable[..., Any]:
     """`charge(ledger, run, purpose)`."""
 
     def make(ledger: Any, run: str, purpose: str = "measure", **changes: Any) -> Any:
-        return ledger.charge(**({"dataset": "adult", "run": run, "purpose": purpose, "mechanism": "m", "event": EVENT} | changes))
+        return ledger.charge(
+            **(
+                {
+                    "dataset": "adult",
+                    "run": run,
+                    "purpose": purpose,
+                    "mechanism": "m",
+                    "event": EVENT,
+                }
+                | changes
+            )
+        )
 
     return make

@@ -1,12 +1,15 @@
-"""`python tests/fire/copies.py FOLDER PLAYS [LEDGER_URL]`: a release whose folder is copied, set back and started twice, at random points.
+"""`python tests/fire/copies.py FOLDER PLAYS [LEDGER_URL]`: a release whose folder is copied, set
+back and started twice, at random points.
 
-Each play kills a tiny release at a random point and then makes random moves: a copy goes on beside the original, the
-folder is set back to an earlier snapshot, two copies go on at once, or one folder is given to two processes at once on a disk
-without locks. Each of them may be killed again. In the end every folder is finished as far as it can be.
+Each play kills a tiny release at a random point and then makes random moves: a copy goes on beside
+the original, the folder is set back to an earlier snapshot, two copies go on at once, or one folder
+is given to two processes at once on a disk without locks. Each of them may be killed again. In the
+end every folder is finished as far as it can be.
 
-Prints one JSON object: how many plays and processes there were, how they ended, and every purpose of which more than one
-value was used, or more than one checkpoint of one step. What is used is written down by hooks around the session, outside of
-what the kernel itself keeps. The moves are seeded; the noise is not.
+Prints one JSON object: how many plays and processes there were, how they ended, and every purpose
+of which more than one value was used, or more than one checkpoint of one step. What is used is
+written down by hooks around the session, outside of what the kernel itself keeps. The moves are
+seeded; the noise is not.
 """
 
 from __future__ import annotations
@@ -34,25 +37,43 @@ from synthdp.release import run as release_module
 from synthdp.release import run_folder
 
 MOVES = ("copy", "restore", "start twice", "deliver twice")
-REACHED = 170  # points of a release that is left alone, about: kills beyond the last one kill nothing
+REACHED = (
+    170  # points of a release that is left alone, about: kills beyond the last one kill nothing
+)
 
 
 def watch_use(log: int) -> None:
-    """Write down every value that a run goes on with, and every checkpoint that it starts from or that it keeps."""
-    true_release, true_last, true_keep = session.Session.release, journal.Journal.last_checkpoint, lease.Lease.keep
+    """Write down every value that a run goes on with, and every checkpoint that it starts from or
+    that it keeps.
+    """
+    true_release, true_last, true_keep = (
+        session.Session.release,
+        journal.Journal.last_checkpoint,
+        lease.Lease.keep,
+    )
 
     def write(run: str, purpose: str, step: int | None, digest: str) -> None:
         os.write(log, f"{json.dumps({'of': [run, purpose, step], 'digest': digest})}\n".encode())
 
     def release(self: Any, mechanism: Any, *, purpose: str) -> Any:
         released = true_release(self, mechanism, purpose=purpose)
-        write(self._run, purpose, None, hashlib.sha256(save(mechanism.pack(released.value))).hexdigest())
+        write(
+            self._run,
+            purpose,
+            None,
+            hashlib.sha256(save(mechanism.pack(released.value))).hexdigest(),
+        )
         return released
 
     def last(self: Any, purpose: str) -> Any:
         arrays = true_last(self, purpose)
         if arrays is not None:
-            write(self._lease._run, purpose, int(arrays["step"]), hashlib.sha256(save(arrays)).hexdigest())
+            write(
+                self._lease._run,
+                purpose,
+                int(arrays["step"]),
+                hashlib.sha256(save(arrays)).hexdigest(),
+            )
         return arrays
 
     def keep(self: Any, *, purpose: str, step: int | None, sha256: str) -> None:
@@ -72,7 +93,10 @@ def start(where: Path, out: Path, *, kill: int | None, locks: bool = True) -> in
         return pid
     status = 0
     try:
-        log, used = (os.open(where / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("points", "used"))
+        log, used = (
+            os.open(where / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            for name in ("points", "used")
+        )
         killer.arm_points(where, kill, log)
         watch_use(used)
         if not locks:
@@ -108,7 +132,9 @@ class Play:
 
     def go(self, outs: Sequence[Path], *, locks: bool = True) -> None:
         """Start a process in each of `outs` at once, and wait for them."""
-        self.statuses += ended([start(self.where, out, kill=self.kill(), locks=locks) for out in outs])
+        self.statuses += ended(
+            [start(self.where, out, kill=self.kill(), locks=locks) for out in outs]
+        )
 
     def copy(self, source: Path) -> Path:
         """A copy of a folder as it is now."""
@@ -133,11 +159,20 @@ class Play:
 
     def play(self) -> None:
         """Kill a release, make moves, and finish what can be finished."""
-        self.statuses += ended([start(self.where, self.outs[0], kill=int(self.rng.integers(20, REACHED)))])
+        self.statuses += ended(
+            [start(self.where, self.outs[0], kill=int(self.rng.integers(20, REACHED)))]
+        )
         self.snapshots.append(self.copy(self.outs[0]))
         for name in self.rng.choice(MOVES, size=int(self.rng.integers(2, 5))):
             self.move(str(name))
-        self.statuses += ended([pid for out in self.outs if (out / ".run").exists() for pid in [start(self.where, out, kill=None)]])
+        self.statuses += ended(
+            [
+                pid
+                for out in self.outs
+                if (out / ".run").exists()
+                for pid in [start(self.where, out, kill=None)]
+            ]
+        )
 
     def used_twice(self) -> list[str]:
         """Purposes, and steps of a training, of which a run used more than one value."""
@@ -170,7 +205,17 @@ def main(folder: Path, plays: int, url: str | None) -> None:
         if not found and not bugs:
             shutil.rmtree(where)
     ends = {str(status): count for status, count in sorted(statuses.items())}
-    print(json.dumps({"plays": plays, "processes": sum(statuses.values()), "ends": ends, "used twice": wrong, "bugs": bugs}))
+    print(
+        json.dumps(
+            {
+                "plays": plays,
+                "processes": sum(statuses.values()),
+                "ends": ends,
+                "used twice": wrong,
+                "bugs": bugs,
+            }
+        )
+    )
 
 
 def give_ledger(where: Path, url: str, name: str) -> None:
@@ -179,7 +224,9 @@ def give_ledger(where: Path, url: str, name: str) -> None:
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
     spec = yaml.safe_load((where / "spec.yaml").read_text())
-    spec["privacy"]["ledger"] = sa.make_url(url).set(database=name).render_as_string(hide_password=False)
+    spec["privacy"]["ledger"] = (
+        sa.make_url(url).set(database=name).render_as_string(hide_password=False)
+    )
     (where / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
 
 

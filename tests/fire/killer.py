@@ -1,13 +1,16 @@
-"""`python killer.py FOLDER`: whole tiny releases in forked children that kill themselves at a chosen point.
+"""`python killer.py FOLDER`: whole tiny releases in forked children that kill themselves at a
+chosen point.
 
 One JSON request a line on stdin, one JSON answer a line on stdout:
 
-    {"do": "release" | "resume" | "verify", "kill": 17}  ->  {"status": -9, "points": ["...", ...], "error": ""}
+    {"do": "release" | "resume" | "verify", "kill": 17}  ->  {"status": -9, "points": ["...", ...],
+    "error": ""}
 
-`kill` counts points from 1; null kills nowhere. Points are every file that is opened for writing, renamed,
-removed, or made in the output folder (Python's audit events, before they happen), and the moments before and
-after a ledger commit, a look at rows, a training step, and the writing of released values (also half-way).
-Looks at rows, and whether their charge was in the ledger by then, are appended to FOLDER/looks.
+`kill` counts points from 1; null kills nowhere. Points are every file that is opened for writing,
+renamed, removed, or made in the output folder (Python's audit events, before they happen), and the
+moments before and after a ledger commit, a look at rows, a training step, and the writing of
+released values (also half-way). Looks at rows, and whether their charge was in the ledger by then,
+are appended to FOLDER/looks.
 """
 
 from __future__ import annotations
@@ -57,7 +60,12 @@ SPEC: dict[str, Any] = {
         "smoker": {"type": "boolean", "false": "never", "true": "yes"},
         "grade": {"type": "ordinal", "categories": ["low", "middle", "high"]},
     },
-    "privacy": {"epsilon": 1.0, "delta": 1e-5, "shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}, "cap": {"epsilon": 1.5, "delta": 1e-4}},
+    "privacy": {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "shares": {"measure": 0.2, "graph": 0.2, "train": 0.6},
+        "cap": {"epsilon": 1.5, "delta": 1e-4},
+    },
     "graph": {"mode": "validate", "edges": ["sex -> smoker"]},
     "synthesizer": {"steps": 12, "batch": 32, "hidden": 8, "latent": 2, "checkpoint_every": 4},
     "sampling": {"rows": 60, "oversample": 2},
@@ -68,7 +76,14 @@ SPEC: dict[str, Any] = {
 }
 
 # What a release imports only when it gets there: a forked child would pay for each anew.
-LATE = ("torch._dynamo", "opendp.prelude", "matplotlib.figure", "matplotlib.backends.backend_svg", "synthdp.report.internal.page", "jinja2.ext")
+LATE = (
+    "torch._dynamo",
+    "opendp.prelude",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_svg",
+    "synthdp.report.internal.page",
+    "jinja2.ext",
+)
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 RANDOM_PART = re.compile(r"(partial|old|gone)-[A-Za-z0-9_]+")
 
@@ -96,7 +111,9 @@ class Points:
         if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & WRITES):
             return
         inside = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self.folder)
-        relative = event in ("os.remove", "os.rmdir") and arguments[-1] != -1  # rmtree works below an open folder
+        relative = (
+            event in ("os.remove", "os.rmdir") and arguments[-1] != -1
+        )  # rmtree works below an open folder
         if inside or relative:
             self.busy = True
             name = RANDOM_PART.sub(r"\1", os.fspath(path).removeprefix(self.folder))
@@ -109,7 +126,9 @@ def prepare(folder: Path) -> None:
     rng = np.random.default_rng(3)
     sex = rng.choice(["female", "male"], 120)
     smoker = np.where(rng.random(120) < np.where(sex == "male", 0.9, 0.1), "yes", "never")
-    pd.DataFrame({"sex": sex, "smoker": smoker, "grade": rng.choice(["low", "middle", "high"], 120)}).to_csv(folder / "table.csv", index=False)
+    pd.DataFrame(
+        {"sex": sex, "smoker": smoker, "grade": rng.choice(["low", "middle", "high"], 120)}
+    ).to_csv(folder / "table.csv", index=False)
     (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False), encoding="utf-8")
 
 
@@ -128,7 +147,9 @@ def around(owner: Any, name: str, label: str, reach: Callable[[str], None]) -> N
 
 
 def torn(reach: Callable[[str], None]) -> None:
-    """Points before, half-way through and after the writing of a released value or a checkpoint, and around the ledger's word that it is kept."""
+    """Points before, half-way through and after the writing of a released value or a checkpoint,
+    and around the ledger's word that it is kept.
+    """
     true, true_replace = journal._write, Path.replace
 
     def write(path: Path, content: bytes) -> None:
@@ -148,7 +169,9 @@ def torn(reach: Callable[[str], None]) -> None:
 
 
 def watch_looks(folder: Path, log: int) -> None:
-    """Write down each look at rows with what the ledger on disk says of it, and each value that was kept."""
+    """Write down each look at rows with what the ledger on disk says of it, and each value that was
+    kept.
+    """
     purposes: list[str] = []
     true_release, true_keep = session.Session.release, lease.Lease.keep
 
@@ -176,7 +199,10 @@ def watch_looks(folder: Path, log: int) -> None:
 def charged_on_disk(path: Path) -> list[str]:
     """Purposes charged in a ledger file, read without the ledger's own code."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-        found = [json.loads(body)["purpose"] for (body,) in database.execute("select body from synthdp_ledger where kind = 'charge'")]
+        found = [
+            json.loads(body)["purpose"]
+            for (body,) in database.execute("select body from synthdp_ledger where kind = 'charge'")
+        ]
     database.close()
     return found
 
@@ -222,7 +248,9 @@ def charge_after_the_look() -> None:
         value = mechanism.run(self._private.unseal(key=session._KERNEL_KEY), self._streams)
         self._journal.write(purpose, mechanism.pack(value))
         entry = self._lease.charge(purpose=purpose, mechanism=mechanism.name, event=event)
-        return session.Released(value, frozenset({session.Receipt(self._run, entry.hash)}), key=session._KERNEL_KEY)
+        return session.Released(
+            value, frozenset({session.Receipt(self._run, entry.hash)}), key=session._KERNEL_KEY
+        )
 
     session.Session.release = release  # type: ignore[method-assign, assignment]
 
@@ -244,7 +272,11 @@ def settled_before_the_reserve_is_durable() -> None:
 
     @contextmanager
     def reading(engine: Any) -> Iterator[Any]:
-        with nullcontext(open_transactions[0]) if open_transactions else engine.connect() as connection:
+        with (
+            nullcontext(open_transactions[0])
+            if open_transactions
+            else engine.connect() as connection
+        ):
             yield connection
 
     def settle(self: Any, dataset: str, run: str, **options: Any) -> Any:
@@ -322,14 +354,20 @@ def serve(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     log_path, error_path = folder / "points", folder / "error"
     for path in (log_path, error_path):
         path.unlink(missing_ok=True)
-    log, errors = (os.open(p, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for p in (log_path, error_path))
+    log, errors = (
+        os.open(p, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for p in (log_path, error_path)
+    )
     pid = os.fork()
     if pid == 0:
         os._exit(child(folder, request, log, errors))
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(log)
     os.close(errors)
-    return {"status": status, "points": log_path.read_text().splitlines(), "error": error_path.read_text()}
+    return {
+        "status": status,
+        "points": log_path.read_text().splitlines(),
+        "error": error_path.read_text(),
+    }
 
 
 def remembered(name: str) -> None:
@@ -356,7 +394,12 @@ def prepare_process(folder: Path) -> None:
     prepare(folder)
     loaded = parse_spec((folder / "spec.yaml").read_text(), path="spec.yaml")
     made = plan_for(loaded, Domain.from_spec(loaded.columns))
-    plan_numbers = (made.epsilon_spent, made.profile, made.group_epsilons, [made.epsilon_of(s) for s in made.spends])
+    plan_numbers = (
+        made.epsilon_spent,
+        made.profile,
+        made.group_epsilons,
+        [made.epsilon_of(s) for s in made.spends],
+    )
     assert plan_numbers
 
 

@@ -1,4 +1,6 @@
-"""A private PostgreSQL server from the distribution's packages: own folder, own port on loopback, gone afterwards."""
+"""A private PostgreSQL server from the distribution's packages: own folder, own port on loopback,
+gone afterwards.
+"""
 
 from __future__ import annotations
 
@@ -37,28 +39,57 @@ class Server:
 
     def run(self, statement: str, *, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run one statement as the server's owner; rows, if it gives any."""
-        engine = sa.create_engine(self.url(database), isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
+        engine = sa.create_engine(
+            self.url(database), isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool
+        )
         with engine.connect() as connection:
             result = connection.exec_driver_sql(statement)
             return [tuple(row) for row in result] if result.returns_rows else []
 
     def stop(self) -> None:
         """Stop at once, as when a machine loses its power."""
-        _as_owner([self.binaries / "pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "stop"])
+        _as_owner(
+            [self.binaries / "pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "stop"]
+        )
 
     def start(self, *settings: str) -> None:
         """Start with `settings` (`name=value`) and wait until it answers."""
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 " + " ".join(f"-c {s}" for s in settings)
-        _as_owner([self.binaries / "pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-o", options, "-w", "-t", "60", "start"])
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 " + " ".join(
+            f"-c {s}" for s in settings
+        )
+        _as_owner(
+            [
+                self.binaries / "pg_ctl",
+                "-D",
+                self.folder / "data",
+                "-l",
+                self.folder / "log",
+                "-o",
+                options,
+                "-w",
+                "-t",
+                "60",
+                "start",
+            ]
+        )
 
 
 def find_or_install() -> Path | str:
-    """The folder of the server's programs, or why there is none. Root on a Debian may install it: only slow tests come here."""
+    """The folder of the server's programs, or why there is none. Root on a Debian may install it:
+    only slow tests come here.
+    """
     found = _find()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = {"check": False, "capture_output": True, "text": True, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
+        quiet = {
+            "check": False,
+            "capture_output": True,
+            "text": True,
+            "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        }
         subprocess.run(["apt-get", "update"], **quiet)  # type: ignore[call-overload]
-        done = subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "postgresql"], **quiet)  # type: ignore[call-overload]
+        done = subprocess.run(
+            ["apt-get", "install", "-y", "--no-install-recommends", "postgresql"], **quiet
+        )  # type: ignore[call-overload]
         found = _find()
         if found is None:
             return f"apt-get could not install it: {done.stderr.strip().splitlines()[-1:]}"
@@ -67,7 +98,10 @@ def find_or_install() -> Path | str:
 
 def _find() -> Path | None:
     on_path = shutil.which("initdb")
-    places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *([Path(on_path).parent] if on_path else [])]
+    places = [
+        *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),
+        *([Path(on_path).parent] if on_path else []),
+    ]
     return next((p for p in places if (p / "initdb").exists() and (p / "pg_ctl").exists()), None)
 
 
@@ -82,7 +116,20 @@ def private_server(binaries: Path) -> Iterator[Server]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, _owner())
-        _as_owner([binaries / "initdb", "-D", folder / "data", "-U", "ledger", "-A", "trust", "-E", "UTF8", "--no-locale"])
+        _as_owner(
+            [
+                binaries / "initdb",
+                "-D",
+                folder / "data",
+                "-U",
+                "ledger",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--no-locale",
+            ]
+        )
         server.start("max_connections=150")
         yield server
     finally:
@@ -103,6 +150,8 @@ def _as_owner(command: Sequence[str | Path]) -> None:
         words = ["runuser", "-u", _owner(), "--", *words]
     # A started server keeps its parent's output open, so that is not a pipe.
     with tempfile.TemporaryFile() as said:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", check=False)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", check=False
+        )
         said.seek(0)
         assert done.returncode == 0, f"{' '.join(words)}: {said.read().decode(errors='replace')}"

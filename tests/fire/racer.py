@@ -1,7 +1,10 @@
-"""`python racer.py URL RACERS EPSILON CAP [BREAKAGE]`: many processes race for the last of a cap, each a whole release.
+"""`python racer.py URL RACERS EPSILON CAP [BREAKAGE]`: many processes race for the last of a cap,
+each a whole release.
 
-All are forked, wait for one signal, and then open the ledger, reserve, charge twice and settle. Prints one
-JSON object: `won` and `refused` by the cap (numbers), `failed` (every other end, as text), `seconds`.
+All are forked, wait for one signal, and then open the ledger, reserve, charge twice and settle.
+Prints one
+JSON object: `won` and `refused` by the cap (numbers), `failed` (every other end, as text),
+`seconds`.
 """
 
 from __future__ import annotations
@@ -46,7 +49,13 @@ def break_it(kind: str) -> None:
             if self.balance(dataset).cap_epsilon is None:
                 return fresh(self, dataset, run, **wanted)
             with ledger_database.writing(self._engine) as connection:
-                return ledger_database.append(connection, dataset, run, "reserve", {"epsilon": wanted["epsilon"], "delta": wanted["delta"]})
+                return ledger_database.append(
+                    connection,
+                    dataset,
+                    run,
+                    "reserve",
+                    {"epsilon": wanted["epsilon"], "delta": wanted["delta"]},
+                )
 
         Ledger.reserve = reserve  # type: ignore[method-assign, assignment]
     else:
@@ -97,7 +106,12 @@ def main(url: str, racers: int, epsilon: float, cap: float) -> dict[str, Any]:
     with os.fdopen(report_read) as told:
         failed = told.read().splitlines()
     failed += [f"ended by signal {-e} (deadlock)" for e in ends if e < 0]
-    return {"won": ends.count(WON), "refused": ends.count(REFUSED), "failed": failed, "seconds": round(seconds[0], 2)}
+    return {
+        "won": ends.count(WON),
+        "refused": ends.count(REFUSED),
+        "failed": failed,
+        "seconds": round(seconds[0], 2),
+    }
 
 
 if __name__ == "__main__":

@@ -28,7 +28,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 def book(tmp_path: Path, reserve: Make, charge: Make) -> Ledger:
     """Runs of 1 (settled), 0.5 (open) and 0.75 under a cap of 3; another dataset without a cap."""
     ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
-    for run, epsilon, by in (("r1", 1.0, "Ada"), ("r2", 0.5, "<b>Bob & co</b>"), ("r3", 0.75, None)):
+    for run, epsilon, by in (
+        ("r1", 1.0, "Ada"),
+        ("r2", 0.5, "<b>Bob & co</b>"),
+        ("r3", 0.75, None),
+    ):
         reserve(ledger, run, epsilon, body={"by": by, "unit": "one person"})
     charge(ledger, "r1")
     charge(ledger, "r1", "train")
@@ -43,7 +47,9 @@ def bundle_of(book: Ledger, run: str, folder: Path) -> Path:
     """The part of a bundle that tells what the ledger held."""
     (folder / "privacy").mkdir(parents=True)
     entries = [e.to_json() for e in book.run_entries(run)]
-    (folder / "privacy" / "ledger.json").write_text(json.dumps({"run": run, "entries": entries}), encoding="utf-8")
+    (folder / "privacy" / "ledger.json").write_text(
+        json.dumps({"run": run, "entries": entries}), encoding="utf-8"
+    )
     return folder
 
 
@@ -57,12 +63,20 @@ def test_facts_say_what_was_spent_on_what_and_by_whom(book: Ledger) -> None:
     assert (adult["epsilon"], adult["cap_epsilon"], clinic["cap_epsilon"]) == (2.25, 3.0, None)
 
 
-def test_each_bar_begins_where_the_last_one_ended_and_the_rest_fills_up_to_the_cap(book: Ledger) -> None:
+def test_each_bar_begins_where_the_last_one_ended_and_the_rest_fills_up_to_the_cap(
+    book: Ledger,
+) -> None:
     text = budget_text(budget_facts(book, "adult"))
-    bars = [found.span() for line in text.splitlines()[1:] if (found := re.search("[█▏▎▍▌▋▊▉░]+", line))]
+    bars = [
+        found.span() for line in text.splitlines()[1:] if (found := re.search("[█▏▎▍▌▋▊▉░]+", line))
+    ]
     origin = bars[0][0]
-    assert [start - origin for start, _ in bars] == pytest.approx([BAR * x / 3 for x in (0, 1, 1.5, 2.25)], abs=1)
-    assert [end - start for start, end in bars] == pytest.approx([BAR * x / 3 for x in (1, 0.5, 0.75, 0.75)], abs=1)
+    assert [start - origin for start, _ in bars] == pytest.approx(
+        [BAR * x / 3 for x in (0, 1, 1.5, 2.25)], abs=1
+    )
+    assert [end - start for start, end in bars] == pytest.approx(
+        [BAR * x / 3 for x in (1, 0.5, 0.75, 0.75)], abs=1
+    )
     assert "epsilon 2.25 spent, of 3, 0.75 left" in text
     assert "Ada" in text and "measure, train (settled)" in text and "measure (open" in text
 
@@ -71,8 +85,14 @@ def test_what_cannot_be_added_or_was_overspent_is_said(book: Ledger) -> None:
     assert "different units (one patient; one visit)" in budget_text(budget_facts(book, "clinic"))
     assert "warning" not in budget_text(budget_facts(book, "adult"))
     book.set_cap("adult", epsilon=1.0, delta=1e-4)
-    text, picture = budget_text(budget_facts(book, "adult")), budget_svg(budget_facts(book, "adult"))
-    assert "more is spent than the cap allows" in text and "more is spent than the cap allows" in picture
+    text, picture = (
+        budget_text(budget_facts(book, "adult")),
+        budget_svg(budget_facts(book, "adult")),
+    )
+    assert (
+        "more is spent than the cap allows" in text
+        and "more is spent than the cap allows" in picture
+    )
     assert "0 left" in text
 
 
@@ -81,7 +101,11 @@ def test_the_picture_is_well_formed_self_contained_and_to_scale(book: Ledger) ->
     root = ElementTree.fromstring(picture)
     assert not re.search(r"href|<script|<image|url\(|@import", picture)
     assert "<b>" not in picture and "&lt;b&gt;Bob &amp; co" in picture
-    boxes = [(float(r.get("x", 0)), float(r.get("width", 0))) for r in root.iter(f"{SVG}rect") if r.get("height") == "16"]
+    boxes = [
+        (float(r.get("x", 0)), float(r.get("width", 0)))
+        for r in root.iter(f"{SVG}rect")
+        if r.get("height") == "16"
+    ]
     adult, clinic = boxes[:4], boxes[4:]
     unit = adult[0][1]  # one epsilon
     assert [w / unit for _, w in adult] == pytest.approx([1, 0.5, 0.75, 0.75], abs=0.01)
@@ -89,7 +113,10 @@ def test_the_picture_is_well_formed_self_contained_and_to_scale(book: Ledger) ->
         assert x + w == pytest.approx(following, abs=0.2)
     assert len(clinic) == 2
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
-    assert all(0 <= float(t.get("x", 0)) <= width and 0 < float(t.get("y", 0)) <= height for t in root.iter(f"{SVG}text"))
+    assert all(
+        0 <= float(t.get("x", 0)) <= width and 0 < float(t.get("y", 0)) <= height
+        for t in root.iter(f"{SVG}text")
+    )
 
 
 def test_a_ledger_that_lost_what_was_published_is_noticed(book: Ledger, tmp_path: Path) -> None:
@@ -106,7 +133,13 @@ def test_a_ledger_that_lost_what_was_published_is_noticed(book: Ledger, tmp_path
 def test_a_bundle_that_was_changed_proves_nothing(book: Ledger, tmp_path: Path) -> None:
     bundle = bundle_of(book, "r1", tmp_path / "bundle")
     path = bundle / "privacy" / "ledger.json"
-    for content in (path.read_text().replace('"epsilon": 1.0', '"epsilon": 2.0'), '{"entries": []}', "{}", "no JSON", '{"entries": [{"seq": 1}]}'):
+    for content in (
+        path.read_text().replace('"epsilon": 1.0', '"epsilon": 2.0'),
+        '{"entries": []}',
+        "{}",
+        "no JSON",
+        '{"entries": [{"seq": 1}]}',
+    ):
         path.write_text(content)
         with pytest.raises(VerifyError):
             check_published(book.entries(), bundle)
@@ -114,8 +147,17 @@ def test_a_bundle_that_was_changed_proves_nothing(book: Ledger, tmp_path: Path) 
         check_published(book.entries(), tmp_path / "nowhere")
 
 
-def test_the_command(book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bundle, ledger, picture = bundle_of(book, "r3", tmp_path / "bundle"), str(tmp_path / "ledger.db"), tmp_path / "budget.svg"
+def test_the_command(
+    book: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bundle, ledger, picture = (
+        bundle_of(book, "r3", tmp_path / "bundle"),
+        str(tmp_path / "ledger.db"),
+        tmp_path / "budget.svg",
+    )
 
     def run(*arguments: str) -> int:
         monkeypatch.setattr(sys, "argv", ["synthdp", "budget", "--ledger", ledger, *arguments])

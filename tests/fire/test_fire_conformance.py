@@ -39,7 +39,15 @@ def filled(url: str, reserve: Make, charge: Make) -> Ledger:
 
 def test_a_whole_run_and_its_balance(url: str, reserve: Make, charge: Make) -> None:
     ledger = filled(url, reserve, charge)
-    assert [e.kind for e in ledger.entries()] == ["cap", "reserve", "charge", "charge", "settle", "reserve", "charge"]
+    assert [e.kind for e in ledger.entries()] == [
+        "cap",
+        "reserve",
+        "charge",
+        "charge",
+        "settle",
+        "reserve",
+        "charge",
+    ]
     assert [e.seq for e in ledger.entries(run="s")] == [6, 7]
     balance = ledger.balance("adult")
     assert (balance.epsilon, balance.cap_epsilon, balance.delta) == (1.5, 3.0, pytest.approx(2e-6))
@@ -50,7 +58,11 @@ def test_a_whole_run_and_its_balance(url: str, reserve: Make, charge: Make) -> N
 def test_every_write_counts_once(url: str, reserve: Make, charge: Make) -> None:
     """What was lost on its way back from the database is simply tried again."""
     ledger = Ledger(url)
-    for write in (lambda: reserve(ledger, "r"), lambda: charge(ledger, "r"), lambda: ledger.settle("adult", "r")):
+    for write in (
+        lambda: reserve(ledger, "r"),
+        lambda: charge(ledger, "r"),
+        lambda: ledger.settle("adult", "r"),
+    ):
         assert write() == write()
     assert [e.kind for e in ledger.entries()] == ["cap", "reserve", "charge", "settle"]
     assert ledger.balance("adult").epsilon == 1.0
@@ -62,7 +74,9 @@ def test_a_run_has_one_reservation(url: str, reserve: Make) -> None:
     for change in ({"epsilon": 0.5}, {"dataset": "other"}, {"delta": 1e-7}):
         with pytest.raises(BudgetError, match="already has another reservation"):
             reserve(ledger, "r", **change)
-    reserve(ledger, "r", body={"by": "somebody else", "adjacency": "add_remove"})  # whoever resumes the run
+    reserve(
+        ledger, "r", body={"by": "somebody else", "adjacency": "add_remove"}
+    )  # whoever resumes the run
     assert ledger.balance("adult").epsilon == 1.0
 
 
@@ -82,7 +96,9 @@ def test_spends_of_different_neighbours_are_not_added(url: str, reserve: Make) -
     assert ledger.balance("adult").epsilon == 1.0
 
 
-def test_a_clock_set_back_changes_nothing(url: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_set_back_changes_nothing(
+    url: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = iter(datetime(2030, 1, 1, tzinfo=UTC) - timedelta(days=400 * i) for i in range(10))
 
     class Clock(datetime):
@@ -102,9 +118,17 @@ def test_a_clock_set_back_changes_nothing(url: str, reserve: Make, charge: Make,
 TABLE = "synthdp_ledger"
 COLUMNS = "dataset, run, kind, body, at"
 TAMPERING = {
-    "smaller epsilon": ([f"update {TABLE} set body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1') where seq = 2"], 2),
+    "smaller epsilon": (
+        [
+            f"update {TABLE} set body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1') where seq = 2"
+        ],
+        2,
+    ),
     "another event": ([f"update {TABLE} set body = replace(body, '2.0', '9.0') where seq = 3"], 3),
-    "a key twice": ([f"update {TABLE} set body = replace(body, '{{', '{{\"x\": 1, ') where seq = 4"], 4),
+    "a key twice": (
+        [f"update {TABLE} set body = replace(body, '{{', '{{\"x\": 1, ') where seq = 4"],
+        4,
+    ),
     "no JSON": ([f"update {TABLE} set body = 'x' where seq = 4"], 4),
     "JSON of another shape": ([f"update {TABLE} set body = '[1]' where seq = 4"], 4),
     "another dataset": ([f"update {TABLE} set dataset = 'other' where seq = 2"], 2),
@@ -116,20 +140,33 @@ TAMPERING = {
     "first row gone": ([f"delete from {TABLE} where seq = 1"], 2),
     "middle row gone": ([f"delete from {TABLE} where seq = 4"], 5),
     "middle row gone, the rest moved up": (
-        [f"delete from {TABLE} where seq = 4", *(f"update {TABLE} set seq = {i - 1} where seq = {i}" for i in (5, 6, 7))],
+        [
+            f"delete from {TABLE} where seq = 4",
+            *(f"update {TABLE} set seq = {i - 1} where seq = {i}" for i in (5, 6, 7)),
+        ],
         4,
     ),
-    "two rows swapped": ([f"update {TABLE} set seq = {b} where seq = {a}" for a, b in ((3, 99), (4, 3), (99, 4))], 3),
-    "row put in at the end": ([f"insert into {TABLE} select 8, {COLUMNS}, 'p', 'h' from {TABLE} where seq = 5"], 8),
+    "two rows swapped": (
+        [f"update {TABLE} set seq = {b} where seq = {a}" for a, b in ((3, 99), (4, 3), (99, 4))],
+        3,
+    ),
+    "row put in at the end": (
+        [f"insert into {TABLE} select 8, {COLUMNS}, 'p', 'h' from {TABLE} where seq = 5"],
+        8,
+    ),
     "row copied with its hash": (
-        [f"insert into {TABLE} select 8, {COLUMNS}, (select hash from {TABLE} where seq = 7), 'h' from {TABLE} where seq = 1"],
+        [
+            f"insert into {TABLE} select 8, {COLUMNS}, (select hash from {TABLE} where seq = 7), 'h' from {TABLE} where seq = 1"
+        ],
         8,
     ),
 }
 
 
 @pytest.mark.parametrize("kind", TAMPERING)
-def test_tampering_is_seen_the_row_named_and_nothing_reserved(url: str, kind: str, reserve: Make, charge: Make) -> None:
+def test_tampering_is_seen_the_row_named_and_nothing_reserved(
+    url: str, kind: str, reserve: Make, charge: Make
+) -> None:
     ledger = filled(url, reserve, charge)
     statements, row = TAMPERING[kind]
     execute(url, *statements)
@@ -140,7 +177,9 @@ def test_tampering_is_seen_the_row_named_and_nothing_reserved(url: str, kind: st
 
 
 @pytest.mark.slow
-def test_tampering_figure(figure: Callable[..., None], tmp_path: Any, reserve: Make, charge: Make) -> None:
+def test_tampering_figure(
+    figure: Callable[..., None], tmp_path: Any, reserve: Make, charge: Make
+) -> None:
     seen = 0
     for number, (statements, row) in enumerate(TAMPERING.values()):
         url = f"sqlite:///{tmp_path / f'{number}.db'}"
@@ -154,7 +193,9 @@ def test_tampering_figure(figure: Callable[..., None], tmp_path: Any, reserve: M
     figure("ledger: tampering seen and its row named", seen, len(TAMPERING))
 
 
-def test_a_tail_cut_off_is_seen_by_what_was_published_alone(url: str, reserve: Make, charge: Make) -> None:
+def test_a_tail_cut_off_is_seen_by_what_was_published_alone(
+    url: str, reserve: Make, charge: Make
+) -> None:
     ledger = filled(url, reserve, charge)
     published = ledger.run_entries("s")
     execute(url, f"delete from {TABLE} where seq > 5")
@@ -163,7 +204,9 @@ def test_a_tail_cut_off_is_seen_by_what_was_published_alone(url: str, reserve: M
     assert missing(published, ledger.entries()) == tuple(published)
 
 
-def test_a_ledger_written_anew_is_seen_by_what_was_published(url: str, tmp_path: Any, reserve: Make, charge: Make) -> None:
+def test_a_ledger_written_anew_is_seen_by_what_was_published(
+    url: str, tmp_path: Any, reserve: Make, charge: Make
+) -> None:
     ledger = filled(url, reserve, charge)
     published = ledger.run_entries("s")
     forged = Ledger(f"sqlite:///{tmp_path / 'forged.db'}")

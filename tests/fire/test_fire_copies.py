@@ -1,4 +1,6 @@
-"""Copies of a run's folder, older ones, and runs that are started twice: one value of each purpose is used."""
+"""Copies of a run's folder, older ones, and runs that are started twice: one value of each purpose
+is used.
+"""
 
 from __future__ import annotations
 
@@ -40,5 +42,11 @@ def test_no_purpose_is_used_twice_however_a_run_is_copied(
     print(found)
     assert found["used twice"] == {} and found["bugs"] == []
     ends = found["ends"]
-    assert ends["0"] >= PLAYS / 4 and ends["-9"] >= PLAYS / 4 and ends["2"] + ends["3"] >= PLAYS / 4  # all kinds of ends came up
-    figure(f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice", len(found["used twice"]), PLAYS)
+    assert (
+        ends["0"] >= PLAYS / 4 and ends["-9"] >= PLAYS / 4 and ends["2"] + ends["3"] >= PLAYS / 4
+    )  # all kinds of ends came up
+    figure(
+        f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice",
+        len(found["used twice"]),
+        PLAYS,
+    )

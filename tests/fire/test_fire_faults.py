@@ -1,4 +1,6 @@
-"""Databases and disks that fail: the error says so, nothing is half written, and trying again counts once."""
+"""Databases and disks that fail: the error says so, nothing is half written, and trying again
+counts once.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,12 @@ Make = Callable[..., Any]
 KINDS = ["cap", "reserve", "charge", "charge", "charge", "charge", "settle"]
 
 
-def check_unspent_then_write(ledger: Ledger, write: Callable[[], Any], mend: Callable[[], Any], *, says: str) -> None:
-    """`write` fails and leaves the ledger as it was; once mended it succeeds, and doing it twice counts once."""
+def check_unspent_then_write(
+    ledger: Ledger, write: Callable[[], Any], mend: Callable[[], Any], *, says: str
+) -> None:
+    """`write` fails and leaves the ledger as it was; once mended it succeeds, and doing it twice
+    counts once.
+    """
     before = ledger.entries()
     with pytest.raises(BudgetError, match=says):
         write()
@@ -58,19 +64,29 @@ def writes(ledger: Ledger, reserve: Make, charge: Make) -> dict[str, Callable[[]
 WRITES = ["reserve", "charge", "settle"]
 
 
-# --- locks ---------------------------------------------------------------------------------------------------
+# --- locks
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", WRITES)
-def test_a_database_that_stays_locked(url: str, kind: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_stays_locked(
+    url: str, kind: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger_database, "LOCK_SECONDS", 1)
     ledger = Ledger(url)
     write = writes(ledger, reserve, charge)[kind]
     other = sa.create_engine(url, poolclass=sa.pool.NullPool).connect()
     if url.startswith("sqlite"):
         other.connection.driver_connection.isolation_level = None
-    other.exec_driver_sql("BEGIN IMMEDIATE" if url.startswith("sqlite") else "LOCK TABLE synthdp_ledger IN SHARE MODE")
-    check_unspent_then_write(ledger, write, lambda: (other.rollback(), other.close()), says="(lock|no answer in time).*nothing was spent")
+    other.exec_driver_sql(
+        "BEGIN IMMEDIATE" if url.startswith("sqlite") else "LOCK TABLE synthdp_ledger IN SHARE MODE"
+    )
+    check_unspent_then_write(
+        ledger,
+        write,
+        lambda: (other.rollback(), other.close()),
+        says="(lock|no answer in time).*nothing was spent",
+    )
 
 
 def test_a_lock_that_is_let_go_in_time_is_waited_for(url: str, reserve: Make) -> None:
@@ -91,11 +107,14 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for(url: str, reserve: Make) ->
     thread.join()
 
 
-# --- answers that get lost -----------------------------------------------------------------------------------
+# --- answers that get lost
+# -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", WRITES)
-def test_a_commit_whose_answer_is_lost_counts_once(url: str, kind: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_answer_is_lost_counts_once(
+    url: str, kind: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = Ledger(url)
     write = writes(ledger, reserve, charge)[kind]
     before = len(ledger.entries())
@@ -119,7 +138,12 @@ def test_a_commit_whose_answer_is_lost_counts_once(url: str, kind: str, reserve:
 @pytest.mark.parametrize("kind", WRITES)
 @pytest.mark.parametrize("moment", ["before the row", "after the row", "before the commit"])
 def test_a_connection_cut_in_the_middle(
-    postgres: Server, kind: str, moment: str, reserve: Make, charge: Make, monkeypatch: pytest.MonkeyPatch
+    postgres: Server,
+    kind: str,
+    moment: str,
+    reserve: Make,
+    charge: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ledger = Ledger(postgres.new_database())
     write = writes(ledger, reserve, charge)[kind]
@@ -138,7 +162,11 @@ def test_a_connection_cut_in_the_middle(
         return entry
 
     def commit(self: sa.engine.Connection) -> None:
-        if moment == "before the commit" and "synthdp_ledger" not in str(self.engine.url) and self.get_isolation_level() == "READ COMMITTED":
+        if (
+            moment == "before the commit"
+            and "synthdp_ledger" not in str(self.engine.url)
+            and self.get_isolation_level() == "READ COMMITTED"
+        ):
             cut(self)
         true_commit(self)
 
@@ -148,7 +176,8 @@ def test_a_connection_cut_in_the_middle(
     check_unspent_then_write(ledger, write, patch.undo, says="refused to write")
 
 
-# --- servers ---------------------------------------------------------------------------------------------------
+# --- servers
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -159,7 +188,9 @@ def own_server(postgres: Server) -> Iterator[Server]:
 
 
 @pytest.mark.slow
-def test_a_server_that_crashes_keeps_every_charge(own_server: Server, reserve: Make, charge: Make, figure: Callable[..., None]) -> None:
+def test_a_server_that_crashes_keeps_every_charge(
+    own_server: Server, reserve: Make, charge: Make, figure: Callable[..., None]
+) -> None:
     url = own_server.new_database()
     ledger = Ledger(url)
     own_server.run("ALTER SYSTEM SET synchronous_commit = off")
@@ -192,10 +223,17 @@ def test_a_server_that_forgets_is_refused(own_server: Server) -> None:
 def test_a_write_is_durable_whatever_the_servers_defaults(postgres: Server) -> None:
     url = postgres.new_database()
     name = url.rsplit("/", 1)[1]
-    for setting in ("synchronous_commit = off", "default_transaction_isolation = 'serializable'", "lock_timeout = 0"):
+    for setting in (
+        "synchronous_commit = off",
+        "default_transaction_isolation = 'serializable'",
+        "lock_timeout = 0",
+    ):
         postgres.run(f"ALTER DATABASE {name} SET {setting}")
     with ledger_database.writing(Ledger(url)._engine) as connection:
-        found = [connection.exec_driver_sql(f"SHOW {what}").scalar_one() for what in ("synchronous_commit", "transaction_isolation", "lock_timeout")]
+        found = [
+            connection.exec_driver_sql(f"SHOW {what}").scalar_one()
+            for what in ("synchronous_commit", "transaction_isolation", "lock_timeout")
+        ]
     assert found == ["on", "read committed", "1min"]
 
 
@@ -204,14 +242,23 @@ def test_a_sqlite_write_is_durable(tmp_path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 3  # EXTRA
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file::memory:?cache=shared&uri=true", "mssql+pyodbc://u:hunter2@h/d"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file::memory:?cache=shared&uri=true",
+        "mssql+pyodbc://u:hunter2@h/d",
+    ],
+)
 def test_a_database_that_cannot_keep_a_ledger_is_refused(url: str) -> None:
     with pytest.raises(BudgetError, match="cannot open the ledger") as caught:
         Ledger(url)
     assert "hunter2" not in str(caught.value)
 
 
-# --- disks -----------------------------------------------------------------------------------------------------
+# --- disks
+# -----------------------------------------------------------------------------------------------------
 
 
 def _in_child(write: Callable[[], Any], megabytes: float) -> str:
@@ -246,7 +293,9 @@ def test_a_disk_that_takes_no_more(tmp_path: Path, kind: str, reserve: Make, cha
     ledger.verify_chain()
 
 
-def test_a_database_that_reached_its_largest_size(tmp_path: Path, reserve: Make, charge: Make) -> None:
+def test_a_database_that_reached_its_largest_size(
+    tmp_path: Path, reserve: Make, charge: Make
+) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path / 'l.db'}")
     reserve(ledger, "r")
     pages = sqlite3.connect(tmp_path / "l.db").execute("PRAGMA page_count").fetchone()[0]
@@ -274,8 +323,14 @@ def small_disk(folder: Path, *, megabytes: int) -> Iterator[Path]:
     """A disk of its own, which only root can mount."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)]
-    if os.geteuid() != 0 or not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("NO DISK OF OUR OWN: this test mounts a tmpfs, which this machine does not allow")
+    if (
+        os.geteuid() != 0
+        or not shutil.which("mount")
+        or subprocess.run(mount, capture_output=True, check=False).returncode
+    ):
+        pytest.skip(
+            "NO DISK OF OUR OWN: this test mounts a tmpfs, which this machine does not allow"
+        )
     try:
         yield folder
     finally:
@@ -296,7 +351,9 @@ def fill(folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITES)
 @pytest.mark.parametrize("fault", ["full", "read-only"])
-def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, kind: str, fault: str, reserve: Make, charge: Make) -> None:
+def test_a_real_disk_that_is_full_or_read_only(
+    tmp_path: Path, kind: str, fault: str, reserve: Make, charge: Make
+) -> None:
     with small_disk(tmp_path / "disk", megabytes=1) as disk:
         ledger = Ledger(f"sqlite:///{disk / 'l.db'}")
         write = writes(ledger, reserve, charge)[kind]
@@ -306,10 +363,20 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, kind: str, fault:
 
         if fault == "full":
             fill(disk)
-            check_unspent_then_write(ledger, write, (disk / "filler").unlink, says="refused to write.*full|refused to write.*I/O")
+            check_unspent_then_write(
+                ledger,
+                write,
+                (disk / "filler").unlink,
+                says="refused to write.*full|refused to write.*I/O",
+            )
         else:
             remount("ro")
-            check_unspent_then_write(ledger, write, lambda: remount("rw"), says="refused to write.*readonly|refused to write.*unable to open")
+            check_unspent_then_write(
+                ledger,
+                write,
+                lambda: remount("rw"),
+                says="refused to write.*readonly|refused to write.*unable to open",
+            )
 
 
 class FullAt:
@@ -344,7 +411,9 @@ MOMENTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["ledger on the full disk", "ledger elsewhere"])
-def test_a_release_whose_disk_fills_up_is_resumed(tmp_path: Path, where: str, figure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_whose_disk_fills_up_is_resumed(
+    tmp_path: Path, where: str, figure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plan, "GROUP_SIZES", (1,))
     finished = 0
     for number, (stage, step) in enumerate(MOMENTS):
@@ -355,7 +424,11 @@ def test_a_release_whose_disk_fills_up_is_resumed(tmp_path: Path, where: str, fi
             monkeypatch.setitem(SPEC["privacy"], "ledger", url)
             prepare(disk)
             with pytest.raises(SynthdpError) as caught:
-                release(disk / "spec.yaml", out=disk / "out", reporter=Reporter(FullAt(disk, stage, step)))
+                release(
+                    disk / "spec.yaml",
+                    out=disk / "out",
+                    reporter=Reporter(FullAt(disk, stage, step)),
+                )
             assert isinstance(caught.value, BudgetError | OutputError)
             (disk / "filler").unlink()
             book = Ledger(url).entries()
@@ -363,8 +436,14 @@ def test_a_release_whose_disk_fills_up_is_resumed(tmp_path: Path, where: str, fi
                 assert resume(disk / "out").job.folder.run == book[0].run
             else:
                 release(disk / "spec.yaml", out=disk / "out")
-            assert [e.kind for e in Ledger(url).entries() if e.kind not in INTERNAL] == KINDS and verify_bundle(disk / "out" / "bundle").ok
+            assert [
+                e.kind for e in Ledger(url).entries() if e.kind not in INTERNAL
+            ] == KINDS and verify_bundle(disk / "out" / "bundle").ok
             Ledger(url).verify_chain()
             finished += 1
     assert finished == len(MOMENTS)
-    figure(f"disk full during a release, {where}: finished under one reservation", finished, len(MOMENTS))
+    figure(
+        f"disk full during a release, {where}: finished under one reservation",
+        finished,
+        len(MOMENTS),
+    )

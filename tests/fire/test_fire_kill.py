@@ -1,4 +1,6 @@
-"""kill -9 at every point of a release: no spend is lost, none counted twice, and resume finishes the run."""
+"""kill -9 at every point of a release: no spend is lost, none counted twice, and resume finishes
+the run.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ class Killer:
         self.folder = folder
         with (folder / "stderr").open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(script), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                [sys.executable, str(script), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
 
     def ask(self, where: Path, do: str, **request: Any) -> dict[str, Any]:
@@ -83,7 +89,11 @@ def spends(where: Path) -> list[str]:
 def lost(where: Path) -> int:
     """Looks at rows that the ledger did not know of when they happened, or does not know of now."""
     charged = {e.body["purpose"] for e in entries(where) if e.kind == "charge"}
-    return sum(not line["charged"] or line["look"] not in charged for line in looks(where) if "look" in line)
+    return sum(
+        not line["charged"] or line["look"] not in charged
+        for line in looks(where)
+        if "look" in line
+    )
 
 
 def counted_twice(where: Path) -> int:
@@ -94,7 +104,9 @@ def counted_twice(where: Path) -> int:
 
 
 def seen_twice(where: Path) -> int:
-    """Looks at rows for a value that was already kept, and so may have been used: two for one charge."""
+    """Looks at rows for a value that was already kept, and so may have been used: two for one
+    charge.
+    """
     kept: set[str] = set()
     twice = 0
     for line in looks(where):
@@ -109,15 +121,31 @@ def kill_and_finish(killer: Killer, where: Path, point: int, **request: Any) -> 
     killed = killer.ask(where, "release", kill=point, **request)
     assert killed["status"] == SIGKILL, f"point {point} was not reached: {killed['error']}"
     run, kinds = run_in_progress(where), spends(where)
-    wrong += [f"after the kill: {n} spends {what}" for n, what in ((lost(where), "lost"), (counted_twice(where), "counted twice")) if n]
+    wrong += [
+        f"after the kill: {n} spends {what}"
+        for n, what in ((lost(where), "lost"), (counted_twice(where), "counted twice"))
+        if n
+    ]
     finished = run is None and "reserve" in kinds
     if not finished:
         done = killer.ask(where, "resume" if run else "release", **request)
-        wrong += [f"{'resume' if run else 'a new release'} failed with {done['status']}: {done['error']}"] if done["status"] else []
+        wrong += (
+            [
+                f"{'resume' if run else 'a new release'} failed with {done['status']}: {done['error']}"
+            ]
+            if done["status"]
+            else []
+        )
     elif killer.ask(where, "resume", **request)["status"] != 2:
         wrong.append("a finished run was resumed")
     wrong += [
-        f"in the end: {what} {n} times" for n, what in ((lost(where), "lost"), (counted_twice(where), "counted"), (seen_twice(where), "seen")) if n
+        f"in the end: {what} {n} times"
+        for n, what in (
+            (lost(where), "lost"),
+            (counted_twice(where), "counted"),
+            (seen_twice(where), "seen"),
+        )
+        if n
     ]
     book = entries(where)
     if spends(where) != ["cap", "reserve", *["charge"] * len(PURPOSES), "settle"]:
@@ -131,7 +159,9 @@ def kill_and_finish(killer: Killer, where: Path, point: int, **request: Any) -> 
 
 
 @pytest.mark.slow
-def test_killed_at_every_point_no_spend_is_lost_or_counted_twice(killer: Killer, tmp_path: Path, figure: Callable[..., None]) -> None:
+def test_killed_at_every_point_no_spend_is_lost_or_counted_twice(
+    killer: Killer, tmp_path: Path, figure: Callable[..., None]
+) -> None:
     survey = killer.ask(tmp_path / "survey", "release")
     assert survey["status"] == 0, survey["error"]
     points, wrong = survey["points"], {}
@@ -140,16 +170,25 @@ def test_killed_at_every_point_no_spend_is_lost_or_counted_twice(killer: Killer,
     for number, (name, where) in enumerate(zip(points, places, strict=True), start=1):
         if found := kill_and_finish(killer, where, number):
             wrong[f"{number}: {name}"] = found
-    figures = {what: sum(count(where) for where in places) for what, count in (("lost", lost), ("counted twice", counted_twice))}
+    figures = {
+        what: sum(count(where) for where in places)
+        for what, count in (("lost", lost), ("counted twice", counted_twice))
+    }
     figure("kill -9 during a release: points (distinct of all)", len(set(points)), len(points))
     assert wrong == {} and set(figures.values()) == {0}
     for what, number in figures.items():
         figure(f"kill -9 during a release: spends {what}", number, len(points))
-    figure("kill -9 during a release: runs finished under their own reservation", len(points) - len(wrong), len(points))
+    figure(
+        "kill -9 during a release: runs finished under their own reservation",
+        len(points) - len(wrong),
+        len(points),
+    )
 
 
 @pytest.mark.slow
-def test_killed_again_while_it_resumes(killer: Killer, tmp_path: Path, figure: Callable[..., None]) -> None:
+def test_killed_again_while_it_resumes(
+    killer: Killer, tmp_path: Path, figure: Callable[..., None]
+) -> None:
     survey = killer.ask(tmp_path / "survey", "release")["points"]
     first = survey.index("before look of Training") + 8
     where = tmp_path / "again"
@@ -168,27 +207,43 @@ BROKEN = {
     "charge after the look": ("before look of NoisyMarginals", "lost"),
     "settled before the reserve is durable": ("after look of NoisyMarginals", "lost"),
     "resume pays again": ("before training step", "counted twice"),
-    "folder removed in place and nobody asks whether the run settled": ("os.remove /.run/state.json", "seen"),
+    "folder removed in place and nobody asks whether the run settled": (
+        "os.remove /.run/state.json",
+        "seen",
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("breakage", BROKEN)
-def test_a_broken_kernel_is_found_at_the_right_point(killer: Killer, tmp_path: Path, breakage: str) -> None:
+def test_a_broken_kernel_is_found_at_the_right_point(
+    killer: Killer, tmp_path: Path, breakage: str
+) -> None:
     name, says = BROKEN[breakage]
     points = killer.ask(tmp_path / "survey", "release", **{"break": breakage})["points"]
-    wrong = kill_and_finish(killer, tmp_path / "kill", points.index(name) + 1, **{"break": breakage})
+    wrong = kill_and_finish(
+        killer, tmp_path / "kill", points.index(name) + 1, **{"break": breakage}
+    )
     assert any(says in line for line in wrong), wrong
 
 
 @pytest.mark.slow
-def test_a_settled_run_that_lost_its_journal_looks_at_nothing(killer: Killer, tmp_path: Path) -> None:
+def test_a_settled_run_that_lost_its_journal_looks_at_nothing(
+    killer: Killer, tmp_path: Path
+) -> None:
     """The second wall, with the first one broken: the session itself refuses."""
     broken = {"break": "folder removed in place"}
     points = killer.ask(tmp_path / "survey", "release", **broken)["points"]
     where = tmp_path / "kill"
-    assert killer.ask(where, "release", kill=points.index("os.remove /.run/state.json") + 1, **broken)["status"] == SIGKILL
+    assert (
+        killer.ask(where, "release", kill=points.index("os.remove /.run/state.json") + 1, **broken)[
+            "status"
+        ]
+        == SIGKILL
+    )
     before = looks(where)
     resumed = killer.ask(where, "resume")
-    assert resumed["status"] == 2 and "measure of the interrupted run is missing" in resumed["error"]
+    assert (
+        resumed["status"] == 2 and "measure of the interrupted run is missing" in resumed["error"]
+    )
     assert looks(where) == before and killer.ask(where, "verify")["status"] == 0

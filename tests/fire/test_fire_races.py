@@ -17,7 +17,9 @@ RACERS, EPSILON, CAP = 50, 0.3, 2.2
 FIT = 7  # floor(2.2 / 0.3)
 
 
-def race(url: str, *breakage: str, racers: int = RACERS, epsilon: float = EPSILON, cap: float = CAP) -> dict[str, Any]:
+def race(
+    url: str, *breakage: str, racers: int = RACERS, epsilon: float = EPSILON, cap: float = CAP
+) -> dict[str, Any]:
     """The result of one race."""
     script = Path(__file__).with_name("racer.py")
     command = [sys.executable, str(script), url, str(racers), str(epsilon), str(cap), *breakage]
@@ -27,7 +29,9 @@ def race(url: str, *breakage: str, racers: int = RACERS, epsilon: float = EPSILO
     return result
 
 
-def check_race(url: str, result: dict[str, Any], *, racers: int, fit: int, epsilon: float, cap: float) -> None:
+def check_race(
+    url: str, result: dict[str, Any], *, racers: int, fit: int, epsilon: float, cap: float
+) -> None:
     """The law of a race."""
     ledger = Ledger(url)
     ledger.verify_chain()
@@ -36,7 +40,12 @@ def check_race(url: str, result: dict[str, Any], *, racers: int, fit: int, epsil
     assert result["failed"] == []
     assert (result["won"], result["refused"]) == (fit, racers - fit) and len(reserved) == fit
     for entry in reserved:
-        assert [e.kind for e in ledger.run_entries(entry.run) if e.kind != "cap"] == ["reserve", "charge", "charge", "settle"]
+        assert [e.kind for e in ledger.run_entries(entry.run) if e.kind != "cap"] == [
+            "reserve",
+            "charge",
+            "charge",
+            "settle",
+        ]
     assert ledger.balance("raced").epsilon == pytest.approx(fit * epsilon)
 
 
@@ -46,18 +55,26 @@ def test_fifty_releases_race_for_the_last_of_a_cap(url: str, figure: Callable[..
     check_race(url, result, racers=RACERS, fit=FIT, epsilon=EPSILON, cap=CAP)
     kind = url.split(":")[0].split("+")[0]
     figure(f"ledger on {kind}: releases that fitted the cap and won", result["won"], FIT)
-    figure(f"ledger on {kind}: releases beyond the cap that were let in", result["won"] - FIT, RACERS - FIT)
+    figure(
+        f"ledger on {kind}: releases beyond the cap that were let in",
+        result["won"] - FIT,
+        RACERS - FIT,
+    )
     figure(f"ledger on {kind}: racers deadlocked or failed", len(result["failed"]), RACERS)
 
 
 def test_eight_releases_race_for_one_place(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    check_race(url, race(url, racers=8, epsilon=1.0, cap=1.5), racers=8, fit=1, epsilon=1.0, cap=1.5)
+    check_race(
+        url, race(url, racers=8, epsilon=1.0, cap=1.5), racers=8, fit=1, epsilon=1.0, cap=1.5
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("breakage", ["no lock", "check before the lock"])
 def test_a_ledger_without_its_lock_fails_the_race(url: str, breakage: str) -> None:
     result = race(url, breakage)
-    with pytest.raises(AssertionError, match="cap was exceeded" if breakage == "check before the lock" else None):
+    with pytest.raises(
+        AssertionError, match="cap was exceeded" if breakage == "check before the lock" else None
+    ):
         check_race(url, result, racers=RACERS, fit=FIT, epsilon=EPSILON, cap=CAP)

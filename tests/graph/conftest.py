@@ -17,7 +17,9 @@ Measurer = Callable[..., Measure]
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """zCDP budget of which (epsilon, delta) follows: epsilon = rho + 2 sqrt(rho ln(1 / delta)) (Bun and Steinke 2016)."""
+    """zCDP budget of which (epsilon, delta) follows: epsilon = rho + 2 sqrt(rho ln(1 / delta)) (Bun
+    and Steinke 2016).
+    """
     log = np.log(1 / delta)
     return float((np.sqrt(log + epsilon) - np.sqrt(log)) ** 2)
 
@@ -32,9 +34,18 @@ def network() -> Callable[[str], BayesianNetwork]:
 
 @pytest.fixture(scope="session")
 def measurer() -> Measurer:
-    """Measure with rounded Gaussian noise: k tables of a round with share s get variance k / (s rho) (replace-one)."""
+    """Measure with rounded Gaussian noise: k tables of a round with share s get variance k / (s
+    rho) (replace-one).
+    """
 
-    def make(codes: np.ndarray, domain: Domain, *, shares: Mapping[str, float], epsilon: float, rng: np.random.Generator) -> Measure:
+    def make(
+        codes: np.ndarray,
+        domain: Domain,
+        *,
+        shares: Mapping[str, float],
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> Measure:
         rho = zcdp_rho(epsilon, 1e-3)
 
         def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
@@ -46,8 +57,16 @@ def measurer() -> Measurer:
     return make
 
 
-def _table(codes: np.ndarray, domain: Domain, columns: tuple[str, ...], sigma: float, rng: np.random.Generator) -> NoisyTable:
+def _table(
+    codes: np.ndarray,
+    domain: Domain,
+    columns: tuple[str, ...],
+    sigma: float,
+    rng: np.random.Generator,
+) -> NoisyTable:
     sizes = [domain[n].levels for n in columns]
-    cell = np.ravel_multi_index([codes[:, domain.index(n)].astype(np.int64) for n in columns], sizes)
+    cell = np.ravel_multi_index(
+        [codes[:, domain.index(n)].astype(np.int64) for n in columns], sizes
+    )
     counts = np.bincount(cell, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.float64)
     return NoisyTable(columns, counts + np.rint(rng.normal(0, sigma, sizes)), sigma)

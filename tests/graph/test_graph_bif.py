@@ -21,7 +21,10 @@ probability ( b | a ) { default 0.2, 0.3, 0.5; (yes) 1.0, 0.0, 0.0; }
 
 def test_structure_and_tables(network: Callable[[str], BayesianNetwork]) -> None:
     net = network("cancer")
-    assert net.parents["Cancer"] == ("Pollution", "Smoker") and net.levels["Pollution"] == ("low", "high")
+    assert net.parents["Cancer"] == ("Pollution", "Smoker") and net.levels["Pollution"] == (
+        "low",
+        "high",
+    )
     assert net.tables["Cancer"][1, 0].tolist() == pytest.approx([0.05, 0.95])
     assert net.graph().parents("Cancer") == ("Pollution", "Smoker")
     assert net.domain()["Xray"].labels == ("positive", "negative")
@@ -35,7 +38,9 @@ def test_defaults_and_samples(tmp_path: Path) -> None:
     assert codes.shape == (40_000, 2) and codes.dtype == np.uint16
     assert (codes[:, 0] == 0).mean() == pytest.approx(0.25, abs=0.01)
     assert set(codes[codes[:, 0] == 0, 1].tolist()) == {0}
-    assert np.bincount(codes[codes[:, 0] == 1, 1]) / (codes[:, 0] == 1).sum() == pytest.approx([0.2, 0.3, 0.5], abs=0.015)
+    assert np.bincount(codes[codes[:, 0] == 1, 1]) / (codes[:, 0] == 1).sum() == pytest.approx(
+        [0.2, 0.3, 0.5], abs=0.015
+    )
 
 
 @pytest.mark.parametrize(

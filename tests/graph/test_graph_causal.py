@@ -23,16 +23,28 @@ def graph(nodes: str, *links: str) -> CausalGraph:
 def test_groups_expand_to_a_complete_order_inside_and_to_every_column_outside() -> None:
     spec = Graph(edges=("q -> d",), groups={"q": ("a", "b", "c")})
     made = CausalGraph.from_spec(spec, "dcba")
-    assert set(made.directed) == {("a", "b"), ("a", "c"), ("b", "c"), ("a", "d"), ("b", "d"), ("c", "d")}
+    assert set(made.directed) == {
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+        ("a", "d"),
+        ("b", "d"),
+        ("c", "d"),
+    }
     assert made.parents("d") == ("c", "b", "a")
     assert made.order() == ("a", "b", "c", "d")
 
 
 def test_provenance_follows_the_mode() -> None:
     given = CausalGraph.from_spec(Graph(edges=("a -> b",), groups={"g": ("c", "d")}), "abcd")
-    learnt = CausalGraph.from_spec(Graph(mode="learn", edges=("a -> b",), groups={"g": ("c", "d")}), "abcd")
+    learnt = CausalGraph.from_spec(
+        Graph(mode="learn", edges=("a -> b",), groups={"g": ("c", "d")}), "abcd"
+    )
     assert {e.pair: e.provenance for e in given.edges} == {("a", "b"): "given", ("c", "d"): "given"}
-    assert {e.pair: e.provenance for e in learnt.edges} == {("a", "b"): "required", ("c", "d"): "given"}
+    assert {e.pair: e.provenance for e in learnt.edges} == {
+        ("a", "b"): "required",
+        ("c", "d"): "given",
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,10 +66,19 @@ def test_contradictions_are_named(spec: Graph, words: str) -> None:
 
 
 def test_knowledge_says_which_pairs_are_worth_paying_for() -> None:
-    spec = Graph(edges=("a -> b",), forbidden=("c -> d", "d -> c"), tiers=(("a", "b"), ("c", "d")), groups={"g": ("e", "f")}, latent=(("b", "e"),))
+    spec = Graph(
+        edges=("a -> b",),
+        forbidden=("c -> d", "d -> c"),
+        tiers=(("a", "b"), ("c", "d")),
+        groups={"g": ("e", "f")},
+        latent=(("b", "e"),),
+    )
     known = Knowledge.from_spec(spec, "abcdef")
     decided = {("a", "b"), ("c", "d"), ("e", "f"), ("b", "e")}
-    assert set(known.undecided_pairs()) == {(a, b) for a in "abcdef" for b in "abcdef" if a < b} - decided
+    assert (
+        set(known.undecided_pairs())
+        == {(a, b) for a in "abcdef" for b in "abcdef" if a < b} - decided
+    )
     assert known.allows("a", "c") and not known.allows("c", "a") and not known.allows("b", "a")
 
 
@@ -78,13 +99,20 @@ def test_extension_adds_no_v_structure_and_keeps_the_class() -> None:
 
 
 def test_an_extension_without_a_consistent_one_is_still_a_dag() -> None:
-    cycle = graph("abcd", "a-b", "b-c", "c-d", "d-a")  # chordless: any orientation makes a v-structure
+    cycle = graph(
+        "abcd", "a-b", "b-c", "c-d", "d-a"
+    )  # chordless: any orientation makes a v-structure
     assert cycle.extension().is_dag and len(cycle.extension().directed) == 4
 
 
 def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGraph:
     names = [f"n{i}" for i in rng.permutation(size)]
-    edges = [GraphEdge(a, b, directed=True, provenance="given") for i, a in enumerate(names) for b in names[i + 1 :] if rng.random() < density]
+    edges = [
+        GraphEdge(a, b, directed=True, provenance="given")
+        for i, a in enumerate(names)
+        for b in names[i + 1 :]
+        if rng.random() < density
+    ]
     return CausalGraph(tuple(sorted(names)), tuple(edges))
 
 
@@ -105,20 +133,37 @@ def test_distances_in_closed_cases() -> None:
 
 
 def test_pairs_without_an_answer_are_no_part_of_the_graph() -> None:
-    unclear = CausalGraph(("a", "b"), (GraphEdge("a", "b", directed=False, provenance="undecided"),))
-    assert unclear.open_pairs == (("a", "b"),) and unclear.undirected == () and unclear.parents("b") == ()
+    unclear = CausalGraph(
+        ("a", "b"), (GraphEdge("a", "b", directed=False, provenance="undecided"),)
+    )
+    assert (
+        unclear.open_pairs == (("a", "b"),)
+        and unclear.undirected == ()
+        and unclear.parents("b") == ()
+    )
     weak = CausalGraph(("a", "b"), (GraphEdge("a", "b", directed=True, provenance="undecided"),))
     assert weak.parents("b") == ("a",)
 
 
 def test_json_round_trip_and_refusal() -> None:
-    made = CausalGraph.from_spec(Graph(edges=("q -> d",), groups={"q": ("a", "b")}, latent=(("c", "d"),)), "abcd")
+    made = CausalGraph.from_spec(
+        Graph(edges=("q -> d",), groups={"q": ("a", "b")}, latent=(("c", "d"),)), "abcd"
+    )
     assert CausalGraph.from_json(json.loads(json.dumps(made.to_json()))) == made
-    for broken in ({}, {**made.to_json(), "edges": [{"from": "a"}]}, {**made.to_json(), "nodes": ["a"]}):
+    for broken in (
+        {},
+        {**made.to_json(), "edges": [{"from": "a"}]},
+        {**made.to_json(), "nodes": ["a"]},
+    ):
         with pytest.raises(SynthdpError):
             CausalGraph.from_json(broken)
     with pytest.raises(SynthdpError, match="provenance is one of"):
-        CausalGraph.from_json({**made.to_json(), "edges": [{"from": "a", "to": "b", "directed": True, "provenance": "guessed"}]})
+        CausalGraph.from_json(
+            {
+                **made.to_json(),
+                "edges": [{"from": "a", "to": "b", "directed": True, "provenance": "guessed"}],
+            }
+        )
 
 
 def test_double_links_are_refused() -> None:

@@ -9,16 +9,27 @@ from scipy.stats import chi2_contingency
 from synthdp.graph.ci_tests.chi_square import chi_square
 
 
-def noisy(shares: np.ndarray, rows: int, sigma: float, runs: int, rng: np.random.Generator) -> np.ndarray:
+def noisy(
+    shares: np.ndarray, rows: int, sigma: float, runs: int, rng: np.random.Generator
+) -> np.ndarray:
     """Tables `[runs, *shares.shape]` of multinomial counts with rounded Gaussian noise."""
-    counts = rng.multinomial(rows, shares.ravel() / shares.sum(), size=runs).reshape(runs, *shares.shape).astype(float)
+    counts = (
+        rng.multinomial(rows, shares.ravel() / shares.sum(), size=runs)
+        .reshape(runs, *shares.shape)
+        .astype(float)
+    )
     return counts + np.rint(rng.normal(0, sigma, counts.shape))
 
 
-def independent(shape: tuple[int, int, int], sparsity: float, rng: np.random.Generator) -> np.ndarray:
+def independent(
+    shape: tuple[int, int, int], sparsity: float, rng: np.random.Generator
+) -> np.ndarray:
     strata, rows, columns = shape
     weights = rng.dirichlet(np.full(strata, 2.0))
-    margins = [np.outer(rng.dirichlet(np.full(rows, sparsity)), rng.dirichlet(np.full(columns, sparsity))) for _ in range(strata)]
+    margins = [
+        np.outer(rng.dirichlet(np.full(rows, sparsity)), rng.dirichlet(np.full(columns, sparsity)))
+        for _ in range(strata)
+    ]
     return np.stack([w * m for w, m in zip(weights, margins, strict=True)])
 
 
@@ -36,7 +47,9 @@ def test_without_noise_it_is_pearsons_statistic() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.0, 10.0, 300.0])
-@pytest.mark.parametrize(("shape", "sparsity"), [((1, 2, 2), 2.0), ((4, 3, 3), 0.3), ((16, 2, 3), 0.3)])
+@pytest.mark.parametrize(
+    ("shape", "sparsity"), [((1, 2, 2), 2.0), ((4, 3, 3), 0.3), ((16, 2, 3), 0.3)]
+)
 def test_size_quick(shape: tuple[int, int, int], sparsity: float, sigma: float) -> None:
     rng = np.random.default_rng(7)
     tables = noisy(independent(shape, sparsity, rng), 20_000, sigma, 600, rng)
@@ -46,7 +59,9 @@ def test_size_quick(shape: tuple[int, int, int], sparsity: float, sigma: float) 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [2_000, 20_000, 100_000])
 @pytest.mark.parametrize("sigma", [0.0, 1.0, 10.0, 50.0, 300.0])
-@pytest.mark.parametrize("shape", [(1, 2, 2), (1, 3, 3), (1, 6, 6), (4, 2, 2), (9, 3, 4), (16, 2, 3)])
+@pytest.mark.parametrize(
+    "shape", [(1, 2, 2), (1, 3, 3), (1, 6, 6), (4, 2, 2), (9, 3, 4), (16, 2, 3)]
+)
 @pytest.mark.parametrize("sparsity", [0.3, 2.0])
 def test_size(rows: int, sigma: float, shape: tuple[int, int, int], sparsity: float) -> None:
     rng = np.random.default_rng(11)
@@ -62,7 +77,9 @@ def test_understated_noise_is_noticed() -> None:
 
 @pytest.mark.parametrize("sigma", [0.0, 100.0])
 def test_power_is_as_stated(sigma: float) -> None:
-    """At the effect that is called detectable, about four of five runs find it (2 x 2: the effect is exact)."""
+    """At the effect that is called detectable, about four of five runs find it (2 x 2: the effect
+    is exact).
+    """
     rng = np.random.default_rng(5)
     (flat,) = chi_square(np.full((1, 1, 2, 2), 5_000.0), np.array([sigma]), level=0.05, margin=0.1)
     shares = 0.25 * (1 + flat.detectable * np.array([[[1.0, -1.0], [-1.0, 1.0]]]))
@@ -72,7 +89,9 @@ def test_power_is_as_stated(sigma: float) -> None:
 def test_effect_is_estimated_and_bounded() -> None:
     rng = np.random.default_rng(6)
     shares = 0.25 * (1 + 0.2 * np.array([[[1.0, -1.0], [-1.0, 1.0]]]))
-    answers = chi_square(noisy(shares, 20_000, 50.0, 500, rng), np.full(500, 50.0), level=0.05, margin=0.1)
+    answers = chi_square(
+        noisy(shares, 20_000, 50.0, 500, rng), np.full(500, 50.0), level=0.05, margin=0.1
+    )
     assert np.median([a.effect for a in answers]) == pytest.approx(0.2, abs=0.01)
     assert np.mean([a.effect_upper >= 0.2 for a in answers]) >= 0.92
 
@@ -81,7 +100,12 @@ def test_three_answers_and_none_without_data() -> None:
     flat = np.full((1, 1, 2, 2), 10_000.0)
     assert chi_square(flat, np.array([10.0]), level=0.05, margin=0.05)[0].verdict == "independent"
     assert chi_square(flat, np.array([3_000.0]), level=0.05, margin=0.05)[0].verdict == "undecided"
-    assert chi_square(flat + np.array([[2_000.0, 0], [0, 0]]), np.array([10.0]), level=0.05, margin=0.05)[0].verdict == "dependent"
+    assert (
+        chi_square(
+            flat + np.array([[2_000.0, 0], [0, 0]]), np.array([10.0]), level=0.05, margin=0.05
+        )[0].verdict
+        == "dependent"
+    )
     (silent,) = chi_square(np.full((1, 2, 2, 2), -5.0), np.array([10.0]), level=0.05, margin=0.05)
     assert silent.verdict == "undecided" and silent.p_value == 1 and np.isinf(silent.detectable)
     assert silent.to_json()["smallest_detectable_effect"] is None

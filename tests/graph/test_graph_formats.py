@@ -1,4 +1,6 @@
-"""Graph formats: what is written is read back, whatever the names; what cannot be read says file, line and what is allowed."""
+"""Graph formats: what is written is read back, whatever the names; what cannot be read says file,
+line and what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,13 @@ KEEPS_ALL = ("dot", "gml", "json")
 
 
 def dag(names: tuple[str, ...]) -> CausalGraph:
-    """A chain with all provenances that an arrow may have, one column without links, and two latent causes."""
-    edges = tuple(GraphEdge(a, b, directed=True, provenance=PROVENANCES[i % len(PROVENANCES)]) for i, (a, b) in enumerate(pairwise(names[:-1])))
+    """A chain with all provenances that an arrow may have, one column without links, and two latent
+    causes.
+    """
+    edges = tuple(
+        GraphEdge(a, b, directed=True, provenance=PROVENANCES[i % len(PROVENANCES)])
+        for i, (a, b) in enumerate(pairwise(names[:-1]))
+    )
     return CausalGraph(names, edges, latent=((names[0], names[-1]), names[1:4]))
 
 
@@ -80,7 +87,12 @@ def test_pairs_without_an_answer_are_no_links_where_a_format_cannot_say_so() -> 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=12), min_size=4, max_size=6, unique=True),
+    st.lists(
+        st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=12),
+        min_size=4,
+        max_size=6,
+        unique=True,
+    ),
     st.sampled_from(["yaml", "dot", "dagitty", "gml", "json"]),
 )
 def test_any_names_come_back_or_are_refused(names: list[str], name: str) -> None:
@@ -108,7 +120,8 @@ def test_quoting_reads_back_or_is_refused(text: str) -> None:
     assert [t.text for t in tokens(written, file="x")[:-1]] == [text]
 
 
-# --- YAML as in a spec -------------------------------------------------------------------------------------
+# --- YAML as in a spec
+# -------------------------------------------------------------------------------------
 
 
 def test_the_graph_part_can_be_pasted_into_a_spec() -> None:
@@ -121,10 +134,16 @@ def test_the_graph_part_can_be_pasted_into_a_spec() -> None:
 
 def test_a_group_that_a_spec_cannot_say_is_written_as_columns() -> None:
     inner = GraphEdge("a", "b", directed=True, provenance="given")
-    torn = CausalGraph(tuple("abc"), (inner, GraphEdge("a", "c", directed=True, provenance="learned")), {"g": ("a", "b")})
+    torn = CausalGraph(
+        tuple("abc"),
+        (inner, GraphEdge("a", "c", directed=True, provenance="learned")),
+        {"g": ("a", "b")},
+    )
     found = through("yaml", torn)
     assert set(found.directed) == {("a", "b"), ("a", "c")} and not found.groups
-    turned = CausalGraph(tuple("ab"), (inner,), {"g": ("b", "a")})  # a spec would read the group as b -> a
+    turned = CausalGraph(
+        tuple("ab"), (inner,), {"g": ("b", "a")}
+    )  # a spec would read the group as b -> a
     assert through("yaml", turned).directed == (("a", "b"),) and not through("yaml", turned).groups
 
 
@@ -133,13 +152,26 @@ def test_a_whole_spec_is_read_with_its_groups() -> None:
     assert len(read_graph(path).directed) > 10
 
 
-# --- what others write -------------------------------------------------------------------------------------
+# --- what others write
+# -------------------------------------------------------------------------------------
 
 OTHERS = {
-    "chain, comment, subgraph": ("digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] // x\n# y\n}", "a>b b>c b>d", ""),
-    "directions": ("digraph { a -> b [dir=back]; c -> d [dir=none]; edge [dir=both] a -> d }", "b>a c-d", "ad"),
+    "chain, comment, subgraph": (
+        "digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] // x\n# y\n}",
+        "a>b b>c b>d",
+        "",
+    ),
+    "directions": (
+        "digraph { a -> b [dir=back]; c -> d [dir=none]; edge [dir=both] a -> d }",
+        "b>a c-d",
+        "ad",
+    ),
     "undirected": ("strict graph { a -- b; b -- c; }", "a-b b-c", ""),
-    "dagitty": ('dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL -> {A B}\n}', "A>B", "AB"),
+    "dagitty": (
+        'dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL -> {A B}\n}',
+        "A>B",
+        "AB",
+    ),
     "dagitty arrows": ("pdag { a <- b; b <-> c; c -- d }", "b>a c-d", "bc"),
     "joined text": ('digraph { "a" + "" -> "b" }', "a>b", ""),
     "a latent with one effect says nothing": ("dag { U [latent] U -> a a -> b }", "a>b", ""),
@@ -150,7 +182,9 @@ OTHERS = {
 def test_other_programs_files(case: str) -> None:
     text, links, latent = OTHERS[case]
     found = READERS["dot"](text, file="x.dot")
-    assert {f"{e.cause}{'>' if e.directed else '-'}{e.effect}" for e in found.edges} == set(links.split())
+    assert {f"{e.cause}{'>' if e.directed else '-'}{e.effect}" for e in found.edges} == set(
+        links.split()
+    )
     assert [set(names) for names in found.latent] == ([set(latent)] if latent else [])
 
 
@@ -183,8 +217,12 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("file", "text"), [(file, text) for file, cases in MISTAKES.items() for text in cases])
-def test_mistakes_name_the_file_the_line_and_what_is_allowed(file: str, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "text"), [(file, text) for file, cases in MISTAKES.items() for text in cases]
+)
+def test_mistakes_name_the_file_the_line_and_what_is_allowed(
+    file: str, text: str, tmp_path: Path
+) -> None:
     path = tmp_path / file
     path.write_text(text)
     with pytest.raises(SynthdpError) as caught:
@@ -225,10 +263,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_graph(tmp_path / "latin.dot")
 
 
-# --- BIF ---------------------------------------------------------------------------------------------------
+# --- BIF
+# ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["asia", "cancer", "earthquake", "sachs", "survey", "child", "alarm", "win95pts"])
+@pytest.mark.parametrize(
+    "name", ["asia", "cancer", "earthquake", "sachs", "survey", "child", "alarm", "win95pts"]
+)
 def test_networks_come_back(name: str, network: Callable[[str], BayesianNetwork]) -> None:
     wanted = network(name)
     found = parse_bif(write_bif(wanted), file="x.bif")
@@ -236,9 +277,14 @@ def test_networks_come_back(name: str, network: Callable[[str], BayesianNetwork]
     assert all(np.allclose(found.tables[n], wanted.tables[n], atol=1e-12) for n in wanted.levels)
 
 
-def test_a_graph_becomes_a_network_of_uniform_tables(network: Callable[[str], BayesianNetwork]) -> None:
+def test_a_graph_becomes_a_network_of_uniform_tables(
+    network: Callable[[str], BayesianNetwork],
+) -> None:
     asia = network("asia")
     found = uniform_network(asia.graph(), asia.domain())
-    assert found.graph() == parse_bif(write_bif(found), file="x").graph() and found.tables["either"].tolist() == [[[0.5, 0.5]] * 2] * 2
+    assert (
+        found.graph() == parse_bif(write_bif(found), file="x").graph()
+        and found.tables["either"].tolist() == [[[0.5, 0.5]] * 2] * 2
+    )
     with pytest.raises(SynthdpError, match="BIF cannot write 'a b'"):
         write_bif(BayesianNetwork({"a b": ("0", "1")}, {"a b": ()}, {"a b": np.array([0.5, 0.5])}))

@@ -24,23 +24,46 @@ Learn = Callable[..., CausalGraph]
 
 @pytest.fixture
 def learn(network: Network, measurer: Callable[..., object]) -> Learn:
-    def run(name: str, seed: int, *, epsilon: float, plan: MeasurePlan | None = None, knowledge: Knowledge | None = None) -> CausalGraph:
+    def run(
+        name: str,
+        seed: int,
+        *,
+        epsilon: float,
+        plan: MeasurePlan | None = None,
+        knowledge: Knowledge | None = None,
+    ) -> CausalGraph:
         net = network(name)
         domain, rng = net.domain(), np.random.default_rng(seed)
-        measure = measurer(net.sample(100_000, rng=rng), domain, shares=SHARES, epsilon=epsilon, rng=rng)
-        return measured_pc(measure, plan or MeasurePlan(), domain, knowledge or Knowledge(domain.names))  # type: ignore[arg-type]
+        measure = measurer(
+            net.sample(100_000, rng=rng), domain, shares=SHARES, epsilon=epsilon, rng=rng
+        )
+        return measured_pc(
+            measure, plan or MeasurePlan(), domain, knowledge or Knowledge(domain.names)
+        )  # type: ignore[arg-type]
 
     return run
 
 
-LEAST = {"cancer": 0.95, "earthquake": 0.95, "survey": 0.9, "asia": 0.7, "sachs": 0.95, "child": 0.85, "alarm": 0.62}
+LEAST = {
+    "cancer": 0.95,
+    "earthquake": 0.95,
+    "survey": 0.9,
+    "asia": 0.7,
+    "sachs": 0.95,
+    "child": 0.85,
+    "alarm": 0.62,
+}
 
 
 @pytest.mark.parametrize("name", LEAST)
 def test_networks_are_found_at_epsilon_one(name: str, network: Network, learn: Learn) -> None:
-    """With the noise of the generic zCDP bound under replace-one: about that of epsilon .5 as a release accounts it."""
+    """With the noise of the generic zCDP bound under replace-one: about that of epsilon .5 as a
+    release accounts it.
+    """
     truth = network(name).graph().cpdag()
-    assert np.mean([arc_f1(learn(name, seed, epsilon=1.0), truth) for seed in (1, 2)]) >= LEAST[name]
+    assert (
+        np.mean([arc_f1(learn(name, seed, epsilon=1.0), truth) for seed in (1, 2)]) >= LEAST[name]
+    )
 
 
 def test_rounds_find_what_the_joint_table_finds(network: Network, learn: Learn) -> None:
@@ -59,12 +82,17 @@ def test_much_budget_gives_absence(network: Network, learn: Learn) -> None:
     assert not found.open_pairs and {e.provenance for e in found.edges} == {"learned"}
 
 
-def test_knowledge_is_kept_and_never_paid_for(network: Network, measurer: Callable[..., object]) -> None:
+def test_knowledge_is_kept_and_never_paid_for(
+    network: Network, measurer: Callable[..., object]
+) -> None:
     net = network("sachs")
     domain, rng = net.domain(), np.random.default_rng(6)
     names = domain.names
     known = Knowledge(
-        names, required=frozenset({("Erk", "Raf")}), forbidden=frozenset({("PKA", "PKC"), ("PKC", "PKA")}), groups={"p": ("PIP2", "PIP3")}
+        names,
+        required=frozenset({("Erk", "Raf")}),
+        forbidden=frozenset({("PKA", "PKC"), ("PKC", "PKA")}),
+        groups={"p": ("PIP2", "PIP3")},
     )
     asked: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
     inner = measurer(net.sample(50_000, rng=rng), domain, shares=SHARES, epsilon=3.0, rng=rng)
@@ -80,7 +108,11 @@ def test_knowledge_is_kept_and_never_paid_for(network: Network, measurer: Callab
     rounds = [name for name, _ in asked]
     assert rounds == [name for name in ROUND_SHARES if name in rounds], "each round once, in order"
     pairs = {frozenset(t) for t in asked[0][1]}
-    assert len(pairs) == 55 - 3 and not pairs & {frozenset({"Erk", "Raf"}), frozenset({"PKA", "PKC"}), frozenset({"PIP2", "PIP3"})}
+    assert len(pairs) == 55 - 3 and not pairs & {
+        frozenset({"Erk", "Raf"}),
+        frozenset({"PKA", "PKC"}),
+        frozenset({"PIP2", "PIP3"}),
+    }
 
 
 def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., object]) -> None:
@@ -89,10 +121,17 @@ def test_caps_bound_what_is_asked(network: Network, measurer: Callable[..., obje
     inner = measurer(net.sample(50_000, rng=rng), domain, shares=SHARES, epsilon=3.0, rng=rng)
 
     def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
-        assert len(tables) <= (55 if round_ == "pairs" else 20) and all(domain.cells(t) <= 27 for t in tables)
+        assert len(tables) <= (55 if round_ == "pairs" else 20) and all(
+            domain.cells(t) <= 27 for t in tables
+        )
         return inner(round_, tables)  # type: ignore[operator,no-any-return]
 
-    found = measured_pc(measure, MeasurePlan(max_tables=20, max_cells=27, max_parents=1), domain, Knowledge(domain.names))
+    found = measured_pc(
+        measure,
+        MeasurePlan(max_tables=20, max_cells=27, max_parents=1),
+        domain,
+        Knowledge(domain.names),
+    )
     assert max(len(found.parents(n)) for n in domain.names) == 1
     with pytest.raises(SynthdpError, match="55 pairs of columns are open, at most 10"):
         measured_pc(measure, MeasurePlan(max_pairs=10), domain, Knowledge(domain.names))
@@ -104,7 +143,9 @@ def test_a_fully_specified_graph_measures_nothing() -> None:
     def measure(round_: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
         raise AssertionError(f"round {round_} was paid for")
 
-    found = measured_pc(measure, MeasurePlan(), domain, Knowledge(("a", "b"), required=frozenset({("b", "a")})))
+    found = measured_pc(
+        measure, MeasurePlan(), domain, Knowledge(("a", "b"), required=frozenset({("b", "a")}))
+    )
     assert found.directed == (("b", "a"),)
 
 

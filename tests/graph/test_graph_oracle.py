@@ -1,4 +1,6 @@
-"""Perfect answers: PC then finds the true CPDAG of every network and random DAG, and with knowledge or unseen causes only true arrows."""
+"""Perfect answers: PC then finds the true CPDAG of every network and random DAG, and with knowledge
+or unseen causes only true arrows.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,21 @@ from synthdp.graph.metrics import hamming_distance
 from synthdp.spec.model import Graph
 
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
-TRUTH: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "graphs.json").read_text())
+TRUTH: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "data" / "graphs.json").read_text()
+)
 
 
-def graph_of(names: Iterable[str], arrows: Iterable[tuple[str, str]], latent: tuple[tuple[str, ...], ...] = ()) -> CausalGraph:
-    return CausalGraph(tuple(names), tuple(GraphEdge(a, b, directed=True, provenance="given") for a, b in arrows), latent=latent)
+def graph_of(
+    names: Iterable[str],
+    arrows: Iterable[tuple[str, str]],
+    latent: tuple[tuple[str, ...], ...] = (),
+) -> CausalGraph:
+    return CausalGraph(
+        tuple(names),
+        tuple(GraphEdge(a, b, directed=True, provenance="given") for a, b in arrows),
+        latent=latent,
+    )
 
 
 @st.composite
@@ -40,22 +52,33 @@ def random_dag(draw: st.DrawFn, most: int = 7) -> CausalGraph:
 
 
 @pytest.mark.parametrize("name", [*NETWORKS, pytest.param("win95pts", marks=pytest.mark.slow)])
-def test_pc_finds_the_true_cpdag_of_every_network(name: str, network: Callable[[str], BayesianNetwork]) -> None:
+def test_pc_finds_the_true_cpdag_of_every_network(
+    name: str, network: Callable[[str], BayesianNetwork]
+) -> None:
     truth = network(name).graph()
-    found = oracle_pc(truth, Knowledge(truth.nodes), max_order=max(len(truth.parents(n)) for n in truth.nodes))
+    found = oracle_pc(
+        truth, Knowledge(truth.nodes), max_order=max(len(truth.parents(n)) for n in truth.nodes)
+    )
     known = TRUTH[name]
     assert {tuple(a) for a in known["directed"]} == set(found.directed)
     assert {frozenset(a) for a in known["undirected"]} == {frozenset(p) for p in found.undirected}
     assert hamming_distance(truth.cpdag(), found) == 0
 
 
-def test_how_many_networks_are_found(network: Callable[[str], BayesianNetwork], figure: Callable[..., None]) -> None:
+def test_how_many_networks_are_found(
+    network: Callable[[str], BayesianNetwork], figure: Callable[..., None]
+) -> None:
     found = 0
     for name in NETWORKS[:-1]:  # the largest takes seconds, and is tested above
         truth = network(name).graph()
-        found += hamming_distance(oracle_pc(truth, Knowledge(truth.nodes), max_order=3), truth.cpdag()) == 0
+        found += (
+            hamming_distance(oracle_pc(truth, Knowledge(truth.nodes), max_order=3), truth.cpdag())
+            == 0
+        )
     assert found == len(NETWORKS) - 1
-    figure("networks whose equivalence class PC finds with perfect answers", found, len(NETWORKS) - 1)
+    figure(
+        "networks whose equivalence class PC finds with perfect answers", found, len(NETWORKS) - 1
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -67,29 +90,41 @@ def test_pc_finds_the_true_cpdag_of_random_dags(truth: CausalGraph) -> None:
 @settings(max_examples=60, deadline=None)
 @given(random_dag(most=5))
 def test_a_cpdag_is_what_all_equivalent_dags_share(truth: CausalGraph) -> None:
-    """By brute force: every orientation of the skeleton without cycles and with the same v-structures."""
+    """By brute force: every orientation of the skeleton without cycles and with the same
+    v-structures.
+    """
     pairs, wanted = [tuple(sorted(p)) for p in truth.directed], set(colliders(truth.pdag()))
     if len(pairs) > 8:
         return
     members = []
     for turns in np.ndindex(*(2,) * len(pairs)):
         arrows = [p if t else p[::-1] for p, t in zip(pairs, turns, strict=True)]
-        if nx.is_directed_acyclic_graph(nx.DiGraph(arrows)) and set(colliders(Pdag(truth.nodes, directed=arrows))) == wanted:
+        if (
+            nx.is_directed_acyclic_graph(nx.DiGraph(arrows))
+            and set(colliders(Pdag(truth.nodes, directed=arrows))) == wanted
+        ):
             members.append(set(arrows))
     assert set(truth.cpdag().directed) == (set.intersection(*members) if members else set())
 
 
-# --- background knowledge ----------------------------------------------------------------------------------
+# --- background knowledge
+# ----------------------------------------------------------------------------------
 
 
 @settings(max_examples=80, deadline=None)
 @given(random_dag(), st.data())
-def test_knowledge_adds_true_arrows_and_never_a_false_one(truth: CausalGraph, data: st.DataObject) -> None:
+def test_knowledge_adds_true_arrows_and_never_a_false_one(
+    truth: CausalGraph, data: st.DataObject
+) -> None:
     order = truth.order()
     cut = data.draw(st.integers(0, len(order)))
     tiers = tuple(t for t in (order[:cut], order[cut:]) if t) if data.draw(st.booleans()) else ()
     required = frozenset(a for a in truth.directed if data.draw(st.integers(0, 3)) == 0)
-    absent = [p for p in ((a, b) for a in truth.nodes for b in truth.nodes if a != b) if p not in truth.directed]
+    absent = [
+        p
+        for p in ((a, b) for a in truth.nodes for b in truth.nodes if a != b)
+        if p not in truth.directed
+    ]
     forbidden = frozenset(a for a in absent if data.draw(st.integers(0, 3)) == 0)
     knowledge = Knowledge(truth.nodes, required, forbidden, tiers)
     found = oracle_pc(truth, knowledge)
@@ -97,14 +132,22 @@ def test_knowledge_adds_true_arrows_and_never_a_false_one(truth: CausalGraph, da
     assert required <= set(found.directed) <= set(truth.directed)
     if not knowledge.untested:  # of a pair that is never tested nothing is learnt
         assert set(truth.cpdag().directed) <= set(found.directed)
-    crossing = {(a, b) for a, b in truth.directed if tiers and len(tiers) == 2 and a in tiers[0] and b in tiers[1]}
-    assert crossing | {(b, a) for a, b in forbidden if (b, a) in truth.directed} <= set(found.directed)
+    crossing = {
+        (a, b)
+        for a, b in truth.directed
+        if tiers and len(tiers) == 2 and a in tiers[0] and b in tiers[1]
+    }
+    assert crossing | {(b, a) for a, b in forbidden if (b, a) in truth.directed} <= set(
+        found.directed
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(random_dag(most=6))
 def test_meeks_closure_with_required_arrows_is_what_all_members_share(truth: CausalGraph) -> None:
-    """Completeness (Meek 1995, theorem 4): after rules 1 to 4 every undirected link can still point either way."""
+    """Completeness (Meek 1995, theorem 4): after rules 1 to 4 every undirected link can still point
+    either way.
+    """
     for pick in truth.cpdag().undirected[:3]:
         arrow = pick if pick in truth.directed else pick[::-1]
         closed = truth.cpdag().pdag()
@@ -116,17 +159,30 @@ def test_meeks_closure_with_required_arrows_is_what_all_members_share(truth: Cau
                 assert member.orient(x, y)
                 meek(member)
                 dag = extend(member)
-                assert cpdag_of(dag).directed() == sorted(truth.cpdag().directed) and y in dag.children[x]
+                assert (
+                    cpdag_of(dag).directed() == sorted(truth.cpdag().directed)
+                    and y in dag.children[x]
+                )
 
 
 def test_a_pair_that_the_spec_parts_is_not_tested_and_so_orients_nothing() -> None:
     """c -> a <- b, c - b forbidden: rule 1 would make a -> b of c -> a - b."""
     truth = graph_of("abcd", [("c", "a"), ("b", "a")])
-    found = oracle_pc(truth, Knowledge(tuple("abcd"), required=frozenset({("c", "a")}), forbidden=frozenset({("b", "c"), ("c", "b")})))
+    found = oracle_pc(
+        truth,
+        Knowledge(
+            tuple("abcd"),
+            required=frozenset({("c", "a")}),
+            forbidden=frozenset({("b", "c"), ("c", "b")}),
+        ),
+    )
     assert found.directed == (("c", "a"),) and found.undirected == (("a", "b"),)
 
 
-@pytest.mark.parametrize(("forbidden", "unclear"), [(frozenset({("b", "c"), ("c", "b")}), ()), (frozenset(), (("b", "c"),))])
+@pytest.mark.parametrize(
+    ("forbidden", "unclear"),
+    [(frozenset({("b", "c"), ("c", "b")}), ()), (frozenset(), (("b", "c"),))],
+)
 def test_searches_by_rank_orient_nothing_by_pairs_without_an_answer(
     forbidden: frozenset[tuple[str, str]], unclear: tuple[tuple[str, str], ...]
 ) -> None:
@@ -144,62 +200,112 @@ def test_groups_are_complete_inside_and_searched_outside() -> None:
     assert set(found.directed) == set(truth.directed)
 
 
-# --- unseen common causes ----------------------------------------------------------------------------------
+# --- unseen common causes
+# ----------------------------------------------------------------------------------
 
 
 @settings(max_examples=120, deadline=None)
 @given(random_dag(most=6), st.data())
-def test_declared_unseen_causes_leave_only_true_arrows(dag: CausalGraph, data: st.DataObject) -> None:
+def test_declared_unseen_causes_leave_only_true_arrows(
+    dag: CausalGraph, data: st.DataObject
+) -> None:
     linked = {frozenset(p) for p in dag.directed}
     free = [p for p in combinations(dag.nodes, 2) if frozenset(p) not in linked]
     latent = tuple(p for p in free if data.draw(st.integers(0, 2)) == 0)
     truth = graph_of(dag.nodes, dag.directed, latent)
     silent = {frozenset(p) for p in latent} | linked
-    if any(truth.separator(a, b) is None for a, b in combinations(dag.nodes, 2) if frozenset((a, b)) not in silent):
-        return  # such a pair stays dependent whatever is conditioned on: no test can tell it from a link
+    if any(
+        truth.separator(a, b) is None
+        for a, b in combinations(dag.nodes, 2)
+        if frozenset((a, b)) not in silent
+    ):
+        # such a pair stays dependent whatever is conditioned on: no test can tell it from a link
+        return
     found = oracle_pc(truth, Knowledge(dag.nodes, latent=latent))
     left = {frozenset(e.pair) for e in found.edges}
     assert left >= linked
-    # PC conditions on neighbours alone. Where unseen causes hide the only separators further away (FCI would look there), a link is left.
+    # PC conditions on neighbours alone. Where unseen causes hide the only separators further away
+    # (FCI would look there), a link is left.
     assert not any(_separated_by_neighbours(truth, *sorted(pair), silent) for pair in left - linked)
     if left == linked:
         assert set(found.directed) <= set(truth.directed)
 
 
-def _separated_by_neighbours(truth: CausalGraph, a: str, b: str, silent: set[frozenset[str]]) -> bool:
-    around = [[n for n in truth.nodes if n not in (a, b) and frozenset((n, end)) in silent] for end in (a, b)]
-    return any(truth.d_separated(a, b, some) for near in around for size in range(len(near) + 1) for some in combinations(near, size))
+def _separated_by_neighbours(
+    truth: CausalGraph, a: str, b: str, silent: set[frozenset[str]]
+) -> bool:
+    around = [
+        [n for n in truth.nodes if n not in (a, b) and frozenset((n, end)) in silent]
+        for end in (a, b)
+    ]
+    return any(
+        truth.d_separated(a, b, some)
+        for near in around
+        for size in range(len(near) + 1)
+        for some in combinations(near, size)
+    )
 
 
 def test_a_link_is_left_where_unseen_causes_put_all_separators_out_of_reach() -> None:
-    """Of e and f, whose separators hold columns next to neither end alone; without the unseen causes PC finds the graph."""
-    arrows = [("c", "d"), ("c", "a"), ("c", "b"), ("c", "f"), ("d", "a"), ("d", "e"), ("d", "b"), ("a", "e"), ("b", "f")]
+    """Of e and f, whose separators hold columns next to neither end alone; without the unseen
+    causes PC finds the graph.
+    """
+    arrows = [
+        ("c", "d"),
+        ("c", "a"),
+        ("c", "b"),
+        ("c", "f"),
+        ("d", "a"),
+        ("d", "e"),
+        ("d", "b"),
+        ("a", "e"),
+        ("b", "f"),
+    ]
     unseen = (("a", "f"), ("b", "e"))
     truth, links = graph_of("abcdef", arrows, unseen), {frozenset(p) for p in arrows}
     assert truth.separator("e", "f") is not None
     assert not _separated_by_neighbours(truth, "e", "f", links)
-    left = {frozenset(e.pair) for e in oracle_pc(truth, Knowledge(tuple("abcdef"), latent=unseen)).edges}
+    left = {
+        frozenset(e.pair) for e in oracle_pc(truth, Knowledge(tuple("abcdef"), latent=unseen)).edges
+    }
     assert left == links | {frozenset("ef")}
     seen = oracle_pc(graph_of("abcdef", arrows), Knowledge(tuple("abcdef")))
     assert {frozenset(e.pair) for e in seen.edges} == links
 
 
 def test_a_triple_closed_by_an_unseen_cause_says_nothing_about_arrows() -> None:
-    """c -> a <- b with c <-> b: were c and b taken as not adjacent, rule 1 would turn a - b into a -> b."""
+    """c -> a <- b with c <-> b: were c and b taken as not adjacent, rule 1 would turn a - b into a
+    -> b.
+    """
     truth = graph_of("abcd", [("c", "a"), ("d", "a"), ("b", "a")], (("c", "b"),))
-    found = oracle_pc(truth, Knowledge(tuple("abcd"), required=frozenset({("c", "a")}), latent=(("c", "b"),)))
+    found = oracle_pc(
+        truth, Knowledge(tuple("abcd"), required=frozenset({("c", "a")}), latent=(("c", "b"),))
+    )
     assert set(found.directed) == set(truth.directed)
     shut = Pdag("abc", directed=[("c", "a")], undirected=[("a", "b")], shielded=[("c", "b")])
     meek(shut)
-    assert shut.undirected() == [("a", "b")] and not colliders(Pdag("abc", directed=[("c", "a"), ("b", "a")], shielded=[("b", "c")]))
+    assert shut.undirected() == [("a", "b")] and not colliders(
+        Pdag("abc", directed=[("c", "a"), ("b", "a")], shielded=[("b", "c")])
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(random_dag(most=6), st.data())
-def test_d_separation_with_unseen_causes_is_that_of_the_marginal_model(dag: CausalGraph, data: st.DataObject) -> None:
-    """A linear Gaussian model with the same causes: separated columns have zero partial covariance, others (almost surely) not."""
-    latent = tuple(data.draw(st.lists(st.sampled_from(list(combinations(dag.nodes, 2))), max_size=2, unique=True)))
-    truth, rng = graph_of(dag.nodes, dag.directed, latent), np.random.default_rng(data.draw(st.integers(0, 2**32)))
+def test_d_separation_with_unseen_causes_is_that_of_the_marginal_model(
+    dag: CausalGraph, data: st.DataObject
+) -> None:
+    """A linear Gaussian model with the same causes: separated columns have zero partial covariance,
+    others (almost surely) not.
+    """
+    latent = tuple(
+        data.draw(
+            st.lists(st.sampled_from(list(combinations(dag.nodes, 2))), max_size=2, unique=True)
+        )
+    )
+    truth, rng = (
+        graph_of(dag.nodes, dag.directed, latent),
+        np.random.default_rng(data.draw(st.integers(0, 2**32))),
+    )
     size = len(dag.nodes)
     weights = np.zeros((size + len(latent), size + len(latent)))
     place = {n: i for i, n in enumerate(dag.nodes)}

@@ -1,4 +1,6 @@
-"""Search and orientation: with a perfect test PC finds the true CPDAG; each of Meek's rules does its work."""
+"""Search and orientation: with a perfect test PC finds the true CPDAG; each of Meek's rules does
+its work.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from synthdp.graph.metrics import hamming_distance
 
 def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGraph:
     names = [f"n{i}" for i in rng.permutation(size)]
-    edges = [GraphEdge(a, b, directed=True, provenance="given") for i, a in enumerate(names) for b in names[i + 1 :] if rng.random() < density]
+    edges = [
+        GraphEdge(a, b, directed=True, provenance="given")
+        for i, a in enumerate(names)
+        for b in names[i + 1 :]
+        if rng.random() < density
+    ]
     return CausalGraph(tuple(sorted(names)), tuple(edges))
 
 
@@ -30,7 +37,9 @@ def test_tiers_only_add_true_directions(seed: int) -> None:
     found = pc_with_oracle(dag, Knowledge(dag.nodes, tiers=(order[:3], order[3:])))
     assert set(found.directed()) <= set(dag.directed)
     assert set(found.directed()) >= set(dag.cpdag().directed)
-    assert {(a, b) for a, b in dag.directed if a in order[:3] and b in order[3:]} <= set(found.directed())
+    assert {(a, b) for a, b in dag.directed if a in order[:3] and b in order[3:]} <= set(
+        found.directed()
+    )
 
 
 def test_a_full_order_in_tiers_gives_the_dag() -> None:
@@ -40,7 +49,10 @@ def test_a_full_order_in_tiers_gives_the_dag() -> None:
 
 
 def test_required_arrows_stay_and_spread() -> None:
-    dag = CausalGraph(tuple("abc"), tuple(GraphEdge(x, y, directed=True, provenance="given") for x, y in ("ab", "bc")))
+    dag = CausalGraph(
+        tuple("abc"),
+        tuple(GraphEdge(x, y, directed=True, provenance="given") for x, y in ("ab", "bc")),
+    )
     found = pc_with_oracle(dag, Knowledge(tuple("abc"), required=frozenset({("a", "b")})))
     assert found.directed() == [("a", "b"), ("b", "c")]
 
@@ -55,15 +67,21 @@ def test_required_arrows_stay_and_spread() -> None:
         ([], ["ab", "bc"], set()),
     ],
 )
-def test_each_of_meeks_rules(directed: list[str], undirected: list[str], expected: set[tuple[str, str]]) -> None:
-    graph = Pdag("abcd", directed=[(x, y) for x, y in directed], undirected=[(x, y) for x, y in undirected])
+def test_each_of_meeks_rules(
+    directed: list[str], undirected: list[str], expected: set[tuple[str, str]]
+) -> None:
+    graph = Pdag(
+        "abcd", directed=[(x, y) for x, y in directed], undirected=[(x, y) for x, y in undirected]
+    )
     meek(graph)
     assert set(graph.directed()) == expected
 
 
 def test_a_v_structure_against_knowledge_is_left_out_whole() -> None:
     graph = Pdag("abc", undirected=[("a", "b"), ("b", "c")])
-    orient_colliders(graph, [("a", "b", "c")], Knowledge(tuple("abc"), forbidden=frozenset({("a", "b")})))
+    orient_colliders(
+        graph, [("a", "b", "c")], Knowledge(tuple("abc"), forbidden=frozenset({("a", "b")}))
+    )
     assert graph.directed() == []
     orient_colliders(graph, [("a", "b", "c")], Knowledge(tuple("abc")))
     assert colliders(graph) == [("a", "b", "c")]
@@ -76,5 +94,8 @@ def test_no_orientation_closes_a_cycle() -> None:
 
 
 def test_distance_of_equivalent_dags_is_zero_only_between_cpdags() -> None:
-    one, other = (CausalGraph(tuple("ab"), (GraphEdge(x, y, directed=True, provenance="given"),)) for x, y in ("ab", "ba"))
+    one, other = (
+        CausalGraph(tuple("ab"), (GraphEdge(x, y, directed=True, provenance="given"),))
+        for x, y in ("ab", "ba")
+    )
     assert hamming_distance(one, other) == 1 and hamming_distance(one.cpdag(), other.cpdag()) == 0

@@ -1,4 +1,6 @@
-"""Private additive noise models: the right direction where the model holds, probabilities that mean what they say, refusals."""
+"""Private additive noise models: the right direction where the model holds, probabilities that mean
+what they say, refusals.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,22 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.errors import SynthdpError
-from synthdp.graph.discovery.anm_direction import PURPOSE, Orientation, orient, orientation_spends, read, read_scores
+from synthdp.graph.discovery.anm_direction import (
+    PURPOSE,
+    Orientation,
+    orient,
+    orientation_spends,
+    read,
+    read_scores,
+)
 from synthdp.graph.discovery.pair_reading import dependence
-from synthdp.privacy.mechanisms.anm import SCORES, AdditiveNoiseScores, NoisyScores, OrientationBudget, Score
+from synthdp.privacy.mechanisms.anm import (
+    SCORES,
+    AdditiveNoiseScores,
+    NoisyScores,
+    OrientationBudget,
+    Score,
+)
 from synthdp.privacy.mechanisms.pair_table import NoisyPair, count_cells
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import make_search_plan
@@ -25,7 +40,14 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 def domain_of(*names: str) -> Domain:
     edges = tuple(np.linspace(-2, 2, 9)[:-1])
-    return Domain(tuple(ColumnDomain(n, "number", tuple("abcdefgh"), False, edges=edges, stop=2.0, lower=-2.0, upper=2.0) for n in names))
+    return Domain(
+        tuple(
+            ColumnDomain(
+                n, "number", tuple("abcdefgh"), False, edges=edges, stop=2.0, lower=-2.0, upper=2.0
+            )
+            for n in names
+        )
+    )
 
 
 DOMAIN = domain_of("x", "y")
@@ -38,10 +60,16 @@ def cubic(rows: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def oriented(
-    frame: pd.DataFrame, pairs: list[tuple[str, str]], *, epsilon: float, scores: tuple[Score, ...] = ("hsic",)
+    frame: pd.DataFrame,
+    pairs: list[tuple[str, str]],
+    *,
+    epsilon: float,
+    scores: tuple[Score, ...] = ("hsic",),
 ) -> tuple[tuple[Orientation, ...], ...]:
     domain = domain_of(*frame.columns)
-    plan = make_search_plan(orientation_spends(domain, pairs[0], scores=scores), epsilon=epsilon, delta=1e-5)
+    plan = make_search_plan(
+        orientation_spends(domain, pairs[0], scores=scores), epsilon=epsilon, delta=1e-5
+    )
     releaser = Rehearsal(encode(domain, frame)[0], domain, plan, frame=frame)
     return orient(releaser, pairs).value
 
@@ -70,14 +98,19 @@ def test_four_scores_and_several_pairs_share_the_planned_price() -> None:
 @pytest.mark.parametrize("score", ["hsic", "table"])
 def test_little_data_is_a_guess_and_says_so(score: Score) -> None:
     rng = np.random.default_rng(2)
-    found = [oriented(cubic(200, rng), [("x", "y")], epsilon=0.1, scores=(score,))[0][0] for _ in range(5)]
+    found = [
+        oriented(cubic(200, rng), [("x", "y")], epsilon=0.1, scores=(score,))[0][0]
+        for _ in range(5)
+    ]
     assert np.median([o.probability for o in found]) < 0.8
     assert all(0.5 <= o.probability <= 1 for o in found)
 
 
 @pytest.mark.parametrize("name", ["spearman", "kendall", "hsic"])
 def test_probabilities_are_calibrated(name: Score) -> None:
-    """Differences drawn flat, noise of the stated size: among readings of probability about p, a share of p is right."""
+    """Differences drawn flat, noise of the stated size: among readings of probability about p, a
+    share of p is right.
+    """
     rng = np.random.default_rng(3)
     readings: list[tuple[float, bool]] = []
     for true in rng.uniform(-40, 40, 6_000):
@@ -90,7 +123,9 @@ def test_probabilities_are_calibrated(name: Score) -> None:
 
 
 def test_the_noise_of_a_table_is_taken_off_its_dependence() -> None:
-    """x and its residual independent, so that what dependence there is is of sampling: noise would double it."""
+    """x and its residual independent, so that what dependence there is is of sampling: noise would
+    double it.
+    """
     rng = np.random.default_rng(7)
     counts = count_cells(*rng.uniform(-1, 1, (2, 20_000))).astype(float)
     noisy = [counts + rng.normal(0, 10.0, counts.shape) for _ in range(100)]
@@ -102,15 +137,20 @@ def test_the_noise_of_a_table_is_taken_off_its_dependence() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [2.0, 4.0, 30.0])
 def test_probabilities_of_tables_are_not_more_than_the_share_that_is_right(noise: float) -> None:
-    """Curves of normal causes with noise of several laws, at sizes from hopeless to plenty: the exact table says the same as the
-    noisy one at least as often as the readings told, but for .05."""
+    """Curves of normal causes with noise of several laws, at sizes from hopeless to plenty: the
+    exact table says the same as the noisy one at least as often as the readings told, but for .05.
+    """
     rng = np.random.default_rng(8)
     readings: list[tuple[float, bool]] = []
     for rows in (300, 1000, 3000, 10_000):
         for _ in range(25):
             x = np.clip(rng.normal(0, 0.35, rows), -1, 1)
-            noise_of_y = rng.uniform(-1, 1, rows) if rng.random() < 0.5 else rng.normal(0, 0.5, rows)
-            y = np.clip(np.tanh(rng.uniform(1, 4) * x) * 0.5 + rng.uniform(0.1, 0.4) * noise_of_y, -1, 1)
+            noise_of_y = (
+                rng.uniform(-1, 1, rows) if rng.random() < 0.5 else rng.normal(0, 0.5, rows)
+            )
+            y = np.clip(
+                np.tanh(rng.uniform(1, 4) * x) * 0.5 + rng.uniform(0.1, 0.4) * noise_of_y, -1, 1
+            )
             counts = count_cells(x, y).astype(float)
             [told] = read(NoisyPair(counts + rng.normal(0, noise, counts.shape), noise), ("x", "y"))
             [exact] = read(NoisyPair(counts, 1e-6), ("x", "y"))
@@ -123,12 +163,18 @@ def test_probabilities_of_tables_are_not_more_than_the_share_that_is_right(noise
 def test_spreads_of_pure_noise_are_a_guess() -> None:
     rng = np.random.default_rng(4)
     found = [
-        read_scores(NoisyScores({"iqr": rng.normal(0, 50.0, (4, 128))}, {"iqr": 50.0}, np.zeros(2)), ("x", "y"))[0].probability for _ in range(20)
+        read_scores(
+            NoisyScores({"iqr": rng.normal(0, 50.0, (4, 128))}, {"iqr": 50.0}, np.zeros(2)),
+            ("x", "y"),
+        )[0].probability
+        for _ in range(20)
     ]
     assert np.mean(found) < 0.9
 
 
-@pytest.mark.parametrize(("column", "message"), [("c", "'c' is categorical"), ("x", "'x' is given twice")])
+@pytest.mark.parametrize(
+    ("column", "message"), [("c", "'c' is categorical"), ("x", "'x' is given twice")]
+)
 def test_other_columns_are_refused(column: str, message: str) -> None:
     domain = Domain((*DOMAIN.columns, ColumnDomain("c", "categorical", ("u", "v"), False)))
     with pytest.raises(SynthdpError, match=message):
@@ -137,7 +183,9 @@ def test_other_columns_are_refused(column: str, message: str) -> None:
 
 def test_a_plan_without_the_spend_is_refused() -> None:
     frame = cubic(10, np.random.default_rng(5))
-    plan = make_search_plan({"margins": orientation_spends(DOMAIN, ("x", "y"))["orient"]}, epsilon=1.0, delta=1e-5)
+    plan = make_search_plan(
+        {"margins": orientation_spends(DOMAIN, ("x", "y"))["orient"]}, epsilon=1.0, delta=1e-5
+    )
     with pytest.raises(SynthdpError, match=PURPOSE):
         orient(Rehearsal(encode(DOMAIN, frame)[0], DOMAIN, plan, frame=frame), [("x", "y")])
 
@@ -151,7 +199,9 @@ def test_a_mechanism_of_unknown_or_repeated_scores_is_refused() -> None:
 def test_the_journal_gives_back_what_was_released() -> None:
     frame = cubic(300, np.random.default_rng(6))
     chosen = OrientationBudget(DOMAIN, 1.0, SCORES).choose([("x", "y"), ("y", "x")])
-    released = chosen.run(Table(encode(DOMAIN, frame)[0], frame, np.zeros(300, dtype=bool), {}), Streams.fresh())
+    released = chosen.run(
+        Table(encode(DOMAIN, frame)[0], frame, np.zeros(300, dtype=bool), {}), Streams.fresh()
+    )
     again = chosen.unpack(chosen.pack(released))
     for first, second in zip(released, again, strict=True):
         assert first.sigma == second.sigma

@@ -20,7 +20,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def chain(size: int) -> CausalGraph:
     names = tuple(f"column {i}" for i in range(size))
-    edges = tuple(GraphEdge(names[i // 2], names[i], directed=True, provenance=PROVENANCES[i % len(PROVENANCES)]) for i in range(1, size))
+    edges = tuple(
+        GraphEdge(
+            names[i // 2], names[i], directed=True, provenance=PROVENANCES[i % len(PROVENANCES)]
+        )
+        for i in range(1, size)
+    )
     return CausalGraph(names, edges, latent=(names[:2],) if size > 1 else ())
 
 
@@ -36,10 +41,17 @@ def test_every_node_and_link_is_drawn_once() -> None:
 
 def test_boxes_do_not_overlap() -> None:
     root = ElementTree.fromstring(chain(40).to_svg())
-    boxes = [tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height")) for g in root.iter(f"{SVG}g") for r in g.iter(f"{SVG}rect")]
+    boxes = [
+        tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height"))
+        for g in root.iter(f"{SVG}g")
+        for r in g.iter(f"{SVG}rect")
+    ]
     assert len(boxes) == 40
     for i, (x, y, w, h) in enumerate(boxes):
-        assert not any(x < x2 + w2 and x2 < x + w and y < y2 + h2 and y2 < y + h for x2, y2, w2, h2 in boxes[i + 1 :])
+        assert not any(
+            x < x2 + w2 and x2 < x + w and y < y2 + h2 and y2 < y + h
+            for x2, y2, w2, h2 in boxes[i + 1 :]
+        )
 
 
 def test_styles_differ_in_colour_or_dashes_and_never_in_colour_alone() -> None:
@@ -66,7 +78,12 @@ def test_it_describes_itself() -> None:
 
 def test_many_open_pairs_are_counted_and_small_graphs_draw() -> None:
     names = tuple("abcdef")
-    pairs = tuple(GraphEdge(a, b, directed=False, provenance="undecided") for a in names for b in names if a < b)
+    pairs = tuple(
+        GraphEdge(a, b, directed=False, provenance="undecided")
+        for a in names
+        for b in names
+        if a < b
+    )
     assert "15 more pairs without enough evidence" in CausalGraph(names, pairs).to_svg()
     assert CausalGraph(names, pairs[:6]).to_svg().count('class="undecided"') == 6
     for graph in (CausalGraph(("a",)), CausalGraph(())):
@@ -76,7 +93,11 @@ def test_many_open_pairs_are_counted_and_small_graphs_draw() -> None:
 def test_unseen_causes_of_many_columns_are_told_and_not_drawn() -> None:
     names = tuple(f"c{i}" for i in range(400))
     svg = CausalGraph(names, latent=(names, names[:200], names[:3])).to_svg()
-    assert svg.count('class="latent"') == 3 and "columns each, not drawn: 2" in svg and len(svg) < 300_000
+    assert (
+        svg.count('class="latent"') == 3
+        and "columns each, not drawn: 2" in svg
+        and len(svg) < 300_000
+    )
     assert CausalGraph(names[:16], latent=(names[:16],)).to_svg().count('class="latent"') == 120
 
 
@@ -87,7 +108,12 @@ def points(path: str) -> list[tuple[float, float]]:
     for one, two, end in zip(corners[1::3], corners[2::3], corners[3::3], strict=True):
         for t in np.linspace(0, 1, 40):
             weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
-            found.append(tuple(sum(w * p[k] for w, p in zip(weights, (at, one, two, end), strict=True)) for k in (0, 1)))
+            found.append(
+                tuple(
+                    sum(w * p[k] for w, p in zip(weights, (at, one, two, end), strict=True))
+                    for k in (0, 1)
+                )
+            )
         at = end
     return found  # type: ignore[return-value]
 
@@ -96,26 +122,52 @@ def points(path: str) -> list[tuple[float, float]]:
 def test_no_line_runs_through_a_box(name: str, network: Callable[[str], BayesianNetwork]) -> None:
     """Of 5, 8, 20 and 37 columns, with unseen causes and pairs that got no answer."""
     graph = network(name).graph()
-    free = [p for p in combinations(graph.nodes, 2) if not graph.dag.has_edge(*p) and not graph.dag.has_edge(*p[::-1])]
+    free = [
+        p
+        for p in combinations(graph.nodes, 2)
+        if not graph.dag.has_edge(*p) and not graph.dag.has_edge(*p[::-1])
+    ]
     layer = {n: i for i, names in enumerate(nx.topological_generations(graph.dag)) for n in names}
-    open_pairs = tuple(GraphEdge(a, b, directed=False, provenance="undecided") for a, b in free[:: len(free) // 4] if layer[a] != layer[b])
-    drawn = CausalGraph(graph.nodes, (*graph.edges, *open_pairs), latent=tuple(free[1 :: len(free) // 3]))
+    open_pairs = tuple(
+        GraphEdge(a, b, directed=False, provenance="undecided")
+        for a, b in free[:: len(free) // 4]
+        if layer[a] != layer[b]
+    )
+    drawn = CausalGraph(
+        graph.nodes, (*graph.edges, *open_pairs), latent=tuple(free[1 :: len(free) // 3])
+    )
     root = ElementTree.fromstring(drawn.to_svg())
-    boxes = [tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height")) for g in root.iter(f"{SVG}g") for r in g.iter(f"{SVG}rect")]
+    boxes = [
+        tuple(float(r.get(k, "0")) for k in ("x", "y", "width", "height"))
+        for g in root.iter(f"{SVG}g")
+        for r in g.iter(f"{SVG}rect")
+    ]
     lines = [points(p.get("d", "")) for p in root.iter(f"{SVG}path") if p.get("class")]
     assert len(lines) == len(drawn.edges) + len(drawn.confounded)
-    hit = [(x, y) for line in lines for x, y in line for left, top, w, h in boxes if left + 1 < x < left + w - 1 and top + 1 < y < top + h - 1]
+    hit = [
+        (x, y)
+        for line in lines
+        for x, y in line
+        for left, top, w, h in boxes
+        if left + 1 < x < left + w - 1 and top + 1 < y < top + h - 1
+    ]
     assert hit == []
 
 
 def test_every_arrow_stays_inside_the_picture() -> None:
     """A chain with many arrows that skip layers, which are routed below and above the boxes."""
     names = tuple("abcdefgh")
-    edges = tuple(GraphEdge(a, b, directed=True, provenance="given") for i, a in enumerate(names) for b in names[i + 1 :])
+    edges = tuple(
+        GraphEdge(a, b, directed=True, provenance="given")
+        for i, a in enumerate(names)
+        for b in names[i + 1 :]
+    )
     svg = CausalGraph(names, edges).to_svg()
     height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])
     paths = re.findall(r' d="([^"]+)"', svg.split("</defs>")[1])
-    ordinates = [float(y) for path in paths for _, y in re.findall(r"(-?[\d.]+)[ ,](-?[\d.]+)", path)]
+    ordinates = [
+        float(y) for path in paths for _, y in re.findall(r"(-?[\d.]+)[ ,](-?[\d.]+)", path)
+    ]
     assert len(ordinates) > 50
     legend = 20 + 28  # one line and the margin
     assert min(ordinates) >= 0

@@ -1,4 +1,6 @@
-"""Priv-PC, SVT-PC and EM-PC: they find networks, stay within their plan, and admit what they did not get to."""
+"""Priv-PC, SVT-PC and EM-PC: they find networks, stay within their plan, and admit what they did
+not get to.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ Figure = Callable[..., None]
 
 
 def domain_of(names: str, *, kind: str = "ordinal", levels: int = 2) -> Domain:
-    return Domain(tuple(ColumnDomain(n, kind, tuple(f"v{i}" for i in range(levels)), False) for n in names))
+    return Domain(
+        tuple(ColumnDomain(n, kind, tuple(f"v{i}" for i in range(levels)), False) for n in names)
+    )
 
 
 def chain(rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -51,7 +55,9 @@ def chain(rows: int, rng: np.random.Generator) -> np.ndarray:
 def test_a_clear_graph_is_found(name: str) -> None:
     codes = chain(50_000, np.random.default_rng(0))
     graph = run(name, codes, domain_of("abcd"), epsilon=8.0, delta=1e-5)
-    assert {frozenset(p) for p in (*graph.directed, *graph.undirected)} == {frozenset(p) for p in ("ab", "bc", "cd")}
+    assert {frozenset(p) for p in (*graph.directed, *graph.undirected)} == {
+        frozenset(p) for p in ("ab", "bc", "cd")
+    }
     assert ("b", "c") in graph.directed and ("d", "c") in graph.directed
 
 
@@ -61,11 +67,22 @@ LEAST = {"earthquake": 0.6, "asia": 0.5, "sachs": 0.5}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("net", LEAST)
-def test_networks_are_found_at_epsilon_one(name: str, net: str, network: Network, figure: Figure) -> None:
+def test_networks_are_found_at_epsilon_one(
+    name: str, net: str, network: Network, figure: Figure
+) -> None:
     """A release's own road: planned, calibrated and run by the real mechanism."""
     found = network(net)
     f1 = [
-        arc_f1(run(name, found.sample(100_000, rng=np.random.default_rng(seed)), found.domain(), epsilon=1.0, delta=1e-3), found.graph().cpdag())
+        arc_f1(
+            run(
+                name,
+                found.sample(100_000, rng=np.random.default_rng(seed)),
+                found.domain(),
+                epsilon=1.0,
+                delta=1e-3,
+            ),
+            found.graph().cpdag(),
+        )
         for seed in range(5)
     ]
     assert np.mean(f1) >= LEAST[net]
@@ -74,25 +91,43 @@ def test_networks_are_found_at_epsilon_one(name: str, net: str, network: Network
 
 @pytest.mark.parametrize("name", NAMES)
 def test_columns_without_order_are_refused(name: str) -> None:
-    domain = Domain((*domain_of("ab", kind="categorical").columns, ColumnDomain("c", "categorical", ("x", "y", "z"), False)))
+    domain = Domain(
+        (
+            *domain_of("ab", kind="categorical").columns,
+            ColumnDomain("c", "categorical", ("x", "y", "z"), False),
+        )
+    )
     with pytest.raises(SynthdpError, match="no order is declared for c"):
         ALGORITHMS[name].spends(spec.Graph(mode="learn"), domain, 100.0)
-    two_and_missing = Domain((*domain_of("ab").columns, ColumnDomain("c", "categorical", ("x", "y", "missing"), True)))
+    two_and_missing = Domain(
+        (*domain_of("ab").columns, ColumnDomain("c", "categorical", ("x", "y", "missing"), True))
+    )
     assert ALGORITHMS[name].spends(spec.Graph(mode="learn"), two_and_missing, 100.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> None:
     domain, codes = domain_of("abcd"), chain(20_000, np.random.default_rng(1))
-    settings = spec.Graph.model_validate({"mode": "learn", "algorithm": name, "edges": ["d -> c"], "tiers": [["a", "d"], ["b"], ["c"]]})
+    settings = spec.Graph.model_validate(
+        {
+            "mode": "learn",
+            "algorithm": name,
+            "edges": ["d -> c"],
+            "tiers": [["a", "d"], ["b"], ["c"]],
+        }
+    )
     own = ALGORITHMS[name]
     plan = make_search_plan(own.spends(settings, domain, 20_000.0), epsilon=8.0, delta=1e-5)
     found: Any = own.search(Rehearsal(codes, domain, plan), settings, domain)
     assert set(found.value.directed) == {("a", "b"), ("b", "c"), ("d", "c")}
     forbidden = ["a -> b, c, d", "b -> a, c, d", "c -> a, b, d", "d -> a, b, c"]
-    settled = spec.Graph.model_validate({"mode": "learn", "algorithm": name, "forbidden": forbidden})
+    settled = spec.Graph.model_validate(
+        {"mode": "learn", "algorithm": name, "forbidden": forbidden}
+    )
     assert own.spends(settled, domain, 20_000.0) == {}
-    free = own.search(Rehearsal(codes, domain, Plan(1.0, 1e-5, "add_remove", 1, ())), settled, domain)
+    free = own.search(
+        Rehearsal(codes, domain, Plan(1.0, 1e-5, "add_remove", 1, ())), settled, domain
+    )
     assert free.edges == ()  # type: ignore[union-attr]
 
 
@@ -102,7 +137,9 @@ def test_plans_meet_their_total(name: str, adjacency: Any) -> None:
     """For rows and units of several rows; replacing costs about twice the noise."""
     spends = ALGORITHMS[name].spends(spec.Graph(mode="learn"), domain_of("abcdefgh"), 1e5)
     for rows in (1, 4):
-        plan = make_search_plan(spends, epsilon=1.0, delta=1e-5, adjacency=adjacency, rows_per_unit=rows)
+        plan = make_search_plan(
+            spends, epsilon=1.0, delta=1e-5, adjacency=adjacency, rows_per_unit=rows
+        )
         assert 0.98 < plan.epsilon_spent <= 1.0
 
 
@@ -117,9 +154,20 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
     graph = graph_of(found.links, found.undecided, max_parents=6)
     assert set(graph.open_pairs) == set(found.undecided)
     assert not graph.undirected and not graph.directed
-    whole = outcome(strategy, [SieveReply(False), SieveReply(True), SieveReply(False), SieveReply(False), SieveReply(False)])
+    whole = outcome(
+        strategy,
+        [
+            SieveReply(False),
+            SieveReply(True),
+            SieveReply(False),
+            SieveReply(False),
+            SieveReply(False),
+        ],
+    )
     assert not whole.undecided
-    assert set(graph_of(whole.links, (), max_parents=6).undirected) | set(graph_of(whole.links, (), max_parents=6).directed) == {
+    assert set(graph_of(whole.links, (), max_parents=6).undirected) | set(
+        graph_of(whole.links, (), max_parents=6).directed
+    ) == {
         ("a", "b"),
         ("c", "b"),
     }
@@ -131,13 +179,19 @@ def test_a_pair_with_sets_left_is_undecided_too() -> None:
     domain = domain_of("abcd")
     questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, Knowledge(domain.names), questions, lambda reply: reply.above)
-    assert len(outcome(strategy, [SieveReply(False)] * 6).undecided) == 6, "all pairs stay linked, all have sets of order one"
+    assert len(outcome(strategy, [SieveReply(False)] * 6).undecided) == 6, (
+        "all pairs stay linked, all have sets of order one"
+    )
 
 
 def test_strata_that_the_declared_rows_cannot_fill_are_not_asked() -> None:
     domain = domain_of("abcd")
     asked: list[tuple[str, ...]] = []
-    search = pc_search(Knowledge(domain.names), Questions.at_level(domain, "kendall", rows=50.0, level=0.05, noise=10.0), lambda _: False)
+    search = pc_search(
+        Knowledge(domain.names),
+        Questions.at_level(domain, "kendall", rows=50.0, level=0.05, noise=10.0),
+        lambda _: False,
+    )
     question = next(search, None)
     while question is not None:
         asked.append(question.given)
@@ -154,12 +208,17 @@ def test_deletions_never_outnumber_the_planned_draws() -> None:
     (start,) = ALGORITHMS["em_pc"].spends(spec.Graph(mode="learn"), domain, 1e5).values()
     planned: Any = start(0.5)
     for eager in (True, False):
-        search = deletions(Knowledge(domain.names), Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0))
+        search = deletions(
+            Knowledge(domain.names),
+            Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0),
+        )
         request, draws = next(search), 0
         while True:
             draws += 1
             if isinstance(request, HowMany):
-                reply = len(request.groups) if eager else int(rng.integers(0, len(request.groups) + 1))
+                reply = (
+                    len(request.groups) if eager else int(rng.integers(0, len(request.groups) + 1))
+                )
             else:
                 reply = int(rng.integers(0, len(request.queries)))
             try:
@@ -180,7 +239,9 @@ def test_no_column_gets_more_parents_than_allowed() -> None:
 
 
 def test_too_many_parents_lose_the_weakest_examined_links() -> None:
-    """A link of which the sieve only ever said "dependent" was never near independence: it goes after all that were examined."""
+    """A link of which the sieve only ever said "dependent" was never near independence: it goes
+    after all that were examined.
+    """
     links = Links(Knowledge(tuple("abcde")))
     for pair in list(links.open):
         if "e" not in pair:
@@ -195,7 +256,9 @@ def test_priv_pc_releases_the_strength_of_examined_links() -> None:
     """Both pairs stay linked: one never looked independent, the other did and was examined."""
     domain = domain_of("ab")
     questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
-    strategy = partial(pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score)
+    strategy = partial(
+        pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score
+    )
     assert outcome(strategy, [SieveReply(False)]).links.strength("a", "b") == np.inf
     assert outcome(strategy, [SieveReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
 
@@ -209,12 +272,15 @@ def test_exact_pc_finds_a_clear_graph(test: str) -> None:
 
 def test_the_published_algorithm_runs_beside() -> None:
     codes = chain(20_000, np.random.default_rng(4))
-    found = priv_pc_published(codes, domain_of("abcd"), epsilon=5.0, delta=1e-3, rng=np.random.default_rng(5))
+    found = priv_pc_published(
+        codes, domain_of("abcd"), epsilon=5.0, delta=1e-3, rng=np.random.default_rng(5)
+    )
     assert found.claimed_epsilon > 0
     assert ("b", "c") in found.graph.directed
 
 
-# --- specs ---------------------------------------------------------------------------------------------------------
+# --- specs
+# ---------------------------------------------------------------------------------------------------------
 
 
 def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> spec.ReleaseSpec:
@@ -228,13 +294,20 @@ def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> spec.Release
                 "rows": {"kind": "public", "value": 10_000},
             },
             "columns": columns,
-            "privacy": {"epsilon": 1.0, "delta": 1e-5, "shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
+            "privacy": {
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "shares": {"measure": 0.2, "graph": 0.2, "train": 0.6},
+            },
             "graph": graph,
         }
     )
 
 
-@pytest.mark.parametrize(("name", "instead"), [("priv_pc_published", "priv_pc"), ("pcd", "rcit_pc"), ("em_pc_published", "em_pc")])
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("priv_pc_published", "priv_pc"), ("pcd", "rcit_pc"), ("em_pc_published", "em_pc")],
+)
 def test_published_algorithms_are_refused_with_the_reason(name: str, instead: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} is not private as published: .*use {instead}"):
         spec.Graph(mode="learn", algorithm=name)  # type: ignore[arg-type]
@@ -243,7 +316,11 @@ def test_published_algorithms_are_refused_with_the_reason(name: str, instead: st
 @pytest.mark.parametrize("name", NAMES)
 def test_a_spec_without_order_is_refused(name: str) -> None:
     three = {"type": "categorical", "categories": ["x", "y", "z"]}
-    columns = {"a": {"type": "boolean"}, "b": {"type": "categorical", "categories": ["x", "y"]}, "c": three}
+    columns = {
+        "a": {"type": "boolean"},
+        "b": {"type": "categorical", "categories": ["x", "y"]},
+        "c": three,
+    }
     problems = cross_problems(release_with({"mode": "learn", "algorithm": name}, columns))
     assert [(p.loc, "'c'" in p.message) for p in problems] == [(("graph", "algorithm"), True)]
     ordered = columns | {"c": three | {"type": "ordinal"}}

@@ -1,4 +1,6 @@
-"""Rank tests: the libraries' p-values, the size they promise, and answers that admit what they cannot tell."""
+"""Rank tests: the libraries' p-values, the size they promise, and answers that admit what they
+cannot tell.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,14 @@ def test_without_strata_p_values_are_the_libraries(slope: float) -> None:
     x = rng.integers(0, 3, 400)
     y = rng.binomial(4, 0.3 + slope * x / 4)
     got = [test(table_of(x, y), level=0.05, margin=0.1) for test in (exact_kendall, exact_spearman)]
-    # scipy tests tau-b by the same normal law with ties; rho by a t law, which is close to normal at 400 rows.
-    assert got[0].p_value == pytest.approx(stats.kendalltau(x, y, method="asymptotic").pvalue, rel=0.03)
-    assert got[1].statistic == pytest.approx(stats.spearmanr(x, y).statistic * math.sqrt(399), rel=0.01)
+    # scipy tests tau-b by the same normal law with ties; rho by a t law, which is close to normal
+    # at 400 rows.
+    assert got[0].p_value == pytest.approx(
+        stats.kendalltau(x, y, method="asymptotic").pvalue, rel=0.03
+    )
+    assert got[1].statistic == pytest.approx(
+        stats.spearmanr(x, y).statistic * math.sqrt(399), rel=0.01
+    )
     assert [a.verdict == "dependent" for a in got] == [slope > 0] * 2
 
 
@@ -48,7 +55,9 @@ def test_exact_tests_keep_their_size_within_strata(test: Exact) -> None:
     assert 0.025 < rejected / runs < 0.08
 
 
-@pytest.mark.parametrize(("name", "test"), [("kendall", noisy_kendall), ("spearman", noisy_spearman)])
+@pytest.mark.parametrize(
+    ("name", "test"), [("kendall", noisy_kendall), ("spearman", noisy_spearman)]
+)
 def test_noisy_tests_keep_their_size(name: str, test: Callable[..., Answer]) -> None:
     """At much noise and little, for rare levels and common ones."""
     rng = np.random.default_rng(2)
@@ -57,8 +66,13 @@ def test_noisy_tests_keep_their_size(name: str, test: Callable[..., Answer]) -> 
         for _ in range(600):
             x, y = rng.binomial(1, rare, 2000), rng.binomial(1, rare, 2000)
             measured = STATISTICS[name].measure(table_of(x, y), present=(slice(None), slice(None)))  # type: ignore[index]
-            score, variance = np.array([measured.score / STEPS, measured.variance / VARIANCE_STEPS]) + rng.normal(0, noise, 2)
-            rejected += test(score, variance, noise=noise, rows=2000.0, level=0.05, margin=0.1).verdict == "dependent"
+            score, variance = np.array(
+                [measured.score / STEPS, measured.variance / VARIANCE_STEPS]
+            ) + rng.normal(0, noise, 2)
+            rejected += (
+                test(score, variance, noise=noise, rows=2000.0, level=0.05, margin=0.1).verdict
+                == "dependent"
+            )
         assert 0.02 < rejected / 600 < 0.09
 
 
@@ -73,9 +87,17 @@ def test_answers_are_three_valued() -> None:
 
 def test_detectable_effects_are_found_four_times_in_five() -> None:
     rng, noise, variance, rows = np.random.default_rng(3), 300.0, 2.25e5, 1e5
-    detectable = noisy_kendall(0.0, variance, noise=noise, rows=rows, level=0.05, margin=0.1).detectable
-    scores = detectable * math.sqrt(variance * rows) + rng.normal(0, math.hypot(noise, math.sqrt(variance)), 4000)
-    found = [noisy_kendall(s, variance, noise=noise, rows=rows, level=0.05, margin=0.1).verdict == "dependent" for s in scores]
+    detectable = noisy_kendall(
+        0.0, variance, noise=noise, rows=rows, level=0.05, margin=0.1
+    ).detectable
+    scores = detectable * math.sqrt(variance * rows) + rng.normal(
+        0, math.hypot(noise, math.sqrt(variance)), 4000
+    )
+    found = [
+        noisy_kendall(s, variance, noise=noise, rows=rows, level=0.05, margin=0.1).verdict
+        == "dependent"
+        for s in scores
+    ]
     assert np.mean(found) == pytest.approx(0.8, abs=0.03)
 
 
@@ -83,4 +105,7 @@ def test_where_nothing_varies_nothing_is_said() -> None:
     constant = np.array([[[50, 50], [0, 0]]])
     for test in (exact_kendall, exact_spearman):
         assert test(constant, level=0.05, margin=0.1).verdict == "undecided"
-    assert exact_kendall(np.zeros((2, 2, 2), dtype=np.int64), level=0.05, margin=0.1).verdict == "undecided"
+    assert (
+        exact_kendall(np.zeros((2, 2, 2), dtype=np.int64), level=0.05, margin=0.1).verdict
+        == "undecided"
+    )

@@ -1,4 +1,6 @@
-"""PC on noisy moments, through the plan and the mechanisms: numeric and mixed tables, background knowledge, and tables it cannot serve."""
+"""PC on noisy moments, through the plan and the mechanisms: numeric and mixed tables, background
+knowledge, and tables it cannot serve.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +31,37 @@ Make = Callable[[int, np.random.Generator], pd.DataFrame]
 
 def number(name: str, lower: float, upper: float) -> ColumnDomain:
     edges = tuple(np.linspace(lower, upper, 17)[:-1])
-    return ColumnDomain(name, "number", tuple(f"b{i}" for i in range(16)), False, edges=edges, stop=upper, lower=lower, upper=upper)
+    return ColumnDomain(
+        name,
+        "number",
+        tuple(f"b{i}" for i in range(16)),
+        False,
+        edges=edges,
+        stop=upper,
+        lower=lower,
+        upper=upper,
+    )
 
 
 def collider(rows: int, rng: np.random.Generator) -> pd.DataFrame:
     a, b = rng.normal(size=(2, rows))
     c = a + np.sin(b) + rng.normal(0, 0.5, rows)
-    return pd.DataFrame({"a": a, "b": b, "c": c, "d": np.tanh(c) + rng.normal(0, 0.3, rows)}).clip(-4, 4)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": np.tanh(c) + rng.normal(0, 0.3, rows)}).clip(
+        -4, 4
+    )
 
 
 NUMBERS = Domain(tuple(number(n, -4, 4) for n in "abcd"))
 TRUE = frozenset({("a", "c"), ("b", "c"), ("c", "d")})
 
 
-def learn(domain: Domain, frame: pd.DataFrame, *, epsilon: float, settings: spec.Graph | None = None) -> CausalGraph:
+def learn(
+    domain: Domain, frame: pd.DataFrame, *, epsilon: float, settings: spec.Graph | None = None
+) -> CausalGraph:
     settings = settings or spec.Graph(mode="learn")
-    plan = make_search_plan(RCIT_PC.spends(settings, domain, float(len(frame))), epsilon=epsilon, delta=1e-5)
+    plan = make_search_plan(
+        RCIT_PC.spends(settings, domain, float(len(frame))), epsilon=epsilon, delta=1e-5
+    )
     codes, _ = encode(domain, frame)
     found = RCIT_PC.search(Rehearsal(codes, domain, plan, frame=frame), settings, domain)
     return found.value if isinstance(found, Released) else found
@@ -78,30 +95,58 @@ def test_discrete_and_missing_columns_take_part() -> None:
     group = rng.integers(3, size=rows)
     x = rng.normal(0, 1, rows) + np.array([-1.0, 0.0, 1.0])[group]
     y = np.where(rng.random(rows) < np.where(group == 2, 0.6, 0.1), np.nan, rng.normal(0, 1, rows))
-    frame = pd.DataFrame({"group": np.array(["u", "v", "w"])[group], "x": x.clip(-4, 4), "y": np.clip(y, -4, 4), "free": rng.uniform(-4, 4, rows)})
+    frame = pd.DataFrame(
+        {
+            "group": np.array(["u", "v", "w"])[group],
+            "x": x.clip(-4, 4),
+            "y": np.clip(y, -4, 4),
+            "free": rng.uniform(-4, 4, rows),
+        }
+    )
     missing = number("y", -4, 4)
-    missing = ColumnDomain(**{**missing.__dict__, "labels": (*missing.labels, "missing"), "missing": True})
-    domain = Domain((ColumnDomain("group", "categorical", ("u", "v", "w"), False), number("x", -4, 4), missing, number("free", -4, 4)))
+    missing = ColumnDomain(
+        **{**missing.__dict__, "labels": (*missing.labels, "missing"), "missing": True}
+    )
+    domain = Domain(
+        (
+            ColumnDomain("group", "categorical", ("u", "v", "w"), False),
+            number("x", -4, 4),
+            missing,
+            number("free", -4, 4),
+        )
+    )
     graph = learn(domain, frame, epsilon=3.0)
     joined = {frozenset(p) for p in (*graph.directed, *graph.undirected)}
     arrows = {frozenset(("group", "x")), frozenset(("group", "y"))}
-    assert arrows <= joined and len(joined - arrows) <= 1  # of four pairs that nothing joins each is joined with the chance of the level
+    assert (
+        arrows <= joined and len(joined - arrows) <= 1
+    )  # of four pairs that nothing joins each is joined with the chance of the level
 
 
 def test_background_knowledge_is_kept() -> None:
     settings = spec.Graph(mode="learn", tiers=(("d",), ("a", "b", "c")))
-    graph = learn(NUMBERS, collider(20_000, np.random.default_rng(4)), epsilon=3.0, settings=settings)
+    graph = learn(
+        NUMBERS, collider(20_000, np.random.default_rng(4)), epsilon=3.0, settings=settings
+    )
     assert ("d", "c") in graph.directed
     assert ("c", "d") not in graph.directed
 
 
 def test_the_degree_grows_with_the_data_and_is_public() -> None:
-    degrees = [planned_moments(NUMBERS, rows, mu).basis.degree for rows, mu in ((500, 0.2), (20_000, 0.3), (1_000_000, 0.3))]
+    degrees = [
+        planned_moments(NUMBERS, rows, mu).basis.degree
+        for rows, mu in ((500, 0.2), (20_000, 0.3), (1_000_000, 0.3))
+    ]
     assert degrees == [1, 2, 3]
 
 
 def test_a_column_of_many_categories_is_refused_when_the_plan_is_made() -> None:
-    domain = Domain((*NUMBERS.columns, ColumnDomain("postcode", "categorical", tuple(map(str, range(40))), False)))
+    domain = Domain(
+        (
+            *NUMBERS.columns,
+            ColumnDomain("postcode", "categorical", tuple(map(str, range(40))), False),
+        )
+    )
     spends = RCIT_PC.spends(spec.Graph(mode="learn"), domain, 1000.0)
     with pytest.raises(SynthdpError, match="'postcode' has 40 categories"):
         make_search_plan(spends, epsilon=1.0, delta=1e-5)
@@ -128,9 +173,18 @@ def test_links_that_pc_leaves_open_are_turned_at_a_planned_price() -> None:
 
 
 def test_readings_that_knowledge_forbids_are_left_out() -> None:
-    graph = CausalGraph(("a", "b", "c"), tuple(GraphEdge(a, b, directed=False, provenance="learned") for a, b in (("a", "b"), ("b", "c"))))
+    graph = CausalGraph(
+        ("a", "b", "c"),
+        tuple(
+            GraphEdge(a, b, directed=False, provenance="learned")
+            for a, b in (("a", "b"), ("b", "c"))
+        ),
+    )
     readings = [Orientation("a", "b", 0.99, "hsic"), Orientation("c", "b", 0.6, "hsic")]
     free = Knowledge(("a", "b", "c"))
-    assert set(turn(graph, readings, free).directed) == {("a", "b"), ("b", "c")}  # the second by Meek's first rule
+    assert set(turn(graph, readings, free).directed) == {
+        ("a", "b"),
+        ("b", "c"),
+    }  # the second by Meek's first rule
     tiers = Knowledge(("a", "b", "c"), tiers=(("b",), ("a",)))
     assert not turn(graph, readings, tiers).directed

@@ -1,4 +1,6 @@
-"""Validation of given graphs: what is tested is fixed in advance, true graphs stand, missing arrows are noticed."""
+"""Validation of given graphs: what is tested is fixed in advance, true graphs stand, missing arrows
+are noticed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.stage import rounds, validated
-from synthdp.graph.validation import ValidationReport, doubtful, implications, judged_again, required_tables, tables_of, validate
+from synthdp.graph.validation import (
+    ValidationReport,
+    doubtful,
+    implications,
+    judged_again,
+    required_tables,
+    tables_of,
+    validate,
+)
 from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import make_search_plan
@@ -29,10 +39,14 @@ CELLS = 1024
 
 @pytest.fixture
 def check(network: Network) -> Check:
-    def run(name: str, graph: CausalGraph, *, seed: int, rows: int = 20_000, epsilon: float = 1.0) -> ValidationReport:
+    def run(
+        name: str, graph: CausalGraph, *, seed: int, rows: int = 20_000, epsilon: float = 1.0
+    ) -> ValidationReport:
         net = network(name)
         domain, codes = net.domain(), net.sample(rows, rng=np.random.default_rng(seed))
-        plan = make_search_plan(rounds(spec.Graph(mode="validate"), domain, rows=rows), epsilon=epsilon, delta=1e-3)
+        plan = make_search_plan(
+            rounds(spec.Graph(mode="validate"), domain, rows=rows), epsilon=epsilon, delta=1e-3
+        )
         return validated(Rehearsal(codes, domain, plan), graph, domain, level=0.05).value
 
     return run
@@ -51,8 +65,13 @@ def test_the_true_graph_stands(name: str, network: Network, check: Check) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [20_000, 100_000])
 @pytest.mark.parametrize("name", ["asia", "survey", "sachs"])
-def test_the_true_graph_stands_in_95_of_100(name: str, rows: int, network: Network, check: Check) -> None:
-    refuted = sum(bool(check(name, network(name).graph(), seed=seed, rows=rows).refuted) for seed in range(100))
+def test_the_true_graph_stands_in_95_of_100(
+    name: str, rows: int, network: Network, check: Check
+) -> None:
+    refuted = sum(
+        bool(check(name, network(name).graph(), seed=seed, rows=rows).refuted)
+        for seed in range(100)
+    )
     assert refuted <= 10  # binomial(100, .05) exceeds 10 with probability .01
 
 
@@ -65,15 +84,21 @@ def test_deleted_arrows_are_noticed(name: str, network: Network, check: Check) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["child", "alarm"])
-def test_deleted_arrows_of_large_networks_are_noticed(name: str, network: Network, check: Check) -> None:
+def test_deleted_arrows_of_large_networks_are_noticed(
+    name: str, network: Network, check: Check
+) -> None:
     graph = network(name).graph()
     chosen = np.random.default_rng(5).permutation(len(graph.edges))[:8]
-    found = sum(bool(check(name, without(graph, int(i)), seed=int(i), rows=100_000).refuted) for i in chosen)
+    found = sum(
+        bool(check(name, without(graph, int(i)), seed=int(i), rows=100_000).refuted) for i in chosen
+    )
     assert found >= 6
 
 
 def test_what_looks_worst_is_measured_again_and_judged_by_that_alone(network: Network) -> None:
-    """A true graph and tables without noise, but for a first round that shows one dependence that is not there."""
+    """A true graph and tables without noise, but for a first round that shows one dependence that
+    is not there.
+    """
     net = network("asia")
     graph, domain = net.graph(), net.domain()
     codes = net.sample(50_000, rng=np.random.default_rng(3))
@@ -88,21 +113,29 @@ def test_what_looks_worst_is_measured_again_and_judged_by_that_alone(network: Ne
         return made
 
     required = required_tables(graph, domain, max_cells=CELLS, max_tables=500)
-    first = validate(graph, tables(required, wrong="smoke"), domain=domain, level=0.05, max_cells=CELLS)
+    first = validate(
+        graph, tables(required, wrong="smoke"), domain=domain, level=0.05, max_cells=CELLS
+    )
     claims = doubtful(first)
     assert {f.claim for f in first.refuted} <= set(claims) and first.refuted
     assert len(claims) == 4 and all(c.kind == "independence" for c in claims)
     second = judged_again(first, claims, tables(tables_of(claims, domain)))
     assert not {f.claim for f in second.refuted} & set(claims)
-    assert [f for f in second.findings if f.claim not in claims] == [f for f in first.findings if f.claim not in claims]
+    assert [f for f in second.findings if f.claim not in claims] == [
+        f for f in first.findings if f.claim not in claims
+    ]
     again = judged_again(first, claims, tables(tables_of(claims, domain), wrong="smoke"))
     assert {f.claim for f in again.refuted} == {f.claim for f in first.refuted}
 
 
-def test_strong_arrows_are_supported_and_invented_ones_refuted(network: Network, check: Check) -> None:
+def test_strong_arrows_are_supported_and_invented_ones_refuted(
+    network: Network, check: Check
+) -> None:
     true = network("sachs").graph()
     false = GraphEdge("PIP2", "Erk", directed=True, provenance="given")
-    report = check("sachs", replace(true, edges=(*true.edges, false)), seed=1, rows=2_000_000, epsilon=20.0)
+    report = check(
+        "sachs", replace(true, edges=(*true.edges, false)), seed=1, rows=2_000_000, epsilon=20.0
+    )
     status = report.arrow_status()
     assert status["PIP2", "Erk"] == "refuted"
     assert sum(s == "supported" for s in status.values()) >= 15
@@ -115,8 +148,12 @@ def test_strong_arrows_are_supported_and_invented_ones_refuted(network: Network,
 
 
 def test_little_budget_decides_nothing(network: Network, check: Check) -> None:
-    """But for the errors that the level allows: noise alone seems to support some arrow in at most one of 20 runs."""
-    reports = [check("asia", network("asia").graph(), seed=seed, epsilon=1e-4) for seed in range(20)]
+    """But for the errors that the level allows: noise alone seems to support some arrow in at most
+    one of 20 runs.
+    """
+    reports = [
+        check("asia", network("asia").graph(), seed=seed, epsilon=1e-4) for seed in range(20)
+    ]
     undecided = [r for r in reports if {f.status for f in r.findings} == {"undecided"}]
     assert len(undecided) >= 14  # binomial(20, .05) exceeds 6 with probability 3e-5
     assert {e.provenance for e in undecided[0].apply("fail").edges} == {"undecided"}
@@ -146,13 +183,32 @@ def test_every_claimed_independence_is_implied(network: Network) -> None:
 
 def test_groups_and_latent_causes_claim_nothing(network: Network) -> None:
     net = network("cancer")
-    free = CausalGraph(tuple(net.levels), groups={"g": ("Cancer", "Xray")}, latent=(("Smoker", "Pollution"),))
+    free = CausalGraph(
+        tuple(net.levels), groups={"g": ("Cancer", "Xray")}, latent=(("Smoker", "Pollution"),)
+    )
     pairs = {frozenset((c.x, c.y)) for c in implications(free, net.domain(), max_cells=CELLS)}
-    assert frozenset({"Cancer", "Xray"}) not in pairs and frozenset({"Smoker", "Pollution"}) not in pairs and len(pairs) == 8
+    assert (
+        frozenset({"Cancer", "Xray"}) not in pairs
+        and frozenset({"Smoker", "Pollution"}) not in pairs
+        and len(pairs) == 8
+    )
 
 
 def test_report_is_json(network: Network, check: Check) -> None:
     report = check("asia", network("asia").graph(), seed=3)
     data = json.loads(json.dumps(report.to_json(), allow_nan=False))
-    assert sum(n for kind in data["counts"].values() for n in kind.values()) == len(data["findings"]) == len(report.findings)
-    assert {"x", "y", "given", "kind", "status", "p_value", "effect", "smallest_detectable_effect"} <= set(data["findings"][0])
+    assert (
+        sum(n for kind in data["counts"].values() for n in kind.values())
+        == len(data["findings"])
+        == len(report.findings)
+    )
+    assert {
+        "x",
+        "y",
+        "given",
+        "kind",
+        "status",
+        "p_value",
+        "effect",
+        "smallest_detectable_effect",
+    } <= set(data["findings"][0])

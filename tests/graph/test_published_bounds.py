@@ -1,4 +1,6 @@
-"""Published bounds that are false: for each, neighbours that break it. Their corrected forms are searched in tests/privacy/test_ranks.py."""
+"""Published bounds that are false: for each, neighbours that break it. Their corrected forms are
+searched in tests/privacy/test_ranks.py.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.priv_pc_published import Scales, claimed_sensitivity, claimed_total, published_p_value, silent_chance
+from benchmarks.priv_pc_published import (
+    Scales,
+    claimed_sensitivity,
+    claimed_total,
+    published_p_value,
+    silent_chance,
+)
 from synthdp.privacy.events import SparseVectorDpEvent
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS
 
@@ -18,7 +26,9 @@ WHOLE = slice(None), slice(None)
 
 
 def diagonal(rows: int, *, falling: bool, levels: int = 200) -> Ints:
-    """A stratum `[levels + 1, levels + 1]` that is all concordant or all discordant, its last level free."""
+    """A stratum `[levels + 1, levels + 1]` that is all concordant or all discordant, its last level
+    free.
+    """
     table = np.zeros((levels + 1, levels + 1), dtype=np.int64)
     at = np.arange(levels)
     table[at, at[::-1] if falling else at] = rows // levels
@@ -26,7 +36,9 @@ def diagonal(rows: int, *, falling: bool, levels: int = 200) -> Ints:
 
 
 def test_conditional_kendall_moves_by_more_than_published(figure: Figure) -> None:
-    """Wang et al., Theorem 3: 4.5 / n for the weighted mean of tau. A row that goes from one stratum to the other moves it by 5.9 / n."""
+    """Wang et al., Theorem 3: 4.5 / n for the weighted mean of tau. A row that goes from one
+    stratum to the other moves it by 5.9 / n.
+    """
     half = 10_000
     concordant_in_falling = np.stack([diagonal(half, falling=True), diagonal(half, falling=False)])
     discordant_in_rising = concordant_in_falling.copy()
@@ -48,7 +60,9 @@ def test_conditional_kendall_moves_by_more_than_published(figure: Figure) -> Non
 
 
 def test_one_row_brings_a_dropped_stratum_back(figure: Figure) -> None:
-    """n = 50,000: a stratum that is constant but for one row counts with all its weight, and a p-value jumps."""
+    """n = 50,000: a stratum that is constant but for one row counts with all its weight, and a
+    p-value jumps.
+    """
     clear = np.array([[5, 1], [0, 6]])
     constant = np.array([[25_000, 0], [25_000 - clear.sum(), 0]])
     nearly = constant - [[0, 0], [1, 0]] + [[0, 0], [0, 1]]
@@ -59,13 +73,21 @@ def test_one_row_brings_a_dropped_stratum_back(figure: Figure) -> None:
     assert p_values[0] < 0.03 < 0.48 < p_values[1]
     assert abs(p_values[0] - p_values[1]) > 40 * claimed
     moved = [STATISTICS["kendall"].measure(t, present=WHOLE) for t in tables]
-    assert abs(moved[0].score - moved[1].score) <= 2 * STATISTICS["kendall"].score_moves, "the sound score hardly moves"
+    assert abs(moved[0].score - moved[1].score) <= 2 * STATISTICS["kendall"].score_moves, (
+        "the sound score hardly moves"
+    )
     assert abs(moved[0].weight - moved[1].weight) <= STATISTICS["kendall"].weight_moves
-    figure("move of a published p-value over its claimed sensitivity, one row of 50,000", abs(p_values[0] - p_values[1]) / claimed, 1)
+    figure(
+        "move of a published p-value over its claimed sensitivity, one row of 50,000",
+        abs(p_values[0] - p_values[1]) / claimed,
+        1,
+    )
 
 
 def test_the_last_sieve_is_published_as_free(figure: Figure) -> None:
-    """A run without a hit claims epsilon 0. How likely it is depends on one row, so that no epsilon of 0 can hold."""
+    """A run without a hit claims epsilon 0. How likely it is depends on one row, so that no epsilon
+    of 0 can hold.
+    """
     rows, epsilon = 400, 8.0
     scales = Scales.of(epsilon, rows)
     assert claimed_total(epsilon, 0, 1e-3) == 0.0
@@ -76,7 +98,10 @@ def test_the_last_sieve_is_published_as_free(figure: Figure) -> None:
     assert loss > 0.1
     # Here each pass is an event of its own, whether or not anything ends it.
     moved = claimed_sensitivity(rows)
-    assert SparseVectorDpEvent(scales.threshold / moved * 108, scales.query / moved * 108, 108).epsilon > loss
+    assert (
+        SparseVectorDpEvent(scales.threshold / moved * 108, scales.query / moved * 108, 108).epsilon
+        > loss
+    )
     figure("privacy loss of a sieve that is published as free", loss, 0)
 
 

@@ -1,7 +1,9 @@
-"""Published claims on numeric data that are false or loose, each by the tables that show it, and the corrected bounds under search.
+"""Published claims on numeric data that are false or loose, each by the tables that show it, and
+the corrected bounds under search.
 
-Neighbours here are as in the papers: one row replaced, the number of rows public. PCD: Zhang et al., "Differentially Private
-Nonlinear Causal Discovery from Numerical Data" (AAAI 2023). ANM: Kusner et al., "Private Causal Inference" (AISTATS 2016).
+Neighbours here are as in the papers: one row replaced, the number of rows public. PCD: Zhang et
+al., "Differentially Private Nonlinear Causal Discovery from Numerical Data" (AAAI 2023). ANM:
+Kusner et al., "Private Causal Inference" (AISTATS 2016).
 """
 
 from __future__ import annotations
@@ -20,47 +22,81 @@ from synthdp.data.kernel import KernelGrid, scatter
 Floats = npt.NDArray[np.float64]
 
 
-# --- PCD, Algorithm 1 ---------------------------------------------------------------------------------------
+# --- PCD, Algorithm 1
+# ---------------------------------------------------------------------------------------
 
 
 def _chance_of_deletion(flipped: int, *, rows: int = 200, runs: int = 1000) -> float:
-    """P[delete] at epsilon 1 for x = +-1 and y = x with some labels flipped, over the algorithm's Laplace noise."""
+    """P[delete] at epsilon 1 for x = +-1 and y = x with some labels flipped, over the algorithm's
+    Laplace noise.
+    """
     x = np.tile([-1.0, 1.0], rows // 2)
     y = np.concatenate([-x[:flipped], x[flipped:]])
-    orders = [np.random.default_rng(0).permutation(rows), *(np.random.default_rng(i).permutation(rows) for i in range(1, 100))]
+    orders = [
+        np.random.default_rng(0).permutation(rows),
+        *(np.random.default_rng(i).permutation(rows) for i in range(1, 100)),
+    ]
     width = 0.5
-    # The centred Gaussian kernel of a two-valued column is ((1 - k) / 2) times the products of its centred signs.
+    # The centred Gaussian kernel of a two-valued column is ((1 - k) / 2) times the products of its
+    # centred signs.
     factor = ((1 - math.exp(-4 / (2 * width**2))) / 2) ** 2 / (rows - 1) ** 2
-    score, *shuffled = (factor * ((x - x.mean()) @ (v - v.mean())) ** 2 for v in (y, *(y[order] for order in orders)))
+    score, *shuffled = (
+        factor * ((x - x.mean()) @ (v - v.mean())) ** 2
+        for v in (y, *(y[order] for order in orders))
+    )
     bound = published_sensitivity(rows, 1.0, (width, width), given=False)
     rng = np.random.default_rng(1)
-    return float(np.mean([pcd_deletes(score, np.array(shuffled), bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(runs)]))
+    return float(
+        np.mean(
+            [
+                pcd_deletes(score, np.array(shuffled), bound, alpha=0.05, epsilon=1.0, rng=rng)
+                for _ in range(runs)
+            ]
+        )
+    )
 
 
 def test_pcd_deletes_with_probability_zero_on_one_table_and_not_on_its_neighbour() -> None:
-    """Algorithm 1 answers without noise where "the decision cannot flip". Its permutations are fixed here, and only one label
-    differs: probability exactly 0 against more than a third is (epsilon, delta)-DP for no delta below a third, whatever epsilon."""
+    """Algorithm 1 answers without noise where "the decision cannot flip". Its permutations are
+    fixed here, and only one label
+    differs: probability exactly 0 against more than a third is (epsilon, delta)-DP for no delta
+    below a third, whatever epsilon.
+    """
     chances = [_chance_of_deletion(flipped) for flipped in range(20, 40)]
-    jumps = [(before, after) for before, after in pairwise(chances) if before == 0.0 and after > 1 / 3]
+    jumps = [
+        (before, after) for before, after in pairwise(chances) if before == 0.0 and after > 1 / 3
+    ]
     assert jumps
     assert sorted(chances) == pytest.approx(chances, abs=0.1)  # and it is one jump, not a scatter
 
 
 def test_pcd_answers_without_noise_on_one_side_and_with_noise_on_the_other() -> None:
-    """The same as one decision: scores of two neighbours, within the claimed sensitivity of each other."""
+    """The same as one decision: scores of two neighbours, within the claimed sensitivity of each
+    other.
+    """
     rng = np.random.default_rng(1)
     shuffled = np.linspace(0.0, 1.0, 100)
     bound = 0.01
-    sure = [pcd_deletes(0.975 + 2 * bound, shuffled, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)]
-    unsure = [pcd_deletes(0.975, shuffled - bound, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)]
+    sure = [
+        pcd_deletes(0.975 + 2 * bound, shuffled, bound, alpha=0.05, epsilon=1.0, rng=rng)
+        for _ in range(500)
+    ]
+    unsure = [
+        pcd_deletes(0.975, shuffled - bound, bound, alpha=0.05, epsilon=1.0, rng=rng)
+        for _ in range(500)
+    ]
     assert not any(sure)
     assert not any(unsure)  # still beyond reach; one bound further the noise is switched on
-    noisy = [pcd_deletes(0.955, shuffled, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)]
+    noisy = [
+        pcd_deletes(0.955, shuffled, bound, alpha=0.05, epsilon=1.0, rng=rng) for _ in range(500)
+    ]
     assert 0.1 < np.mean(noisy) < 0.9
 
 
 def test_pcd_theorem_2_is_false_for_the_changed_row() -> None:
-    """ "For all i" the residual is said to move by 8 / (m lambda^1.5); that of the replaced row moves by nearly 2, whatever m."""
+    """ "For all i" the residual is said to move by 8 / (m lambda^1.5); that of the replaced row
+    moves by nearly 2, whatever m.
+    """
     for rows in (50, 400):
         rng = np.random.default_rng(rows)
         given, target = rng.uniform(-1, 1, (rows, 1)), rng.uniform(-1, 1, rows)
@@ -73,8 +109,10 @@ def test_pcd_theorem_2_is_false_for_the_changed_row() -> None:
 
 
 def test_rcit_score_bound_is_false_at_the_inflection_of_the_kernel() -> None:
-    """Theorem 3, equation 3 is O(1/m^2): it takes the change of a Gaussian kernel at distance zero, where its slope is zero. Residuals a
-    bandwidth apart that move by the theorem's own 8 / (m lambda^1.5) change the score by O(1/m)."""
+    """Theorem 3, equation 3 is O(1/m^2): it takes the change of a Gaussian kernel at distance zero,
+    where its slope is zero. Residuals a bandwidth apart that move by the theorem's own 8 / (m
+    lambda^1.5) change the score by O(1/m).
+    """
     rows, width = 4000, 1.0
     claimed = published_sensitivity(rows, 1.0, (width, width), given=True)
     sign = np.repeat([-0.5, 0.5], rows // 2)
@@ -86,11 +124,13 @@ def test_rcit_score_bound_is_false_at_the_inflection_of_the_kernel() -> None:
         return ((1 - k) / 2) ** 2 * rows**2 / (rows - 1) ** 2
 
     assert abs(hsic(moved) - hsic(sign)) > 3 * claimed
-    # Corrected: sqrt(HSIC_V) moves by at most eta_u / width_u + eta_v / width_v + 4 / m [derived here].
+    # Corrected: sqrt(HSIC_V) moves by at most eta_u / width_u + eta_v / width_v + 4 / m [derived
+    # here].
     assert abs(math.sqrt(hsic(moved)) - math.sqrt(hsic(sign))) <= 2 * (4 / rows) / width + 4 / rows
 
 
-# --- ANM ------------------------------------------------------------------------------------------------------
+# --- ANM
+# ------------------------------------------------------------------------------------------------------
 
 
 def _rho(a: Floats, b: Floats) -> float:
@@ -101,7 +141,9 @@ def _rho(a: Floats, b: Floats) -> float:
 
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_spearman_moves_by_exactly_six_over_m_plus_one(m: int) -> None:
-    """Theorem 1 says 30 / m. Exhaustive over all orders and replacements, ties included: 6 / (m + 1), and it is hit."""
+    """Theorem 1 says 30 / m. Exhaustive over all orders and replacements, ties included: 6 / (m +
+    1), and it is hit.
+    """
     furthest = 0.0
     for order in permutations(range(m)):
         a, b = np.arange(m, dtype=float), np.array(order, dtype=float)
@@ -116,7 +158,9 @@ def test_spearman_moves_by_exactly_six_over_m_plus_one(m: int) -> None:
 
 
 def test_one_row_moves_tau_b_from_one_to_nearly_zero() -> None:
-    """Tau-b divides by the pairs that are not tied: where nearly all values are equal, one row is everything."""
+    """Tau-b divides by the pairs that are not tied: where nearly all values are equal, one row is
+    everything.
+    """
     m = 1000
     a, b = np.zeros(m), np.zeros(m)
     a[0] = b[0] = 1.0
@@ -126,7 +170,9 @@ def test_one_row_moves_tau_b_from_one_to_nearly_zero() -> None:
 
 
 def test_hsic_moves_by_at_most_four_over_m_less_one() -> None:
-    """The paper's (12 m - 11) / (m - 1)^2 is three times that. Random tables of far values, one row replaced."""
+    """The paper's (12 m - 11) / (m - 1)^2 is three times that. Random tables of far values, one row
+    replaced.
+    """
     kernel = KernelGrid(0.2)
     rng = np.random.default_rng(2)
     furthest = 0.0
@@ -138,7 +184,10 @@ def test_hsic_moves_by_at_most_four_over_m_less_one() -> None:
                 b = a.copy()
             changed_a, changed_b = a.copy(), b.copy()
             changed_a[0], changed_b[0] = rng.choice(far, 2)
-            scores = [(scatter(kernel(u), kernel(v)) / (m - 1)) ** 2 for u, v in ((a, b), (changed_a, changed_b))]
+            scores = [
+                (scatter(kernel(u), kernel(v)) / (m - 1)) ** 2
+                for u, v in ((a, b), (changed_a, changed_b))
+            ]
             furthest = max(furthest, abs(scores[0] - scores[1]) * (m - 1))
             roots = [scatter(kernel(u), kernel(v)) / m for u, v in ((a, b), (changed_a, changed_b))]
             assert abs(roots[0] - roots[1]) <= 4 * (m - 1) / m**2
@@ -146,14 +195,18 @@ def test_hsic_moves_by_at_most_four_over_m_less_one() -> None:
 
 
 @pytest.mark.parametrize("penalty", [0.05, 0.3, 1.0])
-def test_a_climbing_search_gets_within_a_factor_of_two_of_the_corrected_ridge_bound(penalty: float) -> None:
-    """Theorem 5's 8 / (n lambda^1.5), corrected to (4 / (n lambda))(1 + 1 / sqrt(2 lambda)) for any kernel of at most one.
+def test_a_climbing_search_gets_within_a_factor_of_two_of_the_corrected_ridge_bound(
+    penalty: float,
+) -> None:
+    """Theorem 5's 8 / (n lambda^1.5), corrected to (4 / (n lambda))(1 + 1 / sqrt(2 lambda)) for any
+    kernel of at most one.
 
-    Proof: the objective is lambda-convex, so lambda |w - w'| is at most the difference of the two rows' gradients at w',
-    (2 / n)(|f - y| + |f' - y'|) <= (4 / n)(1 + |w'|); and lambda |w'|^2 = (2 / n) sum (y - f) f <= 1/2. The search is over n - 1
-    equal rows and one that is replaced, features in a disc (the linear kernel on two numbers), at a row that feels the change
-    most. It gets to .55, .62 and .69 of the bound, the most of (1 + F cos t) sin t / (1 + F) with F = 1 / sqrt(2 lambda): both rows
-    at an angle t of w, one on either side.
+    Proof: the objective is lambda-convex, so lambda |w - w'| is at most the difference of the two
+    rows' gradients at w', (2 / n)(|f - y| + |f' - y'|) <= (4 / n)(1 + |w'|); and lambda |w'|^2 = (2
+    / n) sum (y - f) f <= 1/2. The search is over n - 1 equal rows and one that is replaced,
+    features in a disc (the linear kernel on two numbers), at a row that feels the change most. It
+    gets to .55, .62 and .69 of the bound, the most of (1 + F cos t) sin t / (1 + F) with F = 1 /
+    sqrt(2 lambda): both rows at an angle t of w, one on either side.
     """
     n = 20_000
     bound = 4 / (n * penalty) * (1 + 1 / math.sqrt(2 * penalty))
@@ -171,19 +224,28 @@ def test_a_climbing_search_gets_within_a_factor_of_two_of_the_corrected_ridge_bo
     assert furthest == pytest.approx(reachable * bound, rel=0.01)
 
 
-def _ridge_moves(n: int, penalty: float, others: Floats, before: Floats, after: Floats, targets: Floats) -> float:
-    """|w - w'|: features `[2]` of n - 1 equal rows, and of one row before and after; their three targets."""
+def _ridge_moves(
+    n: int, penalty: float, others: Floats, before: Floats, after: Floats, targets: Floats
+) -> float:
+    """|w - w'|: features `[2]` of n - 1 equal rows, and of one row before and after; their three
+    targets.
+    """
     u, old, new = (v / max(1.0, float(np.linalg.norm(v))) for v in (others, before, after))
     y = np.clip(targets, -1, 1)
     weights = [
-        np.linalg.solve(penalty * np.eye(2) + 2 / n * ((n - 1) * np.outer(u, u) + np.outer(v, v)), 2 / n * ((n - 1) * y[0] * u + target * v))
+        np.linalg.solve(
+            penalty * np.eye(2) + 2 / n * ((n - 1) * np.outer(u, u) + np.outer(v, v)),
+            2 / n * ((n - 1) * y[0] * u + target * v),
+        )
         for v, target in ((old, y[1]), (new, y[2]))
     ]
     return float(np.linalg.norm(weights[1] - weights[0]))
 
 
 @pytest.mark.parametrize("penalty", [0.05, 0.3, 1.0])
-def test_kernel_ridge_residuals_of_other_rows_stay_below_the_corrected_bound(penalty: float) -> None:
+def test_kernel_ridge_residuals_of_other_rows_stay_below_the_corrected_bound(
+    penalty: float,
+) -> None:
     """The same with a Gaussian kernel and few rows that may differ."""
     n = 12
     bound = 4 / (n * penalty) * (1 + 1 / math.sqrt(2 * penalty))
@@ -195,7 +257,9 @@ def test_kernel_ridge_residuals_of_other_rows_stay_below_the_corrected_bound(pen
         given, target = trial[:n, None], trial[n : 2 * n]
         changed_given, changed = given.copy(), target.copy()
         changed_given[0], changed[0] = trial[-2], trial[-1]
-        moved = np.abs(_fitted(given, target, penalty) - _fitted(changed_given, changed, penalty)).max()
+        moved = np.abs(
+            _fitted(given, target, penalty) - _fitted(changed_given, changed, penalty)
+        ).max()
         assert moved <= bound
         if moved >= furthest:
             furthest, best = moved, trial
@@ -210,18 +274,24 @@ def _fitted(given: Floats, target: Floats, penalty: float) -> Floats:
 
 
 def test_an_iqr_of_zero_has_no_logarithm_to_release() -> None:
-    """Propose-test-release of log IQR needs bins fixed in advance, a threshold 1 + ln(1 / delta) / epsilon and the refusal of IQR = 0:
-    one row moves an IQR of zero away from zero, which in logarithms is infinitely far."""
+    """Propose-test-release of log IQR needs bins fixed in advance, a threshold 1 + ln(1 / delta) /
+    epsilon and the refusal of IQR = 0: one row moves an IQR of zero away from zero, which in
+    logarithms is infinitely far.
+    """
     ones = np.zeros(8)
     ones[6:] = 1.0
     more = ones.copy()
     more[5] = 1.0
-    quartiles = [float(np.subtract(*np.quantile(v, [0.75, 0.25], method="lower"))) for v in (ones, more)]
+    quartiles = [
+        float(np.subtract(*np.quantile(v, [0.75, 0.25], method="lower"))) for v in (ones, more)
+    ]
     assert quartiles == [0.0, 1.0]
 
 
 def test_bins_that_follow_the_data_break_propose_test_release() -> None:
-    """With bins laid out from the data the distance to instability always looks large: both neighbours pass, an e-fold apart."""
+    """With bins laid out from the data the distance to instability always looks large: both
+    neighbours pass, an e-fold apart.
+    """
     ones = np.zeros(8)
     ones[6:] = math.e
     more = ones.copy()
@@ -229,15 +299,20 @@ def test_bins_that_follow_the_data_break_propose_test_release() -> None:
     assert [float(np.quantile(v, 0.75, method="lower")) for v in (ones, more)] == [0.0, math.e]
 
 
-# --- closed forms of ANM --------------------------------------------------------------------------------------------
+# --- closed forms of ANM
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0, 5.0])
 def test_theorems_2_and_4_are_right_for_laplace_noise(ratio: float) -> None:
-    """P[right order] of two, and of two sums of two, scores with Laplace noise of scale 1 and margin `ratio`."""
+    """P[right order] of two, and of two sums of two, scores with Laplace noise of scale 1 and
+    margin `ratio`.
+    """
     rng = np.random.default_rng(4)
     two = 1 - (ratio + 2) / 4 * math.exp(-ratio)
     four = 1 - math.exp(-ratio) / 96 * (48 + 33 * ratio + 9 * ratio**2 + ratio**3)
     noise = rng.laplace(size=(4, 200_000))
     assert (ratio + noise[0] - noise[1] > 0).mean() == pytest.approx(two, abs=0.005)
-    assert (ratio + noise[0] + noise[1] - noise[2] - noise[3] > 0).mean() == pytest.approx(four, abs=0.005)
+    assert (ratio + noise[0] + noise[1] - noise[2] - noise[3] > 0).mean() == pytest.approx(
+        four, abs=0.005
+    )

@@ -1,4 +1,6 @@
-"""Commands and functions run in a child with little memory and time; bundles, tables and runs to spoil."""
+"""Commands and functions run in a child with little memory and time; bundles, tables and runs to
+spoil.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ CANARY = "zq-canary-9182"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: its exit code, what it printed, and every text of the error that it raised, with what hangs on it."""
+    """How a child ended: its exit code, what it printed, and every text of the error that it
+    raised, with what hangs on it.
+    """
 
     code: int
     printed: str
@@ -46,18 +50,28 @@ class Ended:
     @property
     def declared(self) -> bool:
         """Whether it ended as the program says that it may."""
-        return self.code in (0, 2, 3, 4, 5, 6) and "Traceback" not in self.printed and "internal error" not in self.printed
+        return (
+            self.code in (0, 2, 3, 4, 5, 6)
+            and "Traceback" not in self.printed
+            and "internal error" not in self.printed
+        )
 
 
 def limited(act: Callable[[], object], *, megabytes: int = 1500, seconds: int = 60) -> Ended:
-    """Do `act` in a forked child that may take so much more memory than we have, and so much processor time."""
+    """Do `act` in a forked child that may take so much more memory than we have, and so much
+    processor time.
+    """
     folder, start = Path(tempfile.mkdtemp(prefix="limited-")), time.monotonic()
     child = os.fork()
     if child == 0:
         _in_child(act, folder, megabytes << 20, seconds)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    told = json.loads((folder / "told").read_text()) if (folder / "told").exists() else {"error": f"killed by {code}", "chain": ""}
+    told = (
+        json.loads((folder / "told").read_text())
+        if (folder / "told").exists()
+        else {"error": f"killed by {code}", "chain": ""}
+    )
     printed = (folder / "printed").read_text(errors="replace")
     shutil.rmtree(folder)
     return Ended(code, printed, told["error"], told["chain"], time.monotonic() - start)
@@ -68,8 +82,12 @@ def _in_child(act: Callable[[], object], folder: Path, memory: int, seconds: int
     try:
         handle = os.open(folder / "printed", os.O_WRONLY | os.O_CREAT)
         os.dup2(handle, 1), os.dup2(handle, 2)
-        sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8", write_through=True)
-        sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), encoding="utf-8", write_through=True)
+        sys.stdout = io.TextIOWrapper(
+            os.fdopen(1, "wb", closefd=False), encoding="utf-8", write_through=True
+        )
+        sys.stderr = io.TextIOWrapper(
+            os.fdopen(2, "wb", closefd=False), encoding="utf-8", write_through=True
+        )
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + memory,) * 2)
         spent = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
@@ -147,10 +165,15 @@ def load(name: str) -> ModuleType:
 def two_bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two valid bundles of two runs, and of two specs; not to be changed."""
     bundles, made = load("bundle"), []
-    for run, text in (("run-1", bundles.SPEC), ("run-2", bundles.SPEC.replace("title: Clinic visits", "title: Other visits"))):
+    for run, text in (
+        ("run-1", bundles.SPEC),
+        ("run-2", bundles.SPEC.replace("title: Clinic visits", "title: Other visits")),
+    ):
         folder = tmp_path_factory.mktemp(run)
         release = bundles.make_release(folder, text, run=run)
-        made.append(write_bundle(folder / "bundle", release.content, ledger=release.ledger, force=False))
+        made.append(
+            write_bundle(folder / "bundle", release.content, ledger=release.ledger, force=False)
+        )
     return made[0], made[1]
 
 
@@ -166,7 +189,11 @@ def mend() -> Callable[[Path], None]:
     """Write fitting checksums into a bundle, as a forger would."""
 
     def write(bundle: Path) -> None:
-        names = sorted(n for n in (*FILES, DEPLOYMENT) if (bundle / n).is_file() and not (bundle / n).is_symlink())
+        names = sorted(
+            n
+            for n in (*FILES, DEPLOYMENT)
+            if (bundle / n).is_file() and not (bundle / n).is_symlink()
+        )
         (bundle / SUMS).write_text("".join(f"{sha256(bundle / n)}  {n}\n" for n in names))
 
     return write
@@ -188,11 +215,16 @@ class _Interrupting:
 
 @pytest.fixture(scope="session")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with spec, table, ledger and a run that stopped after a checkpoint; copy it to spoil it."""
+    """A folder with spec, table, ledger and a run that stopped after a checkpoint; copy it to spoil
+    it.
+    """
     tiny = load("release").Tiny(tmp_path_factory.mktemp("interrupted")).write()
     with contextlib.suppress(KeyboardInterrupt):
         tiny.release(reporter=Reporter(_Interrupting()))
-    assert all(list((tiny.out / ".run").glob(f"*/{purpose}.*.safetensors")) for purpose in ("measure", "train"))
+    assert all(
+        list((tiny.out / ".run").glob(f"*/{purpose}.*.safetensors"))
+        for purpose in ("measure", "train")
+    )
     folder: Path = tiny.folder
     return folder
 
@@ -202,7 +234,9 @@ def stopped(interrupted: Path, tmp_path: Path) -> Path:
     """The output folder of a copy, whose state names its new place."""
     folder = Path(shutil.copytree(interrupted, tmp_path / "copy"))
     state = folder / "out" / ".run" / "state.json"
-    state.write_text(re.sub(r'"spec_path": "[^"]*"', f'"spec_path": "{folder / "spec.yaml"}"', state.read_text()))
+    state.write_text(
+        re.sub(r'"spec_path": "[^"]*"', f'"spec_path": "{folder / "spec.yaml"}"', state.read_text())
+    )
     return folder / "out"
 
 

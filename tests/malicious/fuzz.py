@@ -1,8 +1,10 @@
-"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|gml|bundle [--coverage]`: made-up input for FUZZ_SECONDS (600), counted as JSON.
+"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|gml|bundle [--coverage]`: made-up input
+for FUZZ_SECONDS (600), counted as JSON.
 
-Hypothesis changes a valid spec or table as a tree or a grid, then as text, then as bytes. With `--coverage` atheris
-(optional: `pip install atheris`) lets libFuzzer change bytes towards branches of synthdp that were not taken yet.
-Whatever comes in, the only way out is a value that keeps its promises, or a declared error that shows no cell.
+Hypothesis changes a valid spec or table as a tree or a grid, then as text, then as bytes. With
+`--coverage` atheris (optional: `pip install atheris`) lets libFuzzer change bytes towards branches
+of synthdp that were not taken yet. Whatever comes in, the only way out is a value that keeps its
+promises, or a declared error that shows no cell.
 """
 
 from __future__ import annotations
@@ -39,7 +41,14 @@ with contextlib.suppress(ImportError):
     if "--coverage" in sys.argv:
         import atheris
 
-        with atheris.instrument_imports(include=["synthdp.spec", "synthdp.data.domain", "synthdp.privacy.readers.files", "synthdp.privacy.source"]):
+        with atheris.instrument_imports(
+            include=[
+                "synthdp.spec",
+                "synthdp.data.domain",
+                "synthdp.privacy.readers.files",
+                "synthdp.privacy.source",
+            ]
+        ):
             import synthdp.privacy.source
             import synthdp.spec.load.loader  # noqa: F401
 
@@ -59,7 +68,8 @@ from tests.malicious import fuzz_files  # noqa: E402
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))
 
 
-# --- what must hold ----------------------------------------------------------------------------------------
+# --- what must hold
+# ----------------------------------------------------------------------------------------
 
 
 def spec_target(data: bytes) -> str:
@@ -73,7 +83,9 @@ def spec_target(data: bytes) -> str:
     else:
         _check_usable(spec)
         return "accepted"
-    assert problems and all(p.line >= 1 and p.column >= 1 for p in problems), "a mistake without a place"
+    assert problems and all(p.line >= 1 and p.column >= 1 for p in problems), (
+        "a mistake without a place"
+    )
     shown.encode()
     return "refused"
 
@@ -81,14 +93,18 @@ def spec_target(data: bytes) -> str:
 def _check_usable(spec: models.ReleaseSpec) -> None:
     domain = Domain.from_spec(spec.columns)
     for column in domain.columns:
-        assert column.levels >= 1 and all(map(math.isfinite, (*column.edges, *column.spikes, column.stop))), "a domain that is not finite"
+        assert column.levels >= 1 and all(
+            map(math.isfinite, (*column.edges, *column.spikes, column.stop))
+        ), "a domain that is not finite"
         assert list(column.edges) == sorted(set(column.edges)), "bins that do not follow each other"
         codes = np.arange(column.levels)
         again = encode_column(column, decode_column(column, codes, rng=np.random.default_rng(0)))
         assert again.misfits == 0, "a level whose values are not in the domain"
     CausalGraph.from_spec(spec.graph, domain.names)
     public = public_spec(spec)
-    assert parse_spec(spec_yaml(public), path="public") == public, "the published spec is another one"
+    assert parse_spec(spec_yaml(public), path="public") == public, (
+        "the published spec is another one"
+    )
 
 
 DATASET = models.Dataset(
@@ -102,7 +118,9 @@ COLUMNS: dict[str, models.Column] = {
     "ill": models.Boolean(type="boolean", missing=True),
     "age": models.Integer(type="integer", lower=0, upper=99, bins=10, spikes=(0,)),
     "pay": models.Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
-    "day": models.Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True),  # type: ignore[arg-type]
+    "day": models.Datetime(
+        type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True
+    ),  # type: ignore[arg-type]
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 
@@ -113,10 +131,19 @@ def csv_target(data: bytes) -> str:
     try:
         for handling in ("refuse", "clamp"):
             dataset = DATASET.model_copy(update={"out_of_domain": handling})
-            table = read_private(dataset, DOMAIN, folder=FOLDER, holdout=0.2, streams=Streams.fresh()).unseal(key=_KERNEL_KEY)
-            assert table.codes.shape == (len(table.frame), len(DOMAIN)) and (table.codes < np.array(DOMAIN.sizes)).all(), "levels outside the domain"
-            assert handling == "clamp" or not any(sum(kinds.values()) for kinds in table.misfits.values()), "misfits were let in"
-            assert len(table.codes) <= data.count(b"\n") + data.count(b"\r") + 1, "more rows than lines"
+            table = read_private(
+                dataset, DOMAIN, folder=FOLDER, holdout=0.2, streams=Streams.fresh()
+            ).unseal(key=_KERNEL_KEY)
+            assert (
+                table.codes.shape == (len(table.frame), len(DOMAIN))
+                and (table.codes < np.array(DOMAIN.sizes)).all()
+            ), "levels outside the domain"
+            assert handling == "clamp" or not any(
+                sum(kinds.values()) for kinds in table.misfits.values()
+            ), "misfits were let in"
+            assert len(table.codes) <= data.count(b"\n") + data.count(b"\r") + 1, (
+                "more rows than lines"
+            )
     except DataError as error:
         shown = "".join(map(printable, _chain(error)))
     else:
@@ -134,12 +161,73 @@ def _chain(error: BaseException | None) -> Iterator[str]:
 TARGETS: dict[str, Target] = {"spec": spec_target, "csv": csv_target, **fuzz_files.TARGETS}
 
 
-# --- what comes in -----------------------------------------------------------------------------------------
+# --- what comes in
+# -----------------------------------------------------------------------------------------
 
-ATOMS: list[Any] = [None, True, False, 0, -1, 1, 2**31, 2**53 + 1, 10**18, 10**30, 0.5, 1e-5, 1e-300, 1e308, -1e308, "", " ", "x", "no", "~"]
-ATOMS += ["a -> b", "->", "a,b -> c, d", "a\0b", "\ufeffa", "=cmd()", "\uff1dcmd", "a;=1", "-5", "+1.5", "@x", "\t", "\r\n", "\x1b[31m", "[bold]x"]
-ATOMS += ["<script>", "'; DROP TABLE x; --", "\u202eabc", "\u0661", "2020-01-01", "0001-01-01", "9999-12-31T23:59:59", "2020-13-45", "x" * 300]
-ATOMS += ["../../etc/passwd", "http://x/y.csv", "~/x", "file:///etc/passwd", "\u00e9" * 50, [], {}, [[]], {"a": 1}, ["a", "a"], [None], [1, 2, 3]]
+ATOMS: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**53 + 1,
+    10**18,
+    10**30,
+    0.5,
+    1e-5,
+    1e-300,
+    1e308,
+    -1e308,
+    "",
+    " ",
+    "x",
+    "no",
+    "~",
+]
+ATOMS += [
+    "a -> b",
+    "->",
+    "a,b -> c, d",
+    "a\0b",
+    "\ufeffa",
+    "=cmd()",
+    "\uff1dcmd",
+    "a;=1",
+    "-5",
+    "+1.5",
+    "@x",
+    "\t",
+    "\r\n",
+    "\x1b[31m",
+    "[bold]x",
+]
+ATOMS += [
+    "<script>",
+    "'; DROP TABLE x; --",
+    "\u202eabc",
+    "\u0661",
+    "2020-01-01",
+    "0001-01-01",
+    "9999-12-31T23:59:59",
+    "2020-13-45",
+    "x" * 300,
+]
+ATOMS += [
+    "../../etc/passwd",
+    "http://x/y.csv",
+    "~/x",
+    "file:///etc/passwd",
+    "\u00e9" * 50,
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    ["a", "a"],
+    [None],
+    [1, 2, 3],
+]
 ATOMS += [{"kind": "row"}, {"type": "number", "lower": 0, "upper": 1}]
 SCRAPS = [
     "&a ",
@@ -180,8 +268,42 @@ SCRAPS += [
     "a: " * 40,
     "[" * 40,
 ]
-CELLS = ["", "NA", "f", "m", "true", "false", "0", "3", "99", "100", "-1", "1e400", "nan", "inf", "-0", "1.5", "2020-02-01", "2020-02-01T10:00:00Z"]
-CELLS += ["99999-01-01", "\u0661", "1_000", "0x10", " 2 ", '"', '""', '"a\nb"', "=cmd|' /C calc'!A0", "\0", "\ufeff", "\u202e", "9" * 400, "x" * 5000]
+CELLS = [
+    "",
+    "NA",
+    "f",
+    "m",
+    "true",
+    "false",
+    "0",
+    "3",
+    "99",
+    "100",
+    "-1",
+    "1e400",
+    "nan",
+    "inf",
+    "-0",
+    "1.5",
+    "2020-02-01",
+    "2020-02-01T10:00:00Z",
+]
+CELLS += [
+    "99999-01-01",
+    "\u0661",
+    "1_000",
+    "0x10",
+    " 2 ",
+    '"',
+    '""',
+    '"a\nb"',
+    "=cmd|' /C calc'!A0",
+    "\0",
+    "\ufeff",
+    "\u202e",
+    "9" * 400,
+    "x" * 5000,
+]
 CELLS += [CANARY, f'"{CANARY}', f"{CANARY}\0"]
 BYTES = [
     b"\0",
@@ -208,7 +330,9 @@ def specs(draw: st.DrawFn) -> bytes:
     """A seed whose tree, text and bytes were changed."""
     text = draw(st.sampled_from(SEEDS)).read_text(encoding="utf-8", errors="replace")
     if draw(st.integers(0, 3)):
-        tree = json.loads(json.dumps(parsed.value() if (parsed := read(text)[0]) else None, default=str))
+        tree = json.loads(
+            json.dumps(parsed.value() if (parsed := read(text)[0]) else None, default=str)
+        )
         for _ in range(draw(st.sampled_from([0, 1, 1, 1, 2, 3]))):
             tree = _changed(draw, tree)
         text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=draw(st.booleans()))
@@ -232,7 +356,9 @@ def _changed(draw: st.DrawFn, tree: Any) -> Any:
     holder = tree
     for step in way:
         holder = holder[step]
-    how = draw(st.sampled_from(["replace", "replace", "drop", "wrap", "repeat", "exchange", "rename"]))
+    how = draw(
+        st.sampled_from(["replace", "replace", "drop", "wrap", "repeat", "exchange", "rename"])
+    )
     if how == "replace":
         holder[last] = _atom(draw)
     elif how == "drop":
@@ -255,7 +381,13 @@ def _changed(draw: st.DrawFn, tree: Any) -> Any:
 def _places(tree: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     if len(way) > DEEPEST_CHANGE:
         return
-    for key, below in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+    for key, below in (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    ):
         yield (*way, key)
         yield from _places(below, (*way, key))
 
@@ -274,15 +406,24 @@ def tables(draw: st.DrawFn) -> bytes:
     for row in rows:
         if draw(st.integers(0, 3)) == 0:
             row[draw(PLACES) % len(row)] = draw(st.sampled_from(CELLS))
-    end, comma = draw(st.sampled_from(["\n", "\r\n", "\r"])), draw(st.sampled_from([*",,,,,,,,", ";", "\t"]))
+    end, comma = (
+        draw(st.sampled_from(["\n", "\r\n", "\r"])),
+        draw(st.sampled_from([*",,,,,,,,", ";", "\t"])),
+    )
     text = end.join(comma.join(row) for row in [names, *rows]) + draw(st.sampled_from([end, ""]))
-    return _spoilt(draw, text.encode(draw(st.sampled_from([*["utf-8"] * 9, "utf-8-sig", "utf-16", "utf-32"]))))
+    return _spoilt(
+        draw, text.encode(draw(st.sampled_from([*["utf-8"] * 9, "utf-8-sig", "utf-16", "utf-32"])))
+    )
 
 
 def _spoilt(draw: st.DrawFn, data: bytes) -> bytes:
     for _ in range(draw(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 3]))):
         at = draw(PLACES) % (len(data) + 1)
-        data = data[:at] + draw(st.sampled_from(BYTES) | st.binary(max_size=4)) + data[at + draw(st.integers(0, 3)) :]
+        data = (
+            data[:at]
+            + draw(st.sampled_from(BYTES) | st.binary(max_size=4))
+            + data[at + draw(st.integers(0, 3)) :]
+        )
     return data[: draw(PLACES) % (len(data) + 1)] if draw(st.integers(0, 9)) == 0 else data
 
 
@@ -293,7 +434,8 @@ STRATEGIES: dict[str, st.SearchStrategy[bytes]] = {
 }
 
 
-# --- running -----------------------------------------------------------------------------------------------
+# --- running
+# -----------------------------------------------------------------------------------------------
 
 
 def fuzz(name: str, seconds: float) -> dict[str, Any]:
@@ -302,37 +444,64 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
     slowest, start = 0.0, time.monotonic()
     batch_size = BATCH if name in ("spec", "csv") else BATCH // 5  # a child for each
 
-    # A short run is the same each time, so that no test fails by chance; in a long one every batch differs, where the variable CI is set too.
-    @settings(max_examples=batch_size, phases=PHASES, deadline=None, database=None, derandomize=seconds < 10, suppress_health_check=list(HealthCheck))
+    # A short run is the same each time, so that no test fails by chance; in a long one every batch
+    # differs, where the variable CI is set too.
+    @settings(
+        max_examples=batch_size,
+        phases=PHASES,
+        deadline=None,
+        database=None,
+        derandomize=seconds < 10,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(STRATEGIES[name])
     def batch(data: bytes) -> None:
         nonlocal slowest
         before = time.monotonic()
         done[TARGETS[name](data)] += 1
         slowest = max(slowest, time.monotonic() - before)
-        assert slowest < SLOWEST or name in fuzz_files.TARGETS, "an input that takes too long"  # children have limits of their own
+        assert slowest < SLOWEST or name in fuzz_files.TARGETS, (
+            "an input that takes too long"
+        )  # children have limits of their own
 
     if name in fuzz_files.TARGETS:
         assert TARGETS[name](fuzz_files.good(name)) == "accepted", "what was not damaged is refused"
     while time.monotonic() - start < seconds:
         batch()
-    return {"target": name, "inputs": done.total(), **done, "slowest_seconds": round(slowest, 2), "seconds": round(time.monotonic() - start)}
+    return {
+        "target": name,
+        "inputs": done.total(),
+        **done,
+        "slowest_seconds": round(slowest, 2),
+        "seconds": round(time.monotonic() - start),
+    }
 
 
 def main() -> None:
     """Entry point; the exit status says whether something was found."""
     name, seconds = sys.argv[1], float(os.environ.get("FUZZ_SECONDS", "600"))
     warnings.simplefilter("error")
-    warnings.simplefilter("ignore", HypothesisWarning)  # of the length of an example that it is about to tell
+    warnings.simplefilter(
+        "ignore", HypothesisWarning
+    )  # of the length of an example that it is about to tell
     if "--coverage" in sys.argv:
         corpus = FOLDER / "corpus"
         corpus.mkdir()
         for i, seed in enumerate(SEEDS if name == "spec" else []):
             (corpus / str(i)).write_bytes(seed.read_bytes())
         if name == "csv":
-            (corpus / "0").write_bytes(b"person,sex,ill,age,pay,day\np,f,true,3,1.5,2020-02-01\nq,m,NA,99,,\n")
-        bounds = [f"-max_total_time={int(seconds)}", "-max_len=4096", f"-timeout={int(SLOWEST)}", "-rss_limit_mb=4096"]
-        atheris.Setup([sys.argv[0], *bounds, str(corpus)], lambda data: TARGETS[name](data) and None)
+            (corpus / "0").write_bytes(
+                b"person,sex,ill,age,pay,day\np,f,true,3,1.5,2020-02-01\nq,m,NA,99,,\n"
+            )
+        bounds = [
+            f"-max_total_time={int(seconds)}",
+            "-max_len=4096",
+            f"-timeout={int(SLOWEST)}",
+            "-rss_limit_mb=4096",
+        ]
+        atheris.Setup(
+            [sys.argv[0], *bounds, str(corpus)], lambda data: TARGETS[name](data) and None
+        )
         atheris.Fuzz()
     print(json.dumps(fuzz(name, seconds)))
 

@@ -1,6 +1,8 @@
-"""What `fuzz` does with files of strangers, graphs and bundles: each is read in a child with little processor time and memory.
+"""What `fuzz` does with files of strangers, graphs and bundles: each is read in a child with little
+processor time and memory.
 
-An input that takes more of either than it may, or that ends in anything but a value or a declared error, is a find.
+An input that takes more of either than it may, or that ends in anything but a value or a declared
+error, is a find.
 """
 
 from __future__ import annotations
@@ -29,24 +31,66 @@ from synthdp.graph.formats import WRITERS, read_graph
 from synthdp.graph.formats.bif import uniform_network, write_bif
 from synthdp.verify.checks import inspect_bundle
 
-SECONDS, MEGABYTES = 10, 600  # of one input: processor time, and memory beyond what is there already
+SECONDS, MEGABYTES = (
+    10,
+    600,
+)  # of one input: processor time, and memory beyond what is there already
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))
 Target = Callable[[bytes], str]
 
 EDGES = tuple(GraphEdge(a, b, directed=True, provenance="given") for a, b in ("ab", "ac", "bd"))
 GRAPH = CausalGraph(tuple("abcd"), EDGES, {}, (("c", "d"),))
 SUFFIXES = {"bif": ".bif", "dot": ".dot", "dagitty": ".dagitty", "gml": ".gml"}
-SCRAPS = ["{", "}", "(", ")", "[", "]", ";", ",", "|", "->", "--", "<->", '"', "\\", "/*", "#", " ", "\n", "+", "=", "\0", "\u202e", "9" * 400]
-SCRAPS += ["variable ", "probability (", "type discrete [", "default ", "subgraph {", "graph [", "node [ id ", "label ", "1e999", "-1", "nan"]
+SCRAPS = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    ";",
+    ",",
+    "|",
+    "->",
+    "--",
+    "<->",
+    '"',
+    "\\",
+    "/*",
+    "#",
+    " ",
+    "\n",
+    "+",
+    "=",
+    "\0",
+    "\u202e",
+    "9" * 400,
+]
+SCRAPS += [
+    "variable ",
+    "probability (",
+    "type discrete [",
+    "default ",
+    "subgraph {",
+    "graph [",
+    "node [ id ",
+    "label ",
+    "1e999",
+    "-1",
+    "nan",
+]
 TIMES = [1, 1, 2, 50, 3000]
 PLACES = st.integers(0, 10**6)
 
 
-# --- limits ------------------------------------------------------------------------------------------------
+# --- limits
+# ------------------------------------------------------------------------------------------------
 
 
 def limited(act: Target, data: bytes, *, seconds: int = SECONDS, megabytes: int = MEGABYTES) -> str:
-    """What `act` says of `data`, from a child that may take so much; anything else is an `AssertionError`."""
+    """What `act` says of `data`, from a child that may take so much; anything else is an
+    `AssertionError`.
+    """
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -78,7 +122,8 @@ def _in_child(act: Target, data: bytes, tell: int, seconds: int, memory: int) ->
         os._exit(code)
 
 
-# --- graphs ------------------------------------------------------------------------------------------------
+# --- graphs
+# ------------------------------------------------------------------------------------------------
 
 
 def _read(data: bytes, suffix: str) -> str:
@@ -104,23 +149,33 @@ def _seed(name: str) -> str:
         return WRITERS[name](GRAPH)
     from synthdp.data.domain import ColumnDomain, Domain
 
-    return write_bif(uniform_network(GRAPH, Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in GRAPH.nodes))))
+    return write_bif(
+        uniform_network(
+            GRAPH,
+            Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in GRAPH.nodes)),
+        )
+    )
 
 
 @st.composite
 def texts(draw: st.DrawFn, seed: str) -> bytes:
-    """A text of which pieces were left out, put elsewhere or repeated, and into which scraps were put."""
+    """A text of which pieces were left out, put elsewhere or repeated, and into which scraps were
+    put.
+    """
     text = seed
     for _ in range(draw(st.sampled_from([1, 1, 2, 4]))):
         at, end = sorted((draw(PLACES) % (len(text) + 1), draw(PLACES) % (len(text) + 1)))
-        piece = draw(st.sampled_from(SCRAPS)) if draw(st.booleans()) else text[at : min(end, at + 200)]
+        piece = (
+            draw(st.sampled_from(SCRAPS)) if draw(st.booleans()) else text[at : min(end, at + 200)]
+        )
         kept = text[end:] if draw(st.integers(0, 3)) == 0 else text[at:]
         text = (text[:at] + piece * draw(st.sampled_from(TIMES)) + kept)[:1_000_000]
     data = text.encode("utf-8", errors="replace")
     return data[: draw(PLACES) % (len(data) + 1)] if draw(st.integers(0, 9)) == 0 else data
 
 
-# --- bundles -----------------------------------------------------------------------------------------------
+# --- bundles
+# -----------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -145,14 +200,18 @@ def _verify(data: bytes) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(made(), folder)
     (folder / name.decode()).write_bytes(content)
-    (folder / SUMS).write_text("".join(f"{sha256(folder / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT))))
+    (folder / SUMS).write_text(
+        "".join(f"{sha256(folder / n)}  {n}\n" for n in sorted((*FILES, DEPLOYMENT)))
+    )
     report = inspect_bundle(folder)
     assert all(len(p) < 100_000 for p in report.problems), "a problem of a hundred thousand letters"
     return "accepted" if report.ok else "refused"
 
 
 def bundle_target(data: bytes) -> str:
-    """Verify a bundle with one other file (its name, a line break, its content), its sums mended: problems are found, and none is raised."""
+    """Verify a bundle with one other file (its name, a line break, its content), its sums mended:
+    problems are found, and none is raised.
+    """
     made()
     return limited(_verify, data)
 
@@ -160,14 +219,29 @@ def bundle_target(data: bytes) -> str:
 @st.composite
 def bundles(draw: st.DrawFn) -> bytes:
     """A file of a good bundle that was changed, as text or as a tree."""
-    name = draw(st.sampled_from([*FILES, "spec.yaml", "marginals.json", "privacy/ledger.json", "privacy/certificate.json", "graph.json"]))
+    name = draw(
+        st.sampled_from(
+            [
+                *FILES,
+                "spec.yaml",
+                "marginals.json",
+                "privacy/ledger.json",
+                "privacy/certificate.json",
+                "graph.json",
+            ]
+        )
+    )
     content = (made() / name).read_bytes()
     if name.endswith(".json") and draw(st.booleans()):
         tree = json.loads(content)
         _change(draw, tree)
         changed = json.dumps(tree).encode()
     else:
-        changed = draw(texts(content.decode("latin-1"))).decode("utf-8", errors="replace").encode("latin-1", errors="replace")
+        changed = (
+            draw(texts(content.decode("latin-1")))
+            .decode("utf-8", errors="replace")
+            .encode("latin-1", errors="replace")
+        )
     return name.encode() + b"\n" + changed
 
 
@@ -175,13 +249,40 @@ def _change(draw: st.DrawFn, tree: object) -> None:
     """One value, somewhere below, becomes another."""
     holder = tree
     while True:
-        keys = list(holder) if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else []
+        keys = (
+            list(holder)
+            if isinstance(holder, dict)
+            else range(len(holder))
+            if isinstance(holder, list)
+            else []
+        )
         if not keys:
             return
         key = keys[draw(PLACES) % len(keys)]
         below = holder[key]  # type: ignore[index]
         if not isinstance(below, dict | list) or not below or draw(st.integers(0, 4)) == 0:
-            other = draw(st.sampled_from([None, True, -1, 0, 1, 2.5, 1e-300, 1e300, 10**18, 10**399, "", "x", "9" * 500, [], {}, [below] * 300]))
+            other = draw(
+                st.sampled_from(
+                    [
+                        None,
+                        True,
+                        -1,
+                        0,
+                        1,
+                        2.5,
+                        1e-300,
+                        1e300,
+                        10**18,
+                        10**399,
+                        "",
+                        "x",
+                        "9" * 500,
+                        [],
+                        {},
+                        [below] * 300,
+                    ]
+                )
+            )
             holder[key] = other  # type: ignore[index]
             return
         holder = below
@@ -189,11 +290,21 @@ def _change(draw: st.DrawFn, tree: object) -> None:
 
 def good(name: str) -> bytes:
     """An input of target `name` that is accepted."""
-    return b"spec.yaml\n" + (made() / "spec.yaml").read_bytes() if name == "bundle" else _seed(name).encode()
+    return (
+        b"spec.yaml\n" + (made() / "spec.yaml").read_bytes()
+        if name == "bundle"
+        else _seed(name).encode()
+    )
 
 
-TARGETS: dict[str, Target] = {**{name: graph_target(name) for name in SUFFIXES}, "bundle": bundle_target}
+TARGETS: dict[str, Target] = {
+    **{name: graph_target(name) for name in SUFFIXES},
+    "bundle": bundle_target,
+}
 STRATEGIES: dict[str, st.SearchStrategy[bytes]] = {
-    **{name: texts(_seed(name)) | texts(_seed(name)) | texts(_seed(name)) | st.binary(max_size=300) for name in SUFFIXES},
+    **{
+        name: texts(_seed(name)) | texts(_seed(name)) | texts(_seed(name)) | st.binary(max_size=300)
+        for name in SUFFIXES
+    },
     "bundle": bundles(),
 }

@@ -1,4 +1,6 @@
-"""The fuzzers, for a moment in the quick suite and for FUZZ_SECONDS each in the slow one; and that they find what is planted."""
+"""The fuzzers, for a moment in the quick suite and for FUZZ_SECONDS each in the slow one; and that
+they find what is planted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ def run(*arguments: str, seconds: float, planted: str = "") -> subprocess.Comple
     program = f"import sys; sys.argv = ['fuzz', *{list(arguments)!r}]\nimport tests.malicious.fuzz as fuzz\n{planted}\nfuzz.main()"
     environment = {**os.environ, "FUZZ_SECONDS": str(seconds)}
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds * 3 + 300, check=False
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds * 3 + 300,
+        check=False,
     )
 
 
@@ -39,14 +47,18 @@ def test_no_input_gets_through(figure: Callable[..., None], target: str, seconds
     assert inputs > 0, told
     if seconds > 10:  # a moment on a busy machine may be too short for many
         assert inputs >= (200 if target in FILES else 500) and told["refused"] > 0.2 * inputs, told
-        assert target in FILES or told["accepted"] > 0.02 * inputs, told  # of a file in a child of its own, what is good was accepted before
+        assert target in FILES or told["accepted"] > 0.02 * inputs, (
+            told
+        )  # of a file in a child of its own, what is good was accepted before
         figure("fuzzed inputs without a crash", told["inputs"], told["inputs"])
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is optional")
 @pytest.mark.parametrize("target", ["spec", "csv"])
-def test_no_input_of_the_coverage_fuzzer_gets_through(figure: Callable[..., None], target: str) -> None:
+def test_no_input_of_the_coverage_fuzzer_gets_through(
+    figure: Callable[..., None], target: str
+) -> None:
     done = run(target, "--coverage", seconds=SLOW)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     found = re.search(r"Done (\d+) runs", done.stderr)
@@ -105,5 +117,9 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_planted_is_found(name: str) -> None:
     target, code = PLANTED[name]
-    done = run(target, seconds=120, planted=f"{code}\nfuzz.PHASES = [fuzz.Phase.generate]")  # what is found need not be shrunk
-    assert done.returncode != 0 and ("KeyError" in done.stderr or "AssertionError" in done.stderr), done.stdout + done.stderr[-2000:]
+    done = run(
+        target, seconds=120, planted=f"{code}\nfuzz.PHASES = [fuzz.Phase.generate]"
+    )  # what is found need not be shrunk
+    assert done.returncode != 0 and (
+        "KeyError" in done.stderr or "AssertionError" in done.stderr
+    ), done.stdout + done.stderr[-2000:]

@@ -1,4 +1,6 @@
-"""Bundles of strangers: `verify`, `sample` and `budget --check` end in the declared error, in bounded time and memory."""
+"""Bundles of strangers: `verify`, `sample` and `budget --check` end in the declared error, in
+bounded time and memory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Spoil = Callable[[Path], object]
 
 
 def write(name: str, content: str | bytes) -> Spoil:
-    return lambda bundle: (bundle / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return lambda bundle: (bundle / name).write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
 
 
 def edit(name: str, change: Callable[[Any], object]) -> Spoil:
@@ -93,7 +97,11 @@ def sparse(name: str, size: int) -> Spoil:
 PICKLE = b"cos\nsystem\n(S'touch /tmp/it-ran'\ntR."
 EDGE = {"from": "sex", "to": "smoker", "directed": True, "provenance": "given"}
 JSON = ("marginals.json", LEDGER, CERTIFICATE, "graph.json", "model.json", "datapackage.json")
-DEEP, WIDE, NUMBERS = "[" * 10_000_000, "[" + "{}," * 5_000_000 + "{}]", "[" + "1," * 8_000_000 + "1]"
+DEEP, WIDE, NUMBERS = (
+    "[" * 10_000_000,
+    "[" + "{}," * 5_000_000 + "{}]",
+    "[" + "1," * 8_000_000 + "1]",
+)
 
 BUNDLES: dict[str, Spoil] = {
     # files and folders
@@ -194,12 +202,23 @@ BUNDLES: dict[str, Spoil] = {
 @pytest.mark.parametrize("mended", [True, False])
 @pytest.mark.parametrize("name", BUNDLES)
 def test_a_bad_bundle_is_refused(
-    synthdp: Callable[..., Any], figure: Callable[..., None], mend: Spoil, bundle: Path, name: str, mended: bool
+    synthdp: Callable[..., Any],
+    figure: Callable[..., None],
+    mend: Spoil,
+    bundle: Path,
+    name: str,
+    mended: bool,
 ) -> None:
     BUNDLES[name](bundle)
     if mended and "terabyte" in name:
         pytest.skip("its checksum would take an hour")
-    if mended and (bundle / "privacy").is_dir() and not (bundle / "privacy").is_symlink() and SUMS not in name and "checksum" not in name:
+    if (
+        mended
+        and (bundle / "privacy").is_dir()
+        and not (bundle / "privacy").is_symlink()
+        and SUMS not in name
+        and "checksum" not in name
+    ):
         mend(bundle)
     ended = synthdp("verify", bundle, megabytes=1500, seconds=60)
     assert ended.code == 6 and ended.declared, ended.printed[-3000:]
@@ -208,7 +227,9 @@ def test_a_bad_bundle_is_refused(
     figure("bad inputs refused with the declared error", 1, 1)
 
 
-def test_the_bundle_that_is_spoilt_was_good(synthdp: Callable[..., Any], mend: Spoil, bundle: Path) -> None:
+def test_the_bundle_that_is_spoilt_was_good(
+    synthdp: Callable[..., Any], mend: Spoil, bundle: Path
+) -> None:
     """Else every refusal above would mean nothing; mending its checksums changes nothing."""
     mend(bundle)
     ended = synthdp("verify", bundle)
@@ -217,7 +238,11 @@ def test_the_bundle_that_is_spoilt_was_good(synthdp: Callable[..., Any], mend: S
 
 @pytest.mark.parametrize("name", [*FILES, SUMS])
 def test_a_file_of_another_valid_bundle_is_noticed(
-    synthdp: Callable[..., Any], mend: Spoil, two_bundles: tuple[Path, Path], bundle: Path, name: str
+    synthdp: Callable[..., Any],
+    mend: Spoil,
+    two_bundles: tuple[Path, Path],
+    bundle: Path,
+    name: str,
 ) -> None:
     other = two_bundles[1] / name
     if other.read_bytes() == (bundle / name).read_bytes():
@@ -227,11 +252,15 @@ def test_a_file_of_another_valid_bundle_is_noticed(
         mend(bundle)
     ended = synthdp("verify", bundle)
     if name == "synthetic.csv":
-        assert "datapackage.json: does not describe" in ended.printed  # its size and hash are published twice
+        assert (
+            "datapackage.json: does not describe" in ended.printed
+        )  # its size and hash are published twice
     assert ended.code == 6 and ended.declared, ended.printed[-3000:]
 
 
-@pytest.mark.parametrize("what", ["nothing", "a file", "a pipe", "a link", "an empty folder", "a device"])
+@pytest.mark.parametrize(
+    "what", ["nothing", "a file", "a pipe", "a link", "an empty folder", "a device"]
+)
 def test_what_is_no_bundle(synthdp: Callable[..., Any], tmp_path: Path, what: str) -> None:
     path = tmp_path / "b"
     {
@@ -242,17 +271,40 @@ def test_what_is_no_bundle(synthdp: Callable[..., Any], tmp_path: Path, what: st
         "an empty folder": path.mkdir,
         "a device": lambda: path.symlink_to("/dev/zero"),
     }[what]()
-    for command in (("verify", path), ("sample", path, "--rows", 1), ("budget", "--ledger", path, "--check", path), ("resume", path)):
+    for command in (
+        ("verify", path),
+        ("sample", path, "--rows", 1),
+        ("budget", "--ledger", path, "--check", path),
+        ("resume", path),
+    ):
         ended = synthdp(*command, seconds=20)
         assert ended.code != 0 and ended.declared, (command, ended.code, ended.printed)
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in BUNDLES if LEDGER in n or "entr" in n or "key" in n or n in ("half a character", "UTF-16", "a list for a number")]
+    "name",
+    [
+        n
+        for n in BUNDLES
+        if LEDGER in n
+        or "entr" in n
+        or "key" in n
+        or n in ("half a character", "UTF-16", "a list for a number")
+    ],
 )
-def test_budget_check_refuses_a_bad_bundle(synthdp: Callable[..., Any], bundle: Path, name: str) -> None:
+def test_budget_check_refuses_a_bad_bundle(
+    synthdp: Callable[..., Any], bundle: Path, name: str
+) -> None:
     BUNDLES[name](bundle)
-    ended = synthdp("budget", "--ledger", bundle.parent / "ledger.db", "--check", bundle, megabytes=1500, seconds=30)
+    ended = synthdp(
+        "budget",
+        "--ledger",
+        bundle.parent / "ledger.db",
+        "--check",
+        bundle,
+        megabytes=1500,
+        seconds=30,
+    )
     assert ended.code == 6 and ended.declared, ended.printed[-3000:]
 
 
@@ -260,8 +312,12 @@ def test_budget_check_of_a_good_bundle(synthdp: Callable[..., Any], bundle: Path
     assert synthdp("budget", "--ledger", bundle.parent / "ledger.db", "--check", bundle).code == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + b"\xff" * 4000, PICKLE])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database", b"SQLite format 3\0" + b"\xff" * 4000, PICKLE]
+)
 def test_a_ledger_that_is_none(synthdp: Callable[..., Any], tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ledger.db").write_bytes(content)
     ended = synthdp("budget", "--ledger", tmp_path / "ledger.db")
-    assert ended.declared and (ended.code == 3 or content == b""), ended.printed  # an empty file is an empty ledger
+    assert ended.declared and (ended.code == 3 or content == b""), (
+        ended.printed
+    )  # an empty file is an empty ledger

@@ -1,4 +1,6 @@
-"""Graph files of strangers: read in bounded time and memory, or refused with file, line and what is allowed."""
+"""Graph files of strangers: read in bounded time and memory, or refused with file, line and what is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ SLOW = {
     "a name as long as the file": ("x.dot", "d" + "9" * 500_000),
     "a chain that is told backwards": (
         "x.dot",
-        "digraph { " + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000))) + " n20000 -> n19999 }",
+        "digraph { "
+        + " ".join(f"n{i} -> n{i + 1};" for i in reversed(range(20_000)))
+        + " n20000 -> n19999 }",
     ),
 }
 
@@ -58,9 +62,15 @@ BROKEN = {
         "".join(f"variable v{i} {{ type discrete [ 1 ] {{ x }}; }}\n" for i in range(71))
         + f"probability ( v0 | {', '.join(f'v{i}' for i in range(1, 71))} ) {{ default 1; }}",
     ),
-    "a number of a thousand digits": ("x.bif", f"variable a {{ type discrete [ {'9' * 5000} ] {{ x, y }}; }}"),
+    "a number of a thousand digits": (
+        "x.bif",
+        f"variable a {{ type discrete [ {'9' * 5000} ] {{ x, y }}; }}",
+    ),
     "a label that is a list": ("x.gml", "graph [ node [ id 0 label [ x 1 ] ] ]"),
-    "a position that is none": ("x.gml", 'graph [ node [ id 0 label "a" group "g" group_position "x" ] ]'),
+    "a position that is none": (
+        "x.gml",
+        'graph [ node [ id 0 label "a" group "g" group_position "x" ] ]',
+    ),
     "a name without letters": ("x.dagitty", 'dag { "a" "b" "a" -> "" -> "b" }'),
     "nodes that are none": ("x.gml", "graph [ node 1 edge 2 ]"),
 }
@@ -74,20 +84,35 @@ def shown(synthdp: Callable[..., Any], folder: Path, file: tuple[str, str]) -> A
 
 @pytest.mark.finding("redteam B2")
 @pytest.mark.parametrize("name", SLOW)
-def test_no_file_keeps_the_reader_busy(synthdp: Callable[..., Any], tmp_path: Path, name: str) -> None:
+def test_no_file_keeps_the_reader_busy(
+    synthdp: Callable[..., Any], tmp_path: Path, name: str
+) -> None:
     ended = shown(synthdp, tmp_path, SLOW[name])
-    assert ended.code == 2 and ended.declared and len(ended.printed) < 10_000, (ended.code, ended.printed[-2000:])
+    assert ended.code == 2 and ended.declared and len(ended.printed) < 10_000, (
+        ended.code,
+        ended.printed[-2000:],
+    )
 
 
 @pytest.mark.finding("redteam B3")
 @pytest.mark.parametrize("name", LARGE)
-def test_no_file_asks_for_more_memory_than_it_may(synthdp: Callable[..., Any], tmp_path: Path, name: str) -> None:
+def test_no_file_asks_for_more_memory_than_it_may(
+    synthdp: Callable[..., Any], tmp_path: Path, name: str
+) -> None:
     ended = shown(synthdp, tmp_path, LARGE[name])
-    assert ended.code == 2 and ended.declared and "hint:" in ended.printed.lower(), (ended.code, ended.printed[-2000:])
+    assert ended.code == 2 and ended.declared and "hint:" in ended.printed.lower(), (
+        ended.code,
+        ended.printed[-2000:],
+    )
 
 
 @pytest.mark.finding("redteam B4")
 @pytest.mark.parametrize("name", BROKEN)
-def test_no_file_ends_in_an_internal_error(synthdp: Callable[..., Any], tmp_path: Path, name: str) -> None:
+def test_no_file_ends_in_an_internal_error(
+    synthdp: Callable[..., Any], tmp_path: Path, name: str
+) -> None:
     ended = shown(synthdp, tmp_path, BROKEN[name])
-    assert ended.code == (0 if name == "names put together" else 2) and ended.declared, (ended.code, ended.printed[-2000:])
+    assert ended.code == (0 if name == "names put together" else 2) and ended.declared, (
+        ended.code,
+        ended.printed[-2000:],
+    )

@@ -1,4 +1,6 @@
-"""Models of strangers, and runs whose files were damaged: `sample` and `resume` end in the declared error."""
+"""Models of strangers, and runs whose files were damaged: `sample` and `resume` end in the declared
+error.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ WEIGHTS, MODEL = "model.safetensors", "model.json"
 def header(content: Any, *, length: int | None = None, data: bytes = b"") -> Spoil:
     """A safetensors file with this header."""
     text = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return lambda bundle: (bundle / WEIGHTS).write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+    return lambda bundle: (bundle / WEIGHTS).write_bytes(
+        struct.pack("<Q", len(text) if length is None else length) + text + data
+    )
 
 
 def model(change: Callable[[dict[str, Any]], object]) -> Spoil:
@@ -36,7 +40,10 @@ def model(change: Callable[[dict[str, Any]], object]) -> Spoil:
     return spoil
 
 
-def both(tensors: Callable[[dict[str, Any]], dict[str, Any]], change: Callable[[dict[str, Any]], object] = lambda c: None) -> Spoil:
+def both(
+    tensors: Callable[[dict[str, Any]], dict[str, Any]],
+    change: Callable[[dict[str, Any]], object] = lambda c: None,
+) -> Spoil:
     """Change weights and model.json so that they agree on names and shapes."""
 
     def spoil(bundle: Path) -> None:
@@ -115,7 +122,9 @@ MODELS: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_bad_model_is_not_sampled(synthdp: Callable[..., Any], figure: Callable[..., None], mend: Spoil, bundle: Path, name: str) -> None:
+def test_a_bad_model_is_not_sampled(
+    synthdp: Callable[..., Any], figure: Callable[..., None], mend: Spoil, bundle: Path, name: str
+) -> None:
     """Though its sums fit."""
     before = json.loads((bundle / MODEL).read_text()), load_file(bundle / WEIGHTS)
     MODELS[name](bundle)
@@ -128,7 +137,9 @@ def test_a_bad_model_is_not_sampled(synthdp: Callable[..., Any], figure: Callabl
 
 
 @pytest.mark.parametrize("name", [n for n in MODELS if n not in ("a folder", "a pipe")])
-def test_a_bad_model_is_not_verified(synthdp: Callable[..., Any], mend: Spoil, bundle: Path, name: str) -> None:
+def test_a_bad_model_is_not_verified(
+    synthdp: Callable[..., Any], mend: Spoil, bundle: Path, name: str
+) -> None:
     """What `verify` lets pass, `sample` can use."""
     MODELS[name](bundle)
     if (bundle / MODEL).is_file() and not (bundle / MODEL).is_symlink():
@@ -144,17 +155,25 @@ def test_the_model_that_is_spoilt_was_good(synthdp: Callable[..., Any], bundle: 
 
 @pytest.mark.finding("redteam B6")
 @pytest.mark.parametrize("name", ["spec.yaml", MODEL, WEIGHTS, "marginals.json"])
-def test_a_file_that_was_changed_is_not_sampled(synthdp: Callable[..., Any], bundle: Path, name: str) -> None:
+def test_a_file_that_was_changed_is_not_sampled(
+    synthdp: Callable[..., Any], bundle: Path, name: str
+) -> None:
     with (bundle / name).open("ab") as file:
         file.write(b"\n")
     ended = synthdp("sample", bundle, "--rows", 5)
-    assert ended.code == 6 and f"{name} in {bundle} was changed" in ended.printed and "synthdp verify" in ended.printed, ended.printed
+    assert (
+        ended.code == 6
+        and f"{name} in {bundle} was changed" in ended.printed
+        and "synthdp verify" in ended.printed
+    ), ended.printed
     assert "sex,grade" not in ended.printed
 
 
 @pytest.mark.finding("redteam B6")
 @pytest.mark.parametrize("name", ["spec.yaml", "SHA256SUMS"])
-def test_a_link_in_a_bundle_is_not_followed(synthdp: Callable[..., Any], bundle: Path, name: str) -> None:
+def test_a_link_in_a_bundle_is_not_followed(
+    synthdp: Callable[..., Any], bundle: Path, name: str
+) -> None:
     shutil.move(bundle / name, bundle.parent / "elsewhere")
     (bundle / name).symlink_to(bundle.parent / "elsewhere")
     ended = synthdp("sample", bundle, "--rows", 5)
@@ -162,8 +181,12 @@ def test_a_link_in_a_bundle_is_not_followed(synthdp: Callable[..., Any], bundle:
 
 
 @pytest.mark.finding("redteam B4")
-def test_a_count_beyond_all_numbers_is_told(synthdp: Callable[..., Any], mend: Spoil, bundle: Path) -> None:
-    (bundle / "spec.yaml").write_text((bundle / "spec.yaml").read_text().replace("rake: false", "rake: true"))
+def test_a_count_beyond_all_numbers_is_told(
+    synthdp: Callable[..., Any], mend: Spoil, bundle: Path
+) -> None:
+    (bundle / "spec.yaml").write_text(
+        (bundle / "spec.yaml").read_text().replace("rake: false", "rake: true")
+    )
     content = json.loads((bundle / "marginals.json").read_text())
     content["tables"][0]["counts"][0] = 10**399
     (bundle / "marginals.json").write_text(json.dumps(content))
@@ -173,7 +196,9 @@ def test_a_count_beyond_all_numbers_is_told(synthdp: Callable[..., Any], mend: S
 
 
 @pytest.mark.parametrize("spec", ["gone", "another table", "pipe"])
-def test_a_model_without_its_spec_is_not_sampled(synthdp: Callable[..., Any], mend: Spoil, bundle: Path, spec: str) -> None:
+def test_a_model_without_its_spec_is_not_sampled(
+    synthdp: Callable[..., Any], mend: Spoil, bundle: Path, spec: str
+) -> None:
     path = bundle / "spec.yaml"
     if spec == "another table":
         path.write_text(path.read_text().replace("- female\n", "- female\n    - other\n"))
@@ -186,7 +211,8 @@ def test_a_model_without_its_spec_is_not_sampled(synthdp: Callable[..., Any], me
     assert ended.code in (2, 6) and ended.declared, ended.printed
 
 
-# --- runs ------------------------------------------------------------------------------------------------------
+# --- runs
+# ------------------------------------------------------------------------------------------------------
 
 STATE, CHECKPOINT, JOURNAL = "state.json", "train", "measure"
 
@@ -269,14 +295,22 @@ def spends(ledger: Ledger) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_damaged_run_is_told_as_such(synthdp: Callable[..., Any], figure: Callable[..., None], stopped: Path, name: str) -> None:
-    """It is never passed over: what was released may have been seen, and a second look would go unpaid."""
+def test_a_damaged_run_is_told_as_such(
+    synthdp: Callable[..., Any], figure: Callable[..., None], stopped: Path, name: str
+) -> None:
+    """It is never passed over: what was released may have been seen, and a second look would go
+    unpaid.
+    """
     ledger = Ledger(f"sqlite:///{stopped.parent / '.synthdp' / 'ledger.db'}")
     before = spends(ledger)
     RUNS[name](stopped / ".run")
     ended = synthdp("resume", stopped, megabytes=3000, seconds=60)
     assert ended.code in (2, 3, 5) and ended.declared, (ended.code, ended.printed[-3000:])
-    assert spends(ledger) == before and (stopped / ".run").is_dir() and not Path("/tmp/it-ran").exists()
+    assert (
+        spends(ledger) == before
+        and (stopped / ".run").is_dir()
+        and not Path("/tmp/it-ran").exists()
+    )
     figure("bad inputs refused with the declared error", 1, 1)
 
 

@@ -1,4 +1,6 @@
-"""Names and words of others: never SQL, never a path, never markup, and never a command to a terminal."""
+"""Names and words of others: never SQL, never a path, never markup, and never a command to a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,10 @@ def test_no_name_is_sql(tmp_path: Path, text: str) -> None:
     ledger.charge(text, text, purpose=text, mechanism=text, event={"event": text})
     ledger.settle(text, text)
     ledger.verify_chain()
-    assert [(e.dataset, e.kind) for e in ledger.entries()] == [("other", "reserve"), *((text, k) for k in ("cap", "reserve", "charge", "settle"))]
+    assert [(e.dataset, e.kind) for e in ledger.entries()] == [
+        ("other", "reserve"),
+        *((text, k) for k in ("cap", "reserve", "charge", "settle")),
+    ]
     assert ledger.balance(text).epsilon == ledger.balance("other").epsilon == 1.0
     assert [e.body.get("by") for e in ledger.run_entries(text)] == [text, None, None]
     with sqlite3.connect(path) as connection:
@@ -73,13 +78,24 @@ def test_no_name_is_sql(tmp_path: Path, text: str) -> None:
     connection.close()
 
 
-def test_no_statement_of_the_ledger_holds_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_statement_of_the_ledger_holds_a_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every value travels beside the statement, as a parameter."""
     seen: list[str] = []
-    sa.event.listen(sa.engine.Engine, "before_cursor_execute", listener := lambda *a: seen.append(a[2]))
+    sa.event.listen(
+        sa.engine.Engine, "before_cursor_execute", listener := lambda *a: seen.append(a[2])
+    )
     try:
         ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
-        ledger.reserve("marker-d", "marker-r", epsilon=0.777, delta=1e-5, cap=(3.0, 1e-4), body={"by": "marker-b"})
+        ledger.reserve(
+            "marker-d",
+            "marker-r",
+            epsilon=0.777,
+            delta=1e-5,
+            cap=(3.0, 1e-4),
+            body={"by": "marker-b"},
+        )
         ledger.charge("marker-d", "marker-r", purpose="marker-p", mechanism="marker-m", event={})
         ledger.balance("marker-d"), ledger.run_entries("marker-r")
     finally:
@@ -100,11 +116,15 @@ class _Tags(HTMLParser):
 
 def assert_plain_markdown(text: str, own_headings: int) -> None:
     """No markup that the page did not write itself: no HTML, links, pictures, or headings more."""
-    outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)  # the page's own code
+    outside = re.sub(
+        r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE
+    )  # the page's own code
     parser = _Tags()
     parser.feed(outside)
     assert not parser.found & TAGS
-    assert not re.search(r"(?<!\\)\]\(|(?<!\\)!\[|(?<!\\)<\w|^===|\*\*bold|__b__|~~gone", outside, re.MULTILINE), text
+    assert not re.search(
+        r"(?<!\\)\]\(|(?<!\\)!\[|(?<!\\)<\w|^===|\*\*bold|__b__|~~gone", outside, re.MULTILINE
+    ), text
     assert len(re.findall(r"^#{1,6} ", outside, re.MULTILINE)) == own_headings
 
 
@@ -114,30 +134,56 @@ def bundles() -> ModuleType:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_words_of_a_publisher_are_words(two_bundles: Any, bundles: ModuleType, synthdp: Callable[..., Any], tmp_path: Path, text: str) -> None:
-    """Title, description, citation, unit, purpose of use and categories, in everything that a bundle shows; and it verifies."""
+def test_words_of_a_publisher_are_words(
+    two_bundles: Any, bundles: ModuleType, synthdp: Callable[..., Any], tmp_path: Path, text: str
+) -> None:
+    """Title, description, citation, unit, purpose of use and categories, in everything that a
+    bundle shows; and it verifies.
+    """
     tree = yaml.safe_load(bundles.SPEC)
     tree["privacy"] |= {"delta": 1e-5, "cap": {"epsilon": 9.0, "delta": 1e-3}}
-    tree["dataset"] |= {"title": text, "description": f"First.\n{text}", "citation": text, "licence": text}
+    tree["dataset"] |= {
+        "title": text,
+        "description": f"First.\n{text}",
+        "citation": text,
+        "licence": text,
+    }
     tree["dataset"]["privacy_unit"]["meaning"] = text
     tree["publication"] |= {"intended_use": text, "region": text, "justification": text}
     tree["columns"]["smoker"]["description"] = text
     if "\n" not in text:
         tree["columns"]["sex"]["categories"] = ["female", "male", f"x{text}"]
-    release = bundles.make_release(tmp_path, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
+    release = bundles.make_release(
+        tmp_path, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    )
     folder = write_bundle(tmp_path / "bundle", release.content, ledger=release.ledger, force=False)
     plain_bundle = two_bundles[0]
     for name in ("README.md", "privacy/certificate.md"):
         headings = len(
-            re.findall(r"^#{1,6} ", re.sub(r"^```.*?^```", "", (plain_bundle / name).read_text(), flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+            re.findall(
+                r"^#{1,6} ",
+                re.sub(
+                    r"^```.*?^```",
+                    "",
+                    (plain_bundle / name).read_text(),
+                    flags=re.DOTALL | re.MULTILINE,
+                ),
+                re.MULTILINE,
+            )
         )
         assert_plain_markdown((folder / name).read_text(), headings)
     for name in ("graph.svg", "privacy/effects.svg", "privacy/profile.svg"):
-        tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring((folder / name).read_text()).iter()}
+        tags = {
+            e.tag.rpartition("}")[2]
+            for e in ElementTree.fromstring((folder / name).read_text()).iter()
+        }
         assert not tags & (TAGS - {"svg"}), tags
     params = {k: str(v) for k, v in public_params(release.spec).items()}
     assert_plain_markdown(note(params, {}, [], Verdict(released=True), status="FINISHED"), 1)
-    assert Certificate.model_validate_json((folder / "privacy/certificate.json").read_text()).title == text
+    assert (
+        Certificate.model_validate_json((folder / "privacy/certificate.json").read_text()).title
+        == text
+    )
     ended = synthdp("verify", folder)
     assert ended.code == 0, ended.printed
 
@@ -162,7 +208,15 @@ def test_nothing_moves_the_cursor(synthdp: Callable[..., Any], tmp_path: Path, t
     ledger.reserve(text, "run", epsilon=1.0, delta=1e-5, cap=None, body={"by": text, "unit": text})
     ledger.charge(text, "run", purpose=text, mechanism=text, event={})
     path = tmp_path / "spec.yaml"
-    path.write_text(yaml.safe_dump({text: 1, "graph": {"edges": [text], "groups": {text: [text, text]}}, "gates": [{"metric": text}]}))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                text: 1,
+                "graph": {"edges": [text], "groups": {text: [text, text]}},
+                "gates": [{"metric": text}],
+            }
+        )
+    )
     (tmp_path / "header.csv").write_text(f"{text},b\n1,2\n", encoding="utf-8")
     for ended in (
         synthdp("budget", "--ledger", tmp_path / "ledger.db"),
@@ -171,14 +225,26 @@ def test_nothing_moves_the_cursor(synthdp: Callable[..., Any], tmp_path: Path, t
         synthdp("validate", path),
         synthdp("init", tmp_path / "header.csv", "--out", tmp_path / "draft.yaml"),
     ):
-        assert ended.declared and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", ended.printed), ended.printed
+        assert ended.declared and not re.search(
+            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", ended.printed
+        ), ended.printed
     drawn = budget_svg(budget_facts(ledger, None))
     assert ElementTree.fromstring(drawn) is not None and "\x1b" not in drawn
-    assert text in budget_text(budget_facts(ledger, None)) or len(text) > 20  # escaped where it is printed, and nowhere else
+    assert (
+        text in budget_text(budget_facts(ledger, None)) or len(text) > 20
+    )  # escaped where it is printed, and nowhere else
 
 
 def test_printable_leaves_languages_alone() -> None:
-    for text in ("Grüße\n\té", "\u05e9\u05dc\u05d5\u05dd", "\u0645\u0631\u062d\u0628\u0627", "\u65e5\u672c\u8a9e", "\U0001f600", "a\u00a0b", "\\x1b"):
+    for text in (
+        "Grüße\n\té",
+        "\u05e9\u05dc\u05d5\u05dd",
+        "\u0645\u0631\u062d\u0628\u0627",
+        "\u65e5\u672c\u8a9e",
+        "\U0001f600",
+        "a\u00a0b",
+        "\\x1b",
+    ):
         assert printable(text) == text
     assert printable("\x1b\ud800\u202e\ufeff") == "\\x1b\\ud800\\u202e\\ufeff"
 
@@ -194,7 +260,10 @@ def test_plans_are_no_markup() -> None:
     assert "[red]d[/red]" in text and "[bold]p[/bold]" in text and "[/nothing]" in text
 
 
-@pytest.mark.parametrize("name", ["../../x", "..", "/etc/x", "a/b", "a\\b", "~", "CON\0", "x\n", ".hidden", "-rf", "x" * 65, ""])
+@pytest.mark.parametrize(
+    "name",
+    ["../../x", "..", "/etc/x", "a/b", "a\\b", "~", "CON\0", "x\n", ".hidden", "-rf", "x" * 65, ""],
+)
 def test_a_dataset_id_cannot_leave_its_folder(base_spec: dict[str, Any], name: str) -> None:
     """The default output folder is releases/<dataset id>."""
     spec = {**base_spec, "dataset": {**base_spec["dataset"], "id": name}}
@@ -204,8 +273,25 @@ def test_a_dataset_id_cannot_leave_its_folder(base_spec: dict[str, Any], name: s
 
 def test_hostile_column_names_count_like_others(base_spec: dict[str, Any]) -> None:
     """They are keys of dictionaries, never attributes, formats or queries."""
-    names = ["__class__", "self", "{x}", "%s", "'; DROP TABLE x; --", "constructor", "__proto__", "null", "a.b[0]", "index", "level_0"]
-    spec = {**base_spec, "columns": {n: {"type": "boolean"} for n in names}, "graph": {"mode": "none"}, "evaluation": {"enabled": False}}
+    names = [
+        "__class__",
+        "self",
+        "{x}",
+        "%s",
+        "'; DROP TABLE x; --",
+        "constructor",
+        "__proto__",
+        "null",
+        "a.b[0]",
+        "index",
+        "level_0",
+    ]
+    spec = {
+        **base_spec,
+        "columns": {n: {"type": "boolean"} for n in names},
+        "graph": {"mode": "none"},
+        "evaluation": {"enabled": False},
+    }
     loaded = parse_spec(yaml.safe_dump(spec, sort_keys=False), path="s")
     domain = Domain.from_spec(loaded.columns)
     assert domain.names == tuple(names)

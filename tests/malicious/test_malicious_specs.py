@@ -1,4 +1,6 @@
-"""Specs that were made to do harm end in the declared error and exit code, in bounded time and memory."""
+"""Specs that were made to do harm end in the declared error and exit code, in bounded time and
+memory.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from synthdp.release.run import steward
 from synthdp.spec.load.loader import parse_spec
 
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
-BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
 COLUMN = "  c{0}: {{type: categorical, categories: [a]}}\n"
 
 SPECS: dict[str, str | bytes] = {
@@ -98,7 +102,9 @@ _replaced_everywhere()
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_bad_spec_is_refused(synthdp: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, name: str) -> None:
+def test_a_bad_spec_is_refused(
+    synthdp: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, name: str
+) -> None:
     path, text = tmp_path / "spec.yaml", SPECS[name]
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     ended = synthdp("validate", path, megabytes=700, seconds=30)
@@ -108,7 +114,19 @@ def test_a_bad_spec_is_refused(synthdp: Callable[..., Any], figure: Callable[...
     figure("bad inputs refused with the declared error", 1, 1)
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "endless device", "link to itself", "broken link", "nothing", "terminal escape"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "folder",
+        "pipe",
+        "device",
+        "endless device",
+        "link to itself",
+        "broken link",
+        "nothing",
+        "terminal escape",
+    ],
+)
 def test_what_is_no_file_is_no_spec(synthdp: Callable[..., Any], tmp_path: Path, kind: str) -> None:
     path = tmp_path / ("\x1b[31mspec\u202e.yaml" if kind == "terminal escape" else "spec.yaml")
     if kind == "folder":
@@ -153,7 +171,9 @@ FORMULAS = [
 
 @pytest.mark.parametrize("text", FORMULAS)
 @pytest.mark.parametrize("place", ["category", "column", "label"])
-def test_cells_that_a_spreadsheet_would_run_are_refused(base_spec: dict[str, Any], text: str, place: str) -> None:
+def test_cells_that_a_spreadsheet_would_run_are_refused(
+    base_spec: dict[str, Any], text: str, place: str
+) -> None:
     spec = copy.deepcopy(base_spec)
     if place == "category":
         spec["columns"]["sex"]["categories"].append(text)
@@ -166,7 +186,18 @@ def test_cells_that_a_spreadsheet_would_run_are_refused(base_spec: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "text", ["-5", "+1.5", "a-b", "18;24", "a=b", "\u05e9\u05dc\u05d5\u05dd", "\u0645\u0631\u062d\u0628\u0627", "x@y", "\u65e5\u672c"]
+    "text",
+    [
+        "-5",
+        "+1.5",
+        "a-b",
+        "18;24",
+        "a=b",
+        "\u05e9\u05dc\u05d5\u05dd",
+        "\u0645\u0631\u062d\u0628\u0627",
+        "x@y",
+        "\u65e5\u672c",
+    ],
 )
 def test_harmless_categories_stay(base_spec: dict[str, Any], text: str) -> None:
     spec = copy.deepcopy(base_spec)
@@ -174,13 +205,21 @@ def test_harmless_categories_stay(base_spec: dict[str, Any], text: str) -> None:
     assert parse_spec(yaml.safe_dump(spec, allow_unicode=True), path="s")
 
 
-ALIKE = [("male", "male\u200b"), ("boy", "bo\u200dy"), ("caf\u00e9", "cafe\u0301"), ("co-op", "co\u00ad-op"), ("x", "x\u200e")]
+ALIKE = [
+    ("male", "male\u200b"),
+    ("boy", "bo\u200dy"),
+    ("caf\u00e9", "cafe\u0301"),
+    ("co-op", "co\u00ad-op"),
+    ("x", "x\u200e"),
+]
 
 
 @pytest.mark.finding("redteam B8")
 @pytest.mark.parametrize("pair", ALIKE)
 @pytest.mark.parametrize("place", ["category", "column", "label"])
-def test_names_that_look_the_same_are_refused(base_spec: dict[str, Any], pair: tuple[str, str], place: str) -> None:
+def test_names_that_look_the_same_are_refused(
+    base_spec: dict[str, Any], pair: tuple[str, str], place: str
+) -> None:
     spec = copy.deepcopy(base_spec)
     if place == "category":
         spec["columns"]["sex"]["categories"] += pair
@@ -192,8 +231,17 @@ def test_names_that_look_the_same_are_refused(base_spec: dict[str, Any], pair: t
         parse_spec(yaml.safe_dump(spec), path="s")
 
 
-@pytest.mark.parametrize("pair", [("caf\u00e9", "cafe"), ("x\u00b2", "x2"), ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0646")])
-def test_names_that_differ_to_the_eye_stay(base_spec: dict[str, Any], pair: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("caf\u00e9", "cafe"),
+        ("x\u00b2", "x2"),
+        ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0646"),
+    ],
+)
+def test_names_that_differ_to_the_eye_stay(
+    base_spec: dict[str, Any], pair: tuple[str, str]
+) -> None:
     """Joiners have a meaning where they are written."""
     spec = copy.deepcopy(base_spec)
     spec["columns"]["sex"]["categories"] += pair
@@ -206,8 +254,13 @@ def test_a_name_of_megabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steward() == "Jane Doe " + "x" * 191
 
 
-@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (0, 5e-324), (1.0, 1.0000000000000002), (-1e-308, 1e300), (-0.0, 1e-300)])
-def test_extreme_ranges_are_refused_or_usable(base_spec: dict[str, Any], bounds: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    "bounds",
+    [(-1e308, 1e308), (0, 5e-324), (1.0, 1.0000000000000002), (-1e-308, 1e300), (-0.0, 1e-300)],
+)
+def test_extreme_ranges_are_refused_or_usable(
+    base_spec: dict[str, Any], bounds: tuple[float, float]
+) -> None:
     """What the loader lets in, the domain can be built of: finite bins, in order."""
     spec = copy.deepcopy(base_spec)
     spec["columns"]["weight"] = {"type": "number", "lower": bounds[0], "upper": bounds[1]}
@@ -216,11 +269,17 @@ def test_extreme_ranges_are_refused_or_usable(base_spec: dict[str, Any], bounds:
     except SpecError:
         return
     column = Domain.from_spec(loaded.columns)["weight"]
-    assert all(map(math.isfinite, (*column.edges, column.stop))) and list(column.edges) == sorted(set(column.edges))
+    assert all(map(math.isfinite, (*column.edges, column.stop))) and list(column.edges) == sorted(
+        set(column.edges)
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.001, 1e-5), (1e-300, 1e-5), (1.0, 1e-13), (1.0, 5e-324)])
-def test_budgets_below_what_the_accountant_resolves_are_refused(base_spec: dict[str, Any], epsilon: float, delta: float) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.001, 1e-5), (1e-300, 1e-5), (1.0, 1e-13), (1.0, 5e-324)]
+)
+def test_budgets_below_what_the_accountant_resolves_are_refused(
+    base_spec: dict[str, Any], epsilon: float, delta: float
+) -> None:
     spec = copy.deepcopy(base_spec)
     spec["privacy"] |= {"epsilon": epsilon, "delta": delta}
     with pytest.raises(SpecError, match="at least"):

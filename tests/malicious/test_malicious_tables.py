@@ -1,4 +1,6 @@
-"""Tables that were made to do harm, or are damaged: read as what they are or refused, and no error holds a cell of them."""
+"""Tables that were made to do harm, or are damaged: read as what they are or refused, and no error
+holds a cell of them.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,17 @@ def read(folder: Path, source: spec.Source, *, handling: str = "refuse", unit: A
         rows=spec.Rows(kind="approximate", value=100),
         out_of_domain=handling,
     )  # type: ignore[arg-type]
-    return read_private(dataset, DOMAIN, folder=folder, holdout=0.0, streams=Streams.fresh()).unseal(key=_KERNEL_KEY)
+    return read_private(
+        dataset, DOMAIN, folder=folder, holdout=0.0, streams=Streams.fresh()
+    ).unseal(key=_KERNEL_KEY)
 
 
 def csv(path: str = "t.csv", **options: Any) -> spec.CsvSource:
     return spec.CsvSource(kind="csv", path=path, **options)
 
 
-# --- CSV -------------------------------------------------------------------------------------------------------
+# --- CSV
+# -------------------------------------------------------------------------------------------------------
 
 BAD_CSV: dict[str, bytes | Callable[[], bytes]] = {
     "empty": b"",
@@ -90,7 +95,9 @@ BAD_CSV: dict[str, bytes | Callable[[], bytes]] = {
     "Parquet": b"PAR1" + os.urandom(100) + b"PAR1",
     "SQLite": b"SQLite format 3\0" + os.urandom(1000),
     "a million columns": lambda: ",".join(f"c{i}" for i in range(1_000_000)).encode() + b"\n1\n",
-    "a hundred thousand columns": lambda: b"sex,age," + ",".join(f"c{i}" for i in range(100_000)).encode() + b"\n1\n",
+    "a hundred thousand columns": lambda: (
+        b"sex,age," + ",".join(f"c{i}" for i in range(100_000)).encode() + b"\n1\n"
+    ),
     "a line of 100 MB": lambda: GOOD.encode() + CANARY.encode() + b"x" * 100_000_000 + b",1\n",
     "a header of 100 MB": lambda: b"sex" * 33_000_000,
     "a cell of 10 MB": lambda: GOOD.encode() + CANARY.encode() + b"x" * 10_000_000 + b",1\n",
@@ -107,11 +114,21 @@ def write(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BAD_CSV)
-def test_a_bad_csv_is_refused_without_a_word_of_it(act: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, name: str) -> None:
+def test_a_bad_csv_is_refused_without_a_word_of_it(
+    act: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, name: str
+) -> None:
     write(tmp_path, name)
     ended = act(lambda: read(tmp_path, csv()), megabytes=1200, seconds=60)
-    assert (ended.error, ended.code) == ("DataError", 5), (ended.error, ended.chain[:2000], ended.printed[:2000])
-    assert CANARY not in ended.chain + ended.printed and "Memory" not in ended.chain and len(ended.chain) < 20_000
+    assert (ended.error, ended.code) == ("DataError", 5), (
+        ended.error,
+        ended.chain[:2000],
+        ended.printed[:2000],
+    )
+    assert (
+        CANARY not in ended.chain + ended.printed
+        and "Memory" not in ended.chain
+        and len(ended.chain) < 20_000
+    )
     figure("bad inputs refused with the declared error", 1, 1)
 
 
@@ -137,16 +154,28 @@ def test_odd_but_sound_csv_is_read(tmp_path: Path, name: str) -> None:
 def test_a_single_column_keeps_its_missing_values(tmp_path: Path) -> None:
     """An empty line is a row where there is one column; leaving it out would drop units unseen."""
     (tmp_path / "t.csv").write_bytes(b"person\n\nx\n")
-    single = Domain.from_spec({"person": spec.Categorical(type="categorical", categories=("x",), missing=True)})
+    single = Domain.from_spec(
+        {"person": spec.Categorical(type="categorical", categories=("x",), missing=True)}
+    )
     dataset = spec.Dataset(
         id="d", source=csv(), privacy_unit=spec.RowUnit(kind="row", meaning="one"), rows=spec.Rows(kind="approximate", value=9)
     )  # fmt: skip
-    table = read_private(dataset, single, folder=tmp_path, holdout=0.0, streams=Streams.fresh()).unseal(key=_KERNEL_KEY)
+    table = read_private(
+        dataset, single, folder=tmp_path, holdout=0.0, streams=Streams.fresh()
+    ).unseal(key=_KERNEL_KEY)
     assert table.codes[:, 0].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
-    "name", ["underscore in a number", "Arabic digits", "number beyond every float", "nul in a cell", "formula", "a cell of 10 MB"]
+    "name",
+    [
+        "underscore in a number",
+        "Arabic digits",
+        "number beyond every float",
+        "nul in a cell",
+        "formula",
+        "a cell of 10 MB",
+    ],
 )
 def test_where_clamping_is_allowed_a_bad_cell_is_one_misfit(tmp_path: Path, name: str) -> None:
     write(tmp_path, name)
@@ -155,7 +184,8 @@ def test_where_clamping_is_allowed_a_bad_cell_is_one_misfit(tmp_path: Path, name
     assert len(table.codes) == 3 and CANARY not in table.frame.to_csv()
 
 
-# --- Parquet ---------------------------------------------------------------------------------------------------
+# --- Parquet
+# ---------------------------------------------------------------------------------------------------
 
 
 def parquet(path: Path, table: pa.Table, **options: Any) -> None:
@@ -166,7 +196,9 @@ def nulls_bomb(path: Path) -> None:
     """A billion nulls in a few kilobytes."""
     schema = pa.schema([("sex", pa.string()), ("age", pa.int64())])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        block = pa.table({"sex": pa.nulls(10_000_000, pa.string()), "age": pa.nulls(10_000_000, pa.int64())})
+        block = pa.table(
+            {"sex": pa.nulls(10_000_000, pa.string()), "age": pa.nulls(10_000_000, pa.int64())}
+        )
         for _ in range(2):
             writer.write_table(block)
 
@@ -188,7 +220,12 @@ def repeated_text(path: Path) -> None:
     text = pa.DictionaryArray.from_arrays(codes, [CANARY + "x" * 1_000_000])
     parquet(
         path,
-        pa.table({"sex": text.cast(pa.dictionary(pa.int32(), pa.string())), "age": np.zeros(100_000, np.int64)}),
+        pa.table(
+            {
+                "sex": text.cast(pa.dictionary(pa.int32(), pa.string())),
+                "age": np.zeros(100_000, np.int64),
+            }
+        ),
         dictionary_pagesize_limit=1 << 30,
     )
 
@@ -197,7 +234,10 @@ def pickled_metadata(path: Path) -> None:
     """Fields that older readers unpickle."""
     evil = b"\x80\x04\x95\x1f\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."
     meta = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": evil}
-    schema = pa.schema([pa.field("sex", pa.string(), metadata=meta), pa.field("age", pa.int64())], metadata={b"pandas": evil})
+    schema = pa.schema(
+        [pa.field("sex", pa.string(), metadata=meta), pa.field("age", pa.int64())],
+        metadata={b"pandas": evil},
+    )
     parquet(path, pa.table({"sex": ["f"], "age": [1]}, schema=schema))
 
 
@@ -226,11 +266,24 @@ def binary(path: Path) -> None:
 
 
 def strange_types(path: Path) -> None:
-    parquet(path, pa.table({"sex": pa.array([1, 2], pa.duration("s")), "age": pa.array([[1.5], [2.5]], pa.list_(pa.float64()))}))
+    parquet(
+        path,
+        pa.table(
+            {
+                "sex": pa.array([1, 2], pa.duration("s")),
+                "age": pa.array([[1.5], [2.5]], pa.list_(pa.float64())),
+            }
+        ),
+    )
 
 
 def duplicate_columns(path: Path) -> None:
-    parquet(path, pa.Table.from_arrays([pa.array([CANARY]), pa.array(["f"]), pa.array([1])], names=["sex", "sex", "age"]))
+    parquet(
+        path,
+        pa.Table.from_arrays(
+            [pa.array([CANARY]), pa.array(["f"]), pa.array([1])], names=["sex", "sex", "age"]
+        ),
+    )
 
 
 def undeclared(path: Path) -> None:
@@ -255,14 +308,37 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-BAD_PARQUET = (nulls_bomb, claims_rows, long_text, repeated_text, truncated, flipped, footer_of_two_gigabytes, nested, binary, strange_types,
-               duplicate_columns, undeclared, pickle_posing, folder_with_pipe, pipe, empty)  # fmt: skip
+BAD_PARQUET = (
+    nulls_bomb,
+    claims_rows,
+    long_text,
+    repeated_text,
+    truncated,
+    flipped,
+    footer_of_two_gigabytes,
+    nested,
+    binary,
+    strange_types,
+    # fmt: skip
+    duplicate_columns,
+    undeclared,
+    pickle_posing,
+    folder_with_pipe,
+    pipe,
+    empty,
+)
 
 
 @pytest.mark.parametrize("make", BAD_PARQUET, ids=lambda f: f.__name__)
-def test_a_bad_parquet_is_refused_without_a_word_of_it(act: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, make: Any) -> None:
+def test_a_bad_parquet_is_refused_without_a_word_of_it(
+    act: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, make: Any
+) -> None:
     make(tmp_path / "t.parquet")
-    ended = act(lambda: read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet")), megabytes=2000, seconds=60)
+    ended = act(
+        lambda: read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet")),
+        megabytes=2000,
+        seconds=60,
+    )
     assert (ended.error, ended.code) == ("DataError", 5), (ended.error, ended.chain[:2000])
     assert CANARY not in ended.chain + ended.printed and "Memory" not in ended.chain
     figure("bad inputs refused with the declared error", 1, 1)
@@ -283,10 +359,13 @@ def test_metadata_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_text_columns_of_parquet_are_read_as_they_are(tmp_path: Path) -> None:
     pd.DataFrame({"sex": ["f", "m"], "age": ["3", None]}).to_parquet(tmp_path / "t.parquet")
-    assert read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet")).codes[0].tolist() == [0, 0]
+    assert read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet")).codes[
+        0
+    ].tolist() == [0, 0]
 
 
-# --- SQL -------------------------------------------------------------------------------------------------------
+# --- SQL
+# -------------------------------------------------------------------------------------------------------
 
 BAD_SQL = {
     "blob": f"select x'{CANARY.encode().hex()}' as sex, 1 as age",
@@ -303,33 +382,59 @@ BAD_SQL = {
 
 @pytest.mark.parametrize("name", BAD_SQL)
 def test_a_bad_query_is_refused_without_a_word_of_its_rows(
-    act: Callable[..., Any], figure: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    act: Callable[..., Any],
+    figure: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("create table t (a text)")
     connection.close()
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
-    ended = act(lambda: read(tmp_path, spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=BAD_SQL[name])))
+    ended = act(
+        lambda: read(
+            tmp_path, spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=BAD_SQL[name])
+        )
+    )
     assert (ended.error, ended.code) == ("DataError", 5), (ended.error, ended.chain[:2000])
     assert CANARY not in ended.chain + ended.printed
     figure("bad inputs refused with the declared error", 1, 1)
 
 
-# --- paths -----------------------------------------------------------------------------------------------------
+# --- paths
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "path", ["file:///{secret}", "file:{secret}", "~/secret.csv", "~root/secret.csv", "http://127.0.0.1:9/t.csv", "s3://b/t.csv", "zip://a::t.csv"]
+    "path",
+    [
+        "file:///{secret}",
+        "file:{secret}",
+        "~/secret.csv",
+        "~root/secret.csv",
+        "http://127.0.0.1:9/t.csv",
+        "s3://b/t.csv",
+        "zip://a::t.csv",
+    ],
 )
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_path_is_never_an_address_or_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str) -> None:
-    """Also where the loader's own refusal was passed by: a relative folder once let `file:` through."""
+def test_a_path_is_never_an_address_or_a_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str
+) -> None:
+    """Also where the loader's own refusal was passed by: a relative folder once let `file:`
+    through.
+    """
     secret = tmp_path / "secret.csv"
     secret.write_text(GOOD)
     pd.read_csv(secret).to_parquet(tmp_path / "secret.parquet")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    text = path.format(secret=secret) if kind == "csv" else path.format(secret=secret).replace(".csv", ".parquet")
+    text = (
+        path.format(secret=secret)
+        if kind == "csv"
+        else path.format(secret=secret).replace(".csv", ".parquet")
+    )
     source = csv(text) if kind == "csv" else spec.ParquetSource(kind="parquet", path=text)
     for folder in (Path(), tmp_path):
         with pytest.raises(DataError):
@@ -345,7 +450,9 @@ def test_no_archive_is_unpacked(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "endless device", "folder", "socket"])
 @pytest.mark.parametrize("reader", ["source", "draft"])
-def test_what_is_no_plain_file_is_not_opened(act: Callable[..., Any], tmp_path: Path, kind: str, reader: str) -> None:
+def test_what_is_no_plain_file_is_not_opened(
+    act: Callable[..., Any], tmp_path: Path, kind: str, reader: str
+) -> None:
     path = tmp_path / "t.csv"
     if kind == "pipe":
         os.mkfifo(path)
@@ -355,7 +462,10 @@ def test_what_is_no_plain_file_is_not_opened(act: Callable[..., Any], tmp_path: 
         path.mkdir()
     else:
         os.mknod(path, 0o140644)
-    ended = act(lambda: read(tmp_path, csv()) if reader == "source" else draft_spec(path, ask=None), seconds=5)
+    ended = act(
+        lambda: read(tmp_path, csv()) if reader == "source" else draft_spec(path, ask=None),
+        seconds=5,
+    )
     assert ended.error == "DataError", (ended.error, ended.chain)
 
 

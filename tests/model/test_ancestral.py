@@ -1,4 +1,6 @@
-"""The fast sampler: the arithmetic of the decoder, the same rows on any number of threads, and the weights of evidence."""
+"""The fast sampler: the arithmetic of the decoder, the same rows on any number of threads, and the
+weights of evidence.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ NAMES = ("a", "b", "c", "d", "e")  # c -> a -> b -> d, and e has one level
 
 
 def model(latent_of: tuple[tuple[int, ...], ...] = ((0, 1, 3),) * 2) -> CausalVae:
-    vae = CausalVae(Architecture(SIZES, PARENTS, latent_of, hidden=8), generator=torch.Generator().manual_seed(1))
+    vae = CausalVae(
+        Architecture(SIZES, PARENTS, latent_of, hidden=8),
+        generator=torch.Generator().manual_seed(1),
+    )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, 0.7, generator=torch.Generator().manual_seed(i))
@@ -26,10 +31,14 @@ def model(latent_of: tuple[tuple[int, ...], ...] = ((0, 1, 3),) * 2) -> CausalVa
 
 
 def synthesizer(vae: CausalVae) -> Synthesizer:
-    return Synthesizer(NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()})
+    return Synthesizer(
+        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
+    )
 
 
-def table(codes: npt.NDArray[np.uint16], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def table(
+    codes: npt.NDArray[np.uint16], weights: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Weighted share of each cell over all columns, flattened."""
     cell = np.ravel_multi_index(tuple(codes.T.astype(np.int64)), SIZES)
     return np.bincount(cell, weights=weights, minlength=int(np.prod(SIZES))) / weights.sum()
@@ -37,57 +46,89 @@ def table(codes: npt.NDArray[np.uint16], weights: npt.NDArray[np.float64]) -> np
 
 @pytest.mark.parametrize("parents", [PARENTS, ((),) * 5])
 def test_the_samplers_logits_are_the_decoders(parents: tuple[tuple[int, ...], ...]) -> None:
-    vae = CausalVae(Architecture(SIZES, parents, ((0, 1), (1, 2, 3)), hidden=8), generator=torch.Generator().manual_seed(1))
+    vae = CausalVae(
+        Architecture(SIZES, parents, ((0, 1), (1, 2, 3)), hidden=8),
+        generator=torch.Generator().manual_seed(1),
+    )
     with torch.no_grad():
         for p in vae.parameters():
             p.normal_(0, 1, generator=torch.Generator().manual_seed(p.numel()))
         z = torch.randn(50, 2, generator=torch.Generator().manual_seed(2))
-        codes = torch.stack([torch.randint(s, (50,), generator=torch.Generator().manual_seed(s)) for s in SIZES])
+        codes = torch.stack(
+            [torch.randint(s, (50,), generator=torch.Generator().manual_seed(s)) for s in SIZES]
+        )
         for sampler in column_samplers(vae):
             got = sampler.logits(codes.int(), torch.cat([z, torch.ones(50, 1)], 1))
-            torch.testing.assert_close(got[:, : sampler.levels], vae.column_logits(sampler.column, codes.T, z))
+            torch.testing.assert_close(
+                got[:, : sampler.levels], vae.column_logits(sampler.column, codes.T, z)
+            )
             assert bool((got[:, sampler.levels :] == -torch.inf).all())
 
 
 def test_rows_do_not_depend_on_the_number_of_threads_and_chunks_differ() -> None:
     made, before = synthesizer(model()), torch.get_num_threads()
-    one, three = (made.sample(4 * CHUNK_ROWS + 7, rng=np.random.default_rng(5), threads=threads) for threads in (1, 3))
+    one, three = (
+        made.sample(4 * CHUNK_ROWS + 7, rng=np.random.default_rng(5), threads=threads)
+        for threads in (1, 3)
+    )
     np.testing.assert_array_equal(one, three)
     assert not np.array_equal(one[:CHUNK_ROWS], one[CHUNK_ROWS : 2 * CHUNK_ROWS])
     assert torch.get_num_threads() == before
 
 
 def test_endless_draws_can_be_left_at_any_time() -> None:
-    endless = synthesizer(model()).draws(iter(lambda: 100, 0), rng=np.random.default_rng(1), threads=2)
+    endless = synthesizer(model()).draws(
+        iter(lambda: 100, 0), rng=np.random.default_rng(1), threads=2
+    )
     assert [next(endless)[0].shape for _ in range(5)] == [(100, 5)] * 5
     endless.close()
 
 
 @pytest.mark.parametrize("shift", [0.0, 300.0, -300.0])
 def test_levels_are_right_whatever_is_added_to_all_logits(shift: float) -> None:
-    """Exponentials of +-300 are not finite: the sums must be taken another way there, with the same result."""
+    """Exponentials of +-300 are not finite: the sums must be taken another way there, with the same
+    result.
+    """
     logits = torch.tensor([0.0, 1.0, -2.0, 0.5]).repeat(40_000, 1)
-    levels = levels_of(logits + shift, torch.rand(40_000, 1, generator=torch.Generator().manual_seed(3)))
+    levels = levels_of(
+        logits + shift, torch.rand(40_000, 1, generator=torch.Generator().manual_seed(3))
+    )
     expected = logits[0].softmax(0)
     assert levels.bincount(minlength=4).div(40_000).sub(expected).abs().max() < 0.01
 
 
-def test_the_ends_of_the_uniform_stay_inside_the_levels_and_level_zero_of_no_probability_is_not_drawn() -> None:
+def test_the_ends_of_the_uniform_stay_inside_the_levels_and_level_zero_of_no_probability_is_not_drawn() -> (
+    None
+):
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
-    assert [int(levels_of(logits, torch.tensor([[u]]))) for u in (0.0, 0.25, 0.75, 1 - 2**-24)] == [1, 1, 3, 3]
+    assert [int(levels_of(logits, torch.tensor([[u]]))) for u in (0.0, 0.25, 0.75, 1 - 2**-24)] == [
+        1,
+        1,
+        3,
+        3,
+    ]
 
 
 def test_weights_of_evidence_give_the_conditional_law_that_rejection_gives() -> None:
-    """Given a child and a cause; weights that forgot one factor, or that were not weights of the drawn row's own parents, fail."""
+    """Given a child and a cause; weights that forgot one factor, or that were not weights of the
+    drawn row's own parents, fail.
+    """
     made, rng = synthesizer(model()), np.random.default_rng(6)
     free = made.sample(600_000, rng=rng)
     kept = free[(free[:, 3] == 2) & (free[:, 0] == 1)]
     chunks = list(made.draws([100_000, 100_000], rng=rng, given={"d": 2, "a": 1}))
-    codes, weights = np.concatenate([c for c, _ in chunks]), np.exp(np.concatenate([w for _, w in chunks]).astype(np.float64))
-    assert weights.mean() == pytest.approx(len(kept) / len(free), rel=0.03)  # the mean weight is the event's probability
+    codes, weights = (
+        np.concatenate([c for c, _ in chunks]),
+        np.exp(np.concatenate([w for _, w in chunks]).astype(np.float64)),
+    )
+    assert weights.mean() == pytest.approx(
+        len(kept) / len(free), rel=0.03
+    )  # the mean weight is the event's probability
     expected = table(kept, np.ones(len(kept)))
     assert np.abs(table(codes, weights) - expected).sum() / 2 < 0.01
-    assert np.abs(table(codes, np.ones(len(codes))) - expected).sum() / 2 > 0.05  # without weights it is another law
+    assert (
+        np.abs(table(codes, np.ones(len(codes))) - expected).sum() / 2 > 0.05
+    )  # without weights it is another law
     assert (codes[:, 3] == 2).all() and (codes[:, 0] == 1).all()
 
 
@@ -97,7 +138,13 @@ def test_evidence_under_an_intervention_is_weighed_by_the_changed_mechanisms() -
     forced = made.sample(400_000, rng=rng, do={"b": 1})
     kept = forced[forced[:, 3] == 0]
     ((codes, logs),) = made.draws([200_000], rng=rng, do={"b": 1}, given={"d": 0})
-    assert np.abs(table(codes, np.exp(logs.astype(np.float64))) - table(kept, np.ones(len(kept)))).sum() / 2 < 0.01
+    assert (
+        np.abs(
+            table(codes, np.exp(logs.astype(np.float64))) - table(kept, np.ones(len(kept)))
+        ).sum()
+        / 2
+        < 0.01
+    )
 
 
 def test_a_column_is_set_or_given_but_not_both_and_unknown_evidence_is_refused() -> None:
@@ -110,5 +157,7 @@ def test_a_column_is_set_or_given_but_not_both_and_unknown_evidence_is_refused()
 
 def test_a_column_of_one_level_and_a_level_of_certain_evidence_weigh_nothing() -> None:
     vae = model()
-    _, logs = draw(column_samplers(vae), 10, do={}, given={4: 0}, generator=torch.Generator().manual_seed(1))
+    _, logs = draw(
+        column_samplers(vae), 10, do={}, given={4: 0}, generator=torch.Generator().manual_seed(1)
+    )
     assert Counter(logs.tolist()) == {0.0: 10}

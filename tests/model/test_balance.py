@@ -1,4 +1,6 @@
-"""Balanced samples: nearer to the pool's tables than independent draws, and made of the pool's rows."""
+"""Balanced samples: nearer to the pool's tables than independent draws, and made of the pool's
+rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def two_way_error(codes: npt.NDArray[np.uint16], weights: npt.NDArray[np.float64
     errors = []
     for i, j in itertools.combinations(range(4), 2):
         cells = SIZES[i] * SIZES[j]
-        of = [np.bincount(t[:, i].astype(int) * SIZES[j] + t[:, j], weights=w, minlength=cells) for t, w in ((codes, None), (pool(), weights))]
+        of = [
+            np.bincount(t[:, i].astype(int) * SIZES[j] + t[:, j], weights=w, minlength=cells)
+            for t, w in ((codes, None), (pool(), weights))
+        ]
         errors.append(float(np.abs(of[0] / of[0].sum() - of[1] / of[1].sum()).sum()) / 2)
     return float(np.mean(errors))
 
@@ -50,37 +55,66 @@ def test_only_rows_of_the_pool_are_returned() -> None:
 
 
 def test_tables_that_are_not_held_are_not_spoiled() -> None:
-    """Three-way tables, which the search does not look at, are no further away than those of independent draws."""
+    """Three-way tables, which the search does not look at, are no further away than those of
+    independent draws.
+    """
     rng = np.random.default_rng(4)
-    chosen, independent = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=rng), pool()[rng.choice(POOL, ROWS)]
+    chosen, independent = (
+        balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=rng),
+        pool()[rng.choice(POOL, ROWS)],
+    )
 
     def cells(codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.float64]:
-        return np.bincount(codes[:, 0].astype(int) * 20 + codes[:, 1] * 4 + codes[:, 2], minlength=120) / len(codes)
+        return np.bincount(
+            codes[:, 0].astype(int) * 20 + codes[:, 1] * 4 + codes[:, 2], minlength=120
+        ) / len(codes)
 
-    assert np.abs(cells(chosen) - cells(pool())).sum() < np.abs(cells(independent) - cells(pool())).sum()
+    assert (
+        np.abs(cells(chosen) - cells(pool())).sum()
+        < np.abs(cells(independent) - cells(pool())).sum()
+    )
 
 
 def test_two_samples_differ_and_one_column_needs_no_pairs() -> None:
     one = pool()[:, :1]
-    assert balanced(one, np.ones(POOL), SIZES[:1], rows=100, rng=np.random.default_rng(5)).shape == (100, 1)
-    first, second = (balanced(pool(), np.ones(POOL), SIZES, rows=100, rng=np.random.default_rng(s)) for s in (6, 7))
+    assert balanced(
+        one, np.ones(POOL), SIZES[:1], rows=100, rng=np.random.default_rng(5)
+    ).shape == (100, 1)
+    first, second = (
+        balanced(pool(), np.ones(POOL), SIZES, rows=100, rng=np.random.default_rng(s))
+        for s in (6, 7)
+    )
     assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_PAIRS", 2), ("MOST_CELLS", 60)])
-def test_of_many_columns_a_part_of_the_pairs_is_held(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_columns_a_part_of_the_pairs_is_held(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(balance, limit, most)
     chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8))
     everything = two_way_error(chosen, np.ones(POOL))
     monkeypatch.undo()
-    assert two_way_error(balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)), np.ones(POOL)) < everything
+    assert (
+        two_way_error(
+            balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(8)),
+            np.ones(POOL),
+        )
+        < everything
+    )
 
 
-def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps grow while they help, and with them the rows that are looked at: in wide tables of many rows to gigabytes, without a limit."""
+def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps grow while they help, and with them the rows that are looked at: in wide tables of many
+    rows to gigabytes, without a limit.
+    """
     looked, of = list[int](), balance._Cells.of
     monkeypatch.setattr(balance, "MOST_KEPT", 0)
-    monkeypatch.setattr(balance._Cells, "of", lambda self, rows: (looked.append(len(rows)), of(self, rows))[1])
+    monkeypatch.setattr(
+        balance._Cells, "of", lambda self, rows: (looked.append(len(rows)), of(self, rows))[1]
+    )
     monkeypatch.setattr(balance, "FASTER", 4.0)
 
     def chosen(most: int) -> npt.NDArray[np.uint16]:
@@ -97,13 +131,21 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(monkeypatch: py
 def test_measured_pairs_are_held_whatever_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balance, "MOST_CELLS", 0)
     drawn, table = pool(), Measured((3, 0), np.full((8, 6), ROWS / 48), 1.0)
-    chosen = balanced(drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(13), measured=[table])
+    chosen = balanced(
+        drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(13), measured=[table]
+    )
     assert np.abs(table_of(chosen, 3, 0) - ROWS / 48).mean() < 3
-    assert balanced(drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(14)).shape == (ROWS, 4)
+    assert balanced(
+        drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(14)
+    ).shape == (ROWS, 4)
 
 
 def table_of(codes: npt.NDArray[np.uint16], i: int, j: int) -> npt.NDArray[np.float64]:
-    return np.bincount(codes[:, i].astype(int) * SIZES[j] + codes[:, j], minlength=SIZES[i] * SIZES[j]).reshape(SIZES[i], SIZES[j]).astype(float)
+    return (
+        np.bincount(codes[:, i].astype(int) * SIZES[j] + codes[:, j], minlength=SIZES[i] * SIZES[j])
+        .reshape(SIZES[i], SIZES[j])
+        .astype(float)
+    )
 
 
 @pytest.mark.parametrize(("i", "j"), [(1, 3), (3, 1)])
@@ -114,9 +156,14 @@ def test_a_measured_table_is_followed_where_the_pool_is_wrong(i: int, j: int) ->
     truth[1] *= np.linspace(1.5, 0.5, SIZES[j])
     truth *= ROWS / truth.sum()
     noisy = Measured((i, j), truth + np.random.default_rng(9).normal(0, 2, truth.shape), 2.0)
-    chosen = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10), measured=[noisy])
+    chosen = balanced(
+        pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10), measured=[noisy]
+    )
     without = balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10))
-    assert np.abs(table_of(chosen, i, j) - truth).sum() < 0.5 * np.abs(table_of(without, i, j) - truth).sum()
+    assert (
+        np.abs(table_of(chosen, i, j) - truth).sum()
+        < 0.5 * np.abs(table_of(without, i, j) - truth).sum()
+    )
 
 
 def noisy(columns: str, counts: npt.NDArray[np.float64], sigma: float) -> NoisyTable:
@@ -133,16 +180,24 @@ def test_every_table_of_two_columns_or_more_speaks_of_its_pairs_by_its_precision
     ]
     found = {m.columns: m for m in measured_pairs(tables, "abc")}
     assert set(found) == {(0, 1), (0, 2), (1, 2)}
-    assert found[0, 1].sigma == pytest.approx((1 / 5 + 1 / 4) ** -0.5) and found[0, 2].sigma == pytest.approx(2.0)
+    assert found[0, 1].sigma == pytest.approx((1 / 5 + 1 / 4) ** -0.5) and found[
+        0, 2
+    ].sigma == pytest.approx(2.0)
     from_three, from_two = tables[0].counts.sum(0), tables[1].counts.T
-    np.testing.assert_allclose(found[0, 1].counts, (from_three / 5 + from_two / 4) / (1 / 5 + 1 / 4))
+    np.testing.assert_allclose(
+        found[0, 1].counts, (from_three / 5 + from_two / 4) / (1 / 5 + 1 / 4)
+    )
     np.testing.assert_allclose(found[1, 2].counts, tables[0].counts.sum(1).T)
     for pair, axis in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
         assert np.abs(found[pair].counts - truth.sum(axis)).max() < 5 * found[pair].sigma
 
 
 def test_of_many_measured_pairs_the_most_precise_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = [noisy("ab", np.ones((3, 4)), 3.0), noisy("cb", np.ones((5, 4)), 1.0), noisy("ca", np.ones((5, 3)), 2.0)]
+    tables = [
+        noisy("ab", np.ones((3, 4)), 3.0),
+        noisy("cb", np.ones((5, 4)), 1.0),
+        noisy("ca", np.ones((5, 3)), 2.0),
+    ]
     monkeypatch.setattr(balance, "MOST_CELLS", 40)
     assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2), (0, 2)]
     monkeypatch.setattr(balance, "MOST_PAIRS", 1)
@@ -169,11 +224,18 @@ def test_blend_is_nearer_the_truth_than_model_and_measurement() -> None:
 def test_a_table_that_its_noise_drowns_says_nothing() -> None:
     """Its counts may sum to less than nothing, and its cells all lie below zero."""
     model, rng = np.full((2, 2), 5.0), np.random.default_rng(16)
-    found = [blended(model, Measured((0, 1), model + rng.normal(0, 100, (2, 2)), 100.0)) for _ in range(400)]
+    found = [
+        blended(model, Measured((0, 1), model + rng.normal(0, 100, (2, 2)), 100.0))
+        for _ in range(400)
+    ]
     assert all(counts.min() >= 0 and counts.sum() == pytest.approx(20) for counts in found)
     assert sum(np.array_equal(counts, model) for counts in found) >= 395
-    only_where_the_model_has_nothing = Measured((0, 1), np.array([[-40.0, 900.0], [-40.0, 0.0]]), 1.0)
-    assert blended(np.array([[10.0, 0.0], [10.0, 0.0]]), only_where_the_model_has_nothing).sum() == pytest.approx(20)
+    only_where_the_model_has_nothing = Measured(
+        (0, 1), np.array([[-40.0, 900.0], [-40.0, 0.0]]), 1.0
+    )
+    assert blended(
+        np.array([[10.0, 0.0], [10.0, 0.0]]), only_where_the_model_has_nothing
+    ).sum() == pytest.approx(20)
 
 
 def test_a_model_that_noise_explains_is_left_alone() -> None:

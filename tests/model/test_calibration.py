@@ -10,16 +10,27 @@ from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 
 SIZES, PARENTS = (3, 4, 2), ((), (0,), (0, 1))
-TARGETS = [np.asarray([0.6, 0.3, 0.1]), np.asarray([0.0, 0.5, 0.499, 0.001]), np.asarray([0.85, 0.15])]
+TARGETS = [
+    np.asarray([0.6, 0.3, 0.1]),
+    np.asarray([0.0, 0.5, 0.499, 0.001]),
+    np.asarray([0.85, 0.15]),
+]
 ROWS = 60_000
 
 
 def trained() -> Synthesizer:
-    vae = CausalVae(Architecture(SIZES, PARENTS, ((0, 1, 2),), hidden=6), generator=torch.Generator().manual_seed(1))
+    vae = CausalVae(
+        Architecture(SIZES, PARENTS, ((0, 1, 2),), hidden=6),
+        generator=torch.Generator().manual_seed(1),
+    )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, 1, generator=torch.Generator().manual_seed(i))
-    return Synthesizer(("a", "b", "c"), vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()})
+    return Synthesizer(
+        ("a", "b", "c"),
+        vae.architecture,
+        {k: v.detach().clone() for k, v in vae.state_dict().items()},
+    )
 
 
 def margins(synthesizer: Synthesizer) -> list[np.ndarray]:
@@ -28,7 +39,9 @@ def margins(synthesizer: Synthesizer) -> list[np.ndarray]:
 
 
 def worst(synthesizer: Synthesizer) -> float:
-    return max(float(np.abs(m - t).sum()) / 2 for m, t in zip(margins(synthesizer), TARGETS, strict=True))
+    return max(
+        float(np.abs(m - t).sum()) / 2 for m, t in zip(margins(synthesizer), TARGETS, strict=True)
+    )
 
 
 def test_margins_become_the_targets() -> None:
@@ -42,12 +55,18 @@ def test_margins_become_the_targets() -> None:
 def test_nothing_but_biases_moves() -> None:
     before = trained()
     after = before.calibrated(TARGETS, rows=4096, generator=torch.Generator().manual_seed(2))
-    moved = {name for name, weight in after.weights.items() if not torch.equal(weight, before.weights[name])}
+    moved = {
+        name
+        for name, weight in after.weights.items()
+        if not torch.equal(weight, before.weights[name])
+    }
     assert moved == {"decode_levels.bias"}
 
 
 def test_odds_ratios_given_the_parents_stay() -> None:
-    """Biases shift log odds by the same amount for every parent: the dependence is as it was learned."""
+    """Biases shift log odds by the same amount for every parent: the dependence is as it was
+    learned.
+    """
     before, z, codes = trained(), torch.zeros(2, 1), torch.tensor([[0, 1, 0], [2, 3, 0]])
     after = before.calibrated(TARGETS, rows=4096, generator=torch.Generator().manual_seed(2))
     ratios = []

@@ -1,4 +1,6 @@
-"""Constraints on synthetic rows: they hold on written values, the law is the model's given that they do, and failures name the culprit."""
+"""Constraints on synthetic rows: they hold on written values, the law is the model's given that
+they do, and failures name the culprit.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,34 @@ from synthdp.spec import model as spec
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
-    "worked": {"type": "integer", "lower": 0, "upper": 99, "bins": 2, "missing": True, "spikes": [0]},
+    "worked": {
+        "type": "integer",
+        "lower": 0,
+        "upper": 99,
+        "bins": 2,
+        "missing": True,
+        "spikes": [0],
+    },
     "civil-status": {"type": "categorical", "categories": ["single", "married"]},
     "low": {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1},
     "high": {"type": "number", "lower": 0, "upper": 10, "bins": 2, "decimals": 1},
     "admitted": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 2},
-    "left": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 2, "missing": True, "resolution": "hour"},
+    "left": {
+        "type": "datetime",
+        "lower": "2020-01-01",
+        "upper": "2020-12-31",
+        "bins": 2,
+        "missing": True,
+        "resolution": "hour",
+    },
 }
 NUMBERS = ("age", "worked")
-TEXTS = ("worked <= age", "age >= 18 or `civil-status` == 'single'", "low <= high", "left >= admitted")
+TEXTS = (
+    "worked <= age",
+    "age >= 18 or `civil-status` == 'single'",
+    "low <= high",
+    "left >= admitted",
+)
 
 
 def release(*texts: str) -> spec.ReleaseSpec:
@@ -59,7 +80,9 @@ class Even:
     def __call__(self, rows: int) -> Codes:
         self.drawn += rows
         sizes = Domain.from_spec(release().columns).sizes
-        return np.column_stack([self.rng.integers(0, size, rows) for size in sizes]).astype(np.uint16)
+        return np.column_stack([self.rng.integers(0, size, rows) for size in sizes]).astype(
+            np.uint16
+        )
 
 
 def written(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,30 +99,51 @@ def test_constraints_hold_on_the_values_that_are_written() -> None:
     assert len(table) == 6000
     assert (table["worked"].isna() | (table["worked"] <= table["age"])).all()
     assert ((table["age"] >= 18) | (table["civil-status"] == "single")).all()
-    assert (table["low"] <= table["high"]).all() and (table["left"].isna() | (table["left"] >= table["admitted"])).all()
-    assert table["worked"].isna().any() and table["left"].isna().any() and (table["low"] == table["low"].round(1)).all()
-    text = table.assign(**{c: table[c].dt.strftime("%Y-%m-%dT%H:%M:%S") for c in ("admitted", "left")}).astype("str").fillna("")
-    assert not any(v.any() for v in held.violated_in(text.replace({"nan": "", "<NA>": ""})).values())
+    assert (table["low"] <= table["high"]).all() and (
+        table["left"].isna() | (table["left"] >= table["admitted"])
+    ).all()
+    assert (
+        table["worked"].isna().any()
+        and table["left"].isna().any()
+        and (table["low"] == table["low"].round(1)).all()
+    )
+    text = (
+        table.assign(**{c: table[c].dt.strftime("%Y-%m-%dT%H:%M:%S") for c in ("admitted", "left")})
+        .astype("str")
+        .fillna("")
+    )
+    assert not any(
+        v.any() for v in held.violated_in(text.replace({"nan": "", "<NA>": ""})).values()
+    )
 
 
 def test_levels_alone_are_not_enough() -> None:
-    """The same levels decoded anew violate what a decoding of them fulfilled: why values are drawn again inside bins."""
+    """The same levels decoded anew violate what a decoding of them fulfilled: why values are drawn
+    again inside bins.
+    """
     held = constraints("low <= high")
     codes = held.draw(Even(), 2000, rng=np.random.default_rng(2))
     assert held.violated_by(codes, held.decode_ranged(codes, np.random.default_rng(4))).any()
 
 
 def test_the_law_is_the_models_given_that_the_constraints_hold() -> None:
-    """Against plain rejection of whole rows. Keeping every row that could hold, or decoding without the constraint, is another law."""
+    """Against plain rejection of whole rows. Keeping every row that could hold, or decoding without
+    the constraint, is another law.
+    """
     held = constraints("low <= high", "worked <= age")
     codes = held.draw(Even(5), 60_000, rng=np.random.default_rng(2))
     table = held.decode(codes, rng=np.random.default_rng(3))
     free = Even(6)(200_000)
     plain = constraints().decode(free, rng=np.random.default_rng(7))
-    keep = (plain["low"] <= plain["high"]) & (plain["worked"].isna() | (plain["worked"] <= plain["age"]))
+    keep = (plain["low"] <= plain["high"]) & (
+        plain["worked"].isna() | (plain["worked"] <= plain["age"])
+    )
 
     def shares(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
-        cells = [np.histogram(frame[c].dropna().astype(float), 20, (0, 100 if c in NUMBERS else 10))[0] for c in (*NUMBERS, "low", "high")]
+        cells = [
+            np.histogram(frame[c].dropna().astype(float), 20, (0, 100 if c in NUMBERS else 10))[0]
+            for c in (*NUMBERS, "low", "high")
+        ]
         gap = np.histogram(frame["high"] - frame["low"], bins=20, range=(-10, 10))[0]
         return np.stack([*cells, gap]) / len(frame)
 
@@ -111,7 +155,10 @@ def test_the_law_is_the_models_given_that_the_constraints_hold() -> None:
 def test_types_are_those_without_constraints() -> None:
     held = constraints(*TEXTS)
     codes = held.draw(Even(), 500, rng=np.random.default_rng(2))
-    with_them, without = held.decode(codes, rng=np.random.default_rng(3)), constraints().decode(codes, rng=np.random.default_rng(3))
+    with_them, without = (
+        held.decode(codes, rng=np.random.default_rng(3)),
+        constraints().decode(codes, rng=np.random.default_rng(3)),
+    )
     assert with_them.dtypes.equals(without.dtypes) and str(with_them["worked"].dtype) == "Int64"
     text = StringIO()
     write_csv(with_them, release().columns, text)  # type: ignore[arg-type]
@@ -121,16 +168,28 @@ def test_types_are_those_without_constraints() -> None:
 
 def test_without_constraints_nothing_more_is_drawn() -> None:
     draw = Even()
-    assert constraints().draw(draw, 10, rng=np.random.default_rng(1)).shape == (10, 7) and draw.drawn == 10
+    assert (
+        constraints().draw(draw, 10, rng=np.random.default_rng(1)).shape == (10, 7)
+        and draw.drawn == 10
+    )
 
 
 def test_more_is_drawn_until_there_are_enough_rows() -> None:
     draw = Even()
-    assert len(constraints("age < 5").draw(draw, FIRST_DRAW, rng=np.random.default_rng(1))) == FIRST_DRAW
+    assert (
+        len(constraints("age < 5").draw(draw, FIRST_DRAW, rng=np.random.default_rng(1)))
+        == FIRST_DRAW
+    )
     assert 15 * FIRST_DRAW < draw.drawn < 30 * FIRST_DRAW  # a twentieth of all rows hold
 
 
 def test_what_next_to_no_row_fulfils_is_given_up_naming_the_hardest() -> None:
     with pytest.raises(ConstraintsUnmet) as caught:
-        constraints("low <= 9", "age == 7 and worked == 3").draw(Even(), 100, rng=np.random.default_rng(1))
-    assert "'age == 7 and worked == 3', holds for 0.00" in str(caught.value) and "0.01" in str(caught.value) and caught.value.exit_code == 4
+        constraints("low <= 9", "age == 7 and worked == 3").draw(
+            Even(), 100, rng=np.random.default_rng(1)
+        )
+    assert (
+        "'age == 7 and worked == 3', holds for 0.00" in str(caught.value)
+        and "0.01" in str(caught.value)
+        and caught.value.exit_code == 4
+    )

@@ -1,4 +1,6 @@
-"""Derived columns: computed exactly from what is written, typed and bounded as declared, and checked again from the text."""
+"""Derived columns: computed exactly from what is written, typed and bounded as declared, and
+checked again from the text.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,48 @@ WHOLE = {"type": "integer", "lower": 0, "upper": 20}
 REAL = {"type": "number", "lower": -5, "upper": 5, "decimals": 2}
 COLUMNS: dict[str, Any] = {
     "change": REAL,
-    "after": {"type": "number", "lower": -8, "upper": 8, "decimals": 2, "derived": "before + change"},
+    "after": {
+        "type": "number",
+        "lower": -8,
+        "upper": 8,
+        "decimals": 2,
+        "derived": "before + change",
+    },
     "before": REAL,
     "seen": WHOLE,
     "left": WHOLE | {"missing": True},
     "all": {"type": "integer", "lower": 0, "upper": 30, "missing": True, "derived": "seen + left"},
     "half": {"type": "integer", "lower": 0, "upper": 10, "derived": "seen / 2"},
-    "share": {"type": "number", "lower": 0, "upper": 1, "missing": True, "derived": "left / (seen + left)"},
+    "share": {
+        "type": "number",
+        "lower": 0,
+        "upper": 1,
+        "missing": True,
+        "derived": "left / (seen + left)",
+    },
     "sex": {"type": "categorical", "categories": ["Female", "Male"]},
     "in": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31"},
-    "out": {"type": "datetime", "lower": "2020-01-01", "upper": "2021-12-31", "missing": True, "derived": "`in` + left"},
-    "noon": {"type": "datetime", "lower": "2020-01-01", "upper": "2021-12-31", "resolution": "hour", "derived": "`in` + 0.5"},
-    "days": {"type": "number", "lower": 0, "upper": 400, "decimals": 0, "derived": "`in` - `in` + seen"},
+    "out": {
+        "type": "datetime",
+        "lower": "2020-01-01",
+        "upper": "2021-12-31",
+        "missing": True,
+        "derived": "`in` + left",
+    },
+    "noon": {
+        "type": "datetime",
+        "lower": "2020-01-01",
+        "upper": "2021-12-31",
+        "resolution": "hour",
+        "derived": "`in` + 0.5",
+    },
+    "days": {
+        "type": "number",
+        "lower": 0,
+        "upper": 400,
+        "decimals": 0,
+        "derived": "`in` - `in` + seen",
+    },
 }
 MODELLED = [name for name, column in COLUMNS.items() if "derived" not in column]
 
@@ -47,7 +79,11 @@ def release(columns: dict[str, Any] | None = None, **changes: Any) -> ReleaseSpe
         },
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
     }  # fmt: skip
-    return check(ReleaseSpec.model_validate({"synthdp": 1, "columns": columns or COLUMNS, **parts, **changes}))
+    return check(
+        ReleaseSpec.model_validate(
+            {"synthdp": 1, "columns": columns or COLUMNS, **parts, **changes}
+        )
+    )
 
 
 def drawn(rows: int = 4000, **changes: Any) -> tuple[Constraints, pd.DataFrame]:
@@ -55,7 +91,11 @@ def drawn(rows: int = 4000, **changes: Any) -> tuple[Constraints, pd.DataFrame]:
     spec = release(**changes)
     domain, rng = Domain.from_spec(spec.columns), np.random.default_rng(1)
     held = Constraints.from_spec(spec, domain)
-    codes = held.draw(lambda n: np.column_stack([rng.integers(0, s, n) for s in domain.sizes]).astype(np.uint16), rows, rng=rng)
+    codes = held.draw(
+        lambda n: np.column_stack([rng.integers(0, s, n) for s in domain.sizes]).astype(np.uint16),
+        rows,
+        rng=rng,
+    )
     return held, held.derived.added(held.decode(codes, rng=rng))
 
 
@@ -68,45 +108,77 @@ def as_text(frame: pd.DataFrame) -> pd.DataFrame:
 def test_what_is_written_is_what_the_other_columns_give() -> None:
     held, frame = drawn()
     assert list(frame.columns) == list(COLUMNS)
-    np.testing.assert_array_equal(frame["after"], (frame["before"] + frame["change"]).round(2).clip(-8, 8))
+    np.testing.assert_array_equal(
+        frame["after"], (frame["before"] + frame["change"]).round(2).clip(-8, 8)
+    )
     assert (frame["after"].abs() == 8).any() and frame["after"].dtype == np.float64
-    assert frame["half"].dtype == np.int64 and ((frame["half"] - frame["seen"] / 2).abs() <= 0.5).all()
+    assert (
+        frame["half"].dtype == np.int64 and ((frame["half"] - frame["seen"] / 2).abs() <= 0.5).all()
+    )
     total = frame["seen"] + frame["left"]
     pd.testing.assert_series_equal(frame["all"], total.clip(upper=30).rename("all"))
     assert frame["all"].isna().any() and str(frame["all"].dtype) == "Int64"
     empty = frame["left"].isna() | (total == 0)
     np.testing.assert_array_equal(frame["share"].isna(), empty)
-    np.testing.assert_allclose(frame["share"][~empty], (frame["left"] / total)[~empty].astype(float), atol=5e-5)
+    np.testing.assert_allclose(
+        frame["share"][~empty], (frame["left"] / total)[~empty].astype(float), atol=5e-5
+    )
     days = (frame["out"] - frame["in"]).dt.days
     np.testing.assert_array_equal(days.isna(), frame["left"].isna())
-    assert (days.dropna() == frame["left"].dropna()).all() and (frame["noon"] - frame["in"] == pd.Timedelta(hours=12)).all()
+    assert (days.dropna() == frame["left"].dropna()).all() and (
+        frame["noon"] - frame["in"] == pd.Timedelta(hours=12)
+    ).all()
     assert not any(wrong.any() for wrong in held.derived.wrong_in(as_text(frame)).values())
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("after", "8.01"), ("after", "0.117"), ("after", ""), ("all", "31"), ("half", "3"), ("share", "0.51"), ("out", "2020-02-30"), ("noon", "")],
+    [
+        ("after", "8.01"),
+        ("after", "0.117"),
+        ("after", ""),
+        ("all", "31"),
+        ("half", "3"),
+        ("share", "0.51"),
+        ("out", "2020-02-30"),
+        ("noon", ""),
+    ],
 )
 def test_any_other_value_is_seen_in_the_text(column: str, value: str) -> None:
     held, frame = drawn(50)
     text = as_text(frame)
     text.loc[7, column] = value if text.loc[7, column] != value else "1"
     found = held.derived.wrong_in(text)
-    assert {name: np.flatnonzero(wrong).tolist() for name, wrong in found.items() if wrong.any()} == {column: [7]}
+    assert {
+        name: np.flatnonzero(wrong).tolist() for name, wrong in found.items() if wrong.any()
+    } == {column: [7]}
 
 
-def test_rows_are_computed_whatever_their_index_and_constraints_read_the_values_that_are_written() -> None:
+def test_rows_are_computed_whatever_their_index_and_constraints_read_the_values_that_are_written() -> (
+    None
+):
     held, frame = drawn(constraints=["after <= 7", "all > 3", "noon > '2020-02-01T11:00:00'"])
-    assert frame["after"].max() == 7 and frame["all"].min() == 4 and frame["noon"].min() >= pd.Timestamp("2020-02-01T12:00:00")
+    assert (
+        frame["after"].max() == 7
+        and frame["all"].min() == 4
+        and frame["noon"].min() >= pd.Timestamp("2020-02-01T12:00:00")
+    )
     assert not any(v.any() for v in held.violated_in(as_text(frame)).values())
     part = frame[MODELLED][frame["seen"] > 10].iloc[::-1]
-    pd.testing.assert_frame_equal(held.derived.added(part), frame.loc[part.index], check_dtype=False)
+    pd.testing.assert_frame_equal(
+        held.derived.added(part), frame.loc[part.index], check_dtype=False
+    )
 
 
 def test_without_derived_columns_rows_stay_as_they_are() -> None:
-    columns = {n: TypeAdapter(Column).validate_python(c) for n, c in COLUMNS.items() if n in MODELLED}
+    columns = {
+        n: TypeAdapter(Column).validate_python(c) for n, c in COLUMNS.items() if n in MODELLED
+    }
     frame = pd.DataFrame({"before": [1.0]})
-    assert Derived.from_spec(columns).added(frame) is frame and Derived.from_spec(columns).wrong_in(frame) == {}
+    assert (
+        Derived.from_spec(columns).added(frame) is frame
+        and Derived.from_spec(columns).wrong_in(frame) == {}
+    )
 
 
 def test_the_domain_has_modelled_columns_alone() -> None:
@@ -155,7 +227,9 @@ def test_they_have_no_place_where_rows_are_looked_at(changes: dict[str, Any], wh
     whole = release().model_dump(mode="json", exclude_unset=True) | changes
     with pytest.raises(SpecError) as caught:
         parse_spec(yaml.safe_dump(whole, sort_keys=False), path="s.yaml")
-    assert any(p.field == where and "is computed from others" in p.message for p in caught.value.problems), str(caught.value)
+    assert any(
+        p.field == where and "is computed from others" in p.message for p in caught.value.problems
+    ), str(caught.value)
 
 
 def test_a_constraint_over_one_is_one_over_what_it_is_computed_from() -> None:

@@ -1,4 +1,6 @@
-"""Targets drawn evenly over rows that are alike: the chances of each row stay, those of neighbours even out."""
+"""Targets drawn evenly over rows that are alike: the chances of each row stay, those of neighbours
+even out.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ def chances(count: int, seed: int = 0) -> npt.NDArray[np.float64]:
     return np.random.default_rng(seed).dirichlet(np.ones(3), count)
 
 
-def spread_of_stretches(levels: npt.NDArray[np.uint16], expected: npt.NDArray[np.float64], length: int) -> float:
-    """How far the counts of levels are from what the chances add up to, root mean square over all `length` rows that follow each other."""
+def spread_of_stretches(
+    levels: npt.NDArray[np.uint16], expected: npt.NDArray[np.float64], length: int
+) -> float:
+    """How far the counts of levels are from what the chances add up to, root mean square over all
+    `length` rows that follow each other.
+    """
     off = np.cumsum(np.eye(3)[levels] - expected, 0)
     return float(np.sqrt(np.square(off[length:] - off[:-length]).mean()))
 
@@ -60,7 +66,9 @@ def test_each_block_has_one_number_in_each_part_of_the_unit_interval(count: int)
 
 
 def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
-    """Numbers that are shared, or shifted, would make two targets of one order depend on each other."""
+    """Numbers that are shared, or shifted, would make two targets of one order depend on each
+    other.
+    """
     rng, order = np.random.default_rng(4), np.random.default_rng(5).permutation(20_000)
     even = np.tile([[0.5, 0.5]], (20_000, 1))
     first, second = (even_levels(even, order, rng=rng) for _ in range(2))
@@ -70,7 +78,9 @@ def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
 
 def test_chances_need_not_add_up_to_one() -> None:
     wanted, order = chances(500), np.arange(500)
-    first, second = (even_levels(k * wanted, order, rng=np.random.default_rng(3)) for k in (1.0, 7.0))
+    first, second = (
+        even_levels(k * wanted, order, rng=np.random.default_rng(3)) for k in (1.0, 7.0)
+    )
     assert np.array_equal(first, second)
 
 
@@ -90,14 +100,23 @@ def test_few_rows_and_rows_all_alike_have_an_order(table: npt.NDArray[np.uint16]
 
 @pytest.mark.parametrize("columns", [(0, 2), (2, 0)])
 def test_chances_follow_the_margin_and_what_was_measured(columns: tuple[int, int]) -> None:
-    """c is 0 or 1 at half of all rows; measured, nearly without noise, it is 1 where a is 7, and rarer elsewhere."""
+    """c is 0 or 1 at half of all rows; measured, nearly without noise, it is 1 where a is 7, and
+    rarer elsewhere.
+    """
     table = rows(4000)
     counts = np.full((8, 2), 400.0) + np.array([1, -1]) * 50
     counts[7] = [0, 500]
     share = counts / counts.sum(1, keepdims=True)
     expected = share[table[:, 0]].mean(0)
     measured = Measured(columns, counts if columns[0] == 0 else counts.T, 0.5)
-    raked = raked_chances(np.full((4000, 2), 0.5), table, 2, expected, [measured, Measured((0, 1), np.ones((8, 3)), 1.0)], (8, 3, 2))
+    raked = raked_chances(
+        np.full((4000, 2), 0.5),
+        table,
+        2,
+        expected,
+        [measured, Measured((0, 1), np.ones((8, 3)), 1.0)],
+        (8, 3, 2),
+    )
     np.testing.assert_allclose(raked.sum(1), 1)
     np.testing.assert_allclose(raked.mean(0), expected, atol=1e-3)
     got = np.stack([raked[table[:, 0] == level].mean(0) for level in range(8)])
@@ -113,13 +132,17 @@ def test_without_tables_only_the_margin_is_met() -> None:
 
 
 def test_a_rare_cause_that_decides_a_target_is_believed_over_the_model() -> None:
-    """190 of 40,000 rows have the rare level; the model gives them the target's other level a quarter of the time, the measured table hardly ever."""
+    """190 of 40,000 rows have the rare level; the model gives them the target's other level a
+    quarter of the time, the measured table hardly ever.
+    """
     cause = np.zeros((40_000, 2), np.uint16)
     cause[:190, 0] = 1
     chances = np.where(cause[:, :1] == 1, [[0.25, 0.75]], [[0.8, 0.2]])
     margin = chances.mean(0)
     table = np.array([[0.8 * 39_810, 0.2 * 39_810], [-8.0, 200.0]])
-    left = raked_chances(chances, cause, 1, margin, [Measured((0, 1), table, 20.0)], (2, 2))[:190, 0].mean()
+    left = raked_chances(chances, cause, 1, margin, [Measured((0, 1), table, 20.0)], (2, 2))[
+        :190, 0
+    ].mean()
     assert left < 0.15
     hardly = Measured((0, 1), table, 200.0)  # noise that hides the rare level
     assert raked_chances(chances, cause, 1, margin, [hardly], (2, 2))[:190, 0].mean() > 0.2

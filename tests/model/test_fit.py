@@ -1,4 +1,6 @@
-"""The pipeline with next to no noise: it learns what its graph allows, and nothing that its graph rules out."""
+"""The pipeline with next to no noise: it learns what its graph allows, and nothing that its graph
+rules out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.constraints import Constraints
-from synthdp.model.pipeline import Fitted, architecture_for, causal_vae, drawn_last, fit, plan_for, sample, threads_for
+from synthdp.model.pipeline import (
+    Fitted,
+    architecture_for,
+    causal_vae,
+    drawn_last,
+    fit,
+    plan_for,
+    sample,
+    threads_for,
+)
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, Spend
@@ -36,9 +47,21 @@ def release(graph: spec.Graph) -> spec.ReleaseSpec:
                     "privacy_unit": {"kind": "row", "meaning": "one person"},
                     "rows": {"kind": "public", "value": ROWS},
                 },
-                "columns": {"a": two, "b": two, "c": two, "d": {"type": "ordinal", "categories": ["l", "m", "h"]}},
+                "columns": {
+                    "a": two,
+                    "b": two,
+                    "c": two,
+                    "d": {"type": "ordinal", "categories": ["l", "m", "h"]},
+                },
                 "privacy": {"epsilon": 1.0, "delta": 1e-5},
-                "synthesizer": {"steps": 150, "batch": 256, "hidden": 16, "latent": 2, "learning_rate": 0.02, "ema": 0.9},
+                "synthesizer": {
+                    "steps": 150,
+                    "batch": 256,
+                    "hidden": 16,
+                    "latent": 2,
+                    "learning_rate": 0.02,
+                    "ema": 0.9,
+                },
                 "evaluation": {"enabled": False},
                 "attacks": {"membership": {"enabled": False}},
             }
@@ -59,9 +82,22 @@ def nearly_noiseless(domain: Domain) -> Plan:
     """A plan that no accountant has seen; only a rehearsal takes it."""
     one_way = tuple((name,) for name in domain.names)
     training = DpSgd(
-        rate=256 / ROWS, steps=150, expected_batch=256, clip=1.0, noise_multiplier=0.01, learning_rate=0.02, ema=0.9, checkpoint_every=1000
+        rate=256 / ROWS,
+        steps=150,
+        expected_batch=256,
+        clip=1.0,
+        noise_multiplier=0.01,
+        learning_rate=0.02,
+        ema=0.9,
+        checkpoint_every=1000,
     )
-    return Plan(1000.0, 1e-5, "add_remove", 1, (Spend("measure", NoisyMarginals(domain, one_way, 0.5)), Spend("train", training)))
+    return Plan(
+        1000.0,
+        1e-5,
+        "add_remove",
+        1,
+        (Spend("measure", NoisyMarginals(domain, one_way, 0.5)), Spend("train", training)),
+    )
 
 
 def fitted(graph: spec.Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
@@ -69,7 +105,9 @@ def fitted(graph: spec.Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
     domain = Domain.from_spec(wanted.columns)
     rehearsal = Rehearsal(table(), domain, nearly_noiseless(domain))
     result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
-    return result, sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
+    return result, sample(
+        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
+    ).value
 
 
 def agreement(codes: npt.NDArray[np.uint16]) -> float:
@@ -91,7 +129,9 @@ def test_an_arrow_lets_a_dependence_be_learned() -> None:
 def test_without_the_arrow_it_cannot_be_learned() -> None:
     _, codes = fitted(spec.Graph(mode="given", edges=("c -> d",), latent=APART))
     assert abs(agreement(codes) - 0.5) < 0.05
-    high_where_yes, high_where_no = (float((codes[codes[:, 2] == v, 3] == 2).mean()) for v in (1, 0))
+    high_where_yes, high_where_no = (
+        float((codes[codes[:, 2] == v, 3] == 2).mean()) for v in (1, 0)
+    )
     assert high_where_yes > 0.85 and high_where_no < 0.25  # the arrow that is there was learned
 
 
@@ -103,35 +143,61 @@ def test_raked_marginals_are_the_tables_whatever_was_learned() -> None:
 
 
 @pytest.mark.parametrize(("batch", "many"), [(64, False), (100_000, True)])
-def test_small_steps_use_one_thread(batch: int, many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_steps_use_one_thread(
+    batch: int, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     wanted = release(spec.Graph(mode="none"))
-    wanted = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})})
+    wanted = wanted.model_copy(
+        update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})}
+    )
     assert threads_for(wanted, Domain.from_spec(wanted.columns)) == (8 if many else 1)
 
 
 def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_know_it() -> None:
     """Without an arrow the model holds a and b apart; their measured table brings them together."""
     wanted = release(spec.Graph(mode="given", edges=("c -> d",), latent=APART))
-    privacy = wanted.privacy.model_copy(update={"pairs": (("b", "a"),), "shares": spec.Shares(measure=0.2, pairs=0.2, train=0.6)})
+    privacy = wanted.privacy.model_copy(
+        update={"pairs": (("b", "a"),), "shares": spec.Shares(measure=0.2, pairs=0.2, train=0.6)}
+    )
     wanted = check(wanted.model_copy(update={"privacy": privacy}))
     domain = Domain.from_spec(wanted.columns)
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "pairs", "train"]
     plan = nearly_noiseless(domain)
-    plan = replace(plan, spends=(plan.spends[0], Spend("pairs", NoisyMarginals(domain, (("b", "a"),), 0.5)), plan.spends[1]))
-    result = fit(Rehearsal(table(), domain, plan), wanted, domain, progress=lambda done, total: None)
+    plan = replace(
+        plan,
+        spends=(
+            plan.spends[0],
+            Spend("pairs", NoisyMarginals(domain, (("b", "a"),), 0.5)),
+            plan.spends[1],
+        ),
+    )
+    result = fit(
+        Rehearsal(table(), domain, plan), wanted, domain, progress=lambda done, total: None
+    )
     assert [t.columns for t in result.tables.value] == [("a",), ("b",), ("c",), ("d",), ("b", "a")]
-    codes = sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
+    codes = sample(
+        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
+    ).value
     assert agreement(codes) > 0.9
 
 
 @pytest.mark.parametrize("arrows", [("a -> b", "c -> d"), ("c -> d",)])
 def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple[str, ...]) -> None:
-    """Without an arrow to it, which a learned graph may not find, the network learns it as any other, and its stage is left out."""
+    """Without an arrow to it, which a learned graph may not find, the network learns it as any
+    other, and its stage is left out.
+    """
     wanted = release(spec.Graph(mode="given", edges=("a -> b", "c -> d")))
     shares = spec.Shares(measure=0.2, targets=0.3, train=0.5)
     synthesizer = wanted.synthesizer.model_copy(update={"targets": ("b",), "hidden": 8})
-    wanted = check(wanted.model_copy(update={"privacy": wanted.privacy.model_copy(update={"shares": shares}), "synthesizer": synthesizer}))
+    wanted = check(
+        wanted.model_copy(
+            update={
+                "privacy": wanted.privacy.model_copy(update={"shares": shares}),
+                "synthesizer": synthesizer,
+            }
+        )
+    )
     wanted = wanted.model_copy(update={"graph": spec.Graph(mode="given", edges=arrows)})
     domain = Domain.from_spec(wanted.columns)
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "targets", "train"]
@@ -139,36 +205,62 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
     one_way, training = plan.spends
     stage = Spend("targets", replace(training.mechanism, clip=2.5, learning_rate=0.02))  # type: ignore[type-var]
     network = causal_vae(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
-    assert sorted(i for group in network.groups for i in group) == [i for i in range(4) if len(arrows) == 1 or i != domain.index("b")]
+    assert sorted(i for group in network.groups for i in group) == [
+        i for i in range(4) if len(arrows) == 1 or i != domain.index("b")
+    ]
     rehearsal = Rehearsal(table(), domain, replace(plan, spends=(one_way, stage, training)))
     result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
-    codes = sample(result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None).value
+    codes = sample(
+        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
+    ).value
     assert rehearsal._used == {"measure", "train"} | ({"targets"} if len(arrows) == 2 else set())
     assert agreement(codes) > 0.88 or len(arrows) == 1
-    latent = result.synthesizer.value.weights["decode_latent.weight"].view(4, 8, -1)[domain.index("b")]
+    latent = result.synthesizer.value.weights["decode_latent.weight"].view(4, 8, -1)[
+        domain.index("b")
+    ]
     assert bool((latent == 0).all()) is (len(arrows) == 2)
 
 
 @pytest.mark.parametrize(
     ("arrows", "constraints", "drawn"),
-    [(("a -> b",), (), [1]), (("a -> b", "b -> c"), (), []), (("a -> b",), ("b != 'y' or a == 'y'",), []), (("c -> d",), (), [])],
+    [
+        (("a -> b",), (), [1]),
+        (("a -> b", "b -> c"), (), []),
+        (("a -> b",), ("b != 'y' or a == 'y'",), []),
+        (("c -> d",), (), []),
+    ],
 )
 def test_targets_that_lead_to_nothing_and_that_no_constraint_reads_are_drawn_last(
     arrows: tuple[str, ...], constraints: tuple[str, ...], drawn: list[int]
 ) -> None:
     wanted = release(spec.Graph(mode="given", edges=arrows))
-    wanted = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"targets": ("b",)}), "constraints": constraints})
+    wanted = wanted.model_copy(
+        update={
+            "synthesizer": wanted.synthesizer.model_copy(update={"targets": ("b",)}),
+            "constraints": constraints,
+        }
+    )
     domain = Domain.from_spec(wanted.columns)
-    architecture = architecture_for(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
+    architecture = architecture_for(
+        wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names)
+    )
     constrained = Constraints.from_spec(wanted, domain)
     assert drawn_last(wanted, domain, architecture, constrained) == drawn
-    evenly = wanted.model_copy(update={"sampling": wanted.sampling.model_copy(update={"even": ("d",)})})
+    evenly = wanted.model_copy(
+        update={"sampling": wanted.sampling.model_copy(update={"even": ("d",)})}
+    )
     assert drawn_last(evenly, domain, architecture, constrained) == [*drawn, 3]
 
 
 def test_an_unseen_cause_of_a_group_reaches_its_columns() -> None:
-    graph = spec.Graph(mode="given", groups={"g": ("a", "b")}, edges=("c -> d",), latent=(("g", "c"),))
+    graph = spec.Graph(
+        mode="given", groups={"g": ("a", "b")}, edges=("c -> d",), latent=(("g", "c"),)
+    )
     wanted = release(graph)
     domain = Domain.from_spec(wanted.columns)
     network = causal_vae(wanted, domain, CausalGraph.from_spec(graph, domain.names))
-    assert {domain.names[i] for reached in network.architecture.latent_of for i in reached} == {"a", "b", "c"}
+    assert {domain.names[i] for reached in network.architecture.latent_of for i in reached} == {
+        "a",
+        "b",
+        "c",
+    }

@@ -1,7 +1,9 @@
-"""A model that was fitted (next to) without noise knows what interventions do: do() against the truncated factorisation.
+"""A model that was fitted (next to) without noise knows what interventions do: do() against the
+truncated factorisation.
 
-P(x | do(x_i = v)) is the network's product without the factor of x_i, at x_i = v (Pearl, "Causality", 2nd edition, 2009,
-Section 3.2.3). The networks are published ones; their tables are known, so the truth is exact.
+P(x | do(x_i = v)) is the network's product without the factor of x_i, at x_i = v (Pearl,
+"Causality", 2nd edition, 2009, Section 3.2.3). The networks are published ones; their tables are
+known, so the truth is exact.
 """
 
 from __future__ import annotations
@@ -42,17 +44,27 @@ def joint(network: BayesianNetwork, do: Mapping[str, int]) -> npt.NDArray[np.flo
         if name in do:
             factor, axes = np.eye(len(network.levels[name]))[do[name]], [names.index(name)]
         else:
-            factor, axes = network.tables[name], [names.index(n) for n in (*network.parents[name], name)]
+            factor, axes = (
+                network.tables[name],
+                [names.index(n) for n in (*network.parents[name], name)],
+            )
         order = np.argsort(axes)
-        product = product * factor.transpose(order).reshape([sizes[i] if i in axes else 1 for i in range(len(names))])
+        product = product * factor.transpose(order).reshape(
+            [sizes[i] if i in axes else 1 for i in range(len(names))]
+        )
     return product
 
 
 def marginals(table: npt.NDArray[np.float64], names: tuple[str, ...]) -> Marginals:
-    return {n: table.sum(tuple(j for j in range(len(names)) if j != i)) / table.sum() for i, n in enumerate(names)}
+    return {
+        n: table.sum(tuple(j for j in range(len(names)) if j != i)) / table.sum()
+        for i, n in enumerate(names)
+    }
 
 
-def conditioned(table: npt.NDArray[np.float64], names: tuple[str, ...], node: str, value: int) -> Marginals:
+def conditioned(
+    table: npt.NDArray[np.float64], names: tuple[str, ...], node: str, value: int
+) -> Marginals:
     """What seeing x_i = v would say instead."""
     keep = np.zeros(table.shape[names.index(node)])
     keep[value] = 1
@@ -66,7 +78,10 @@ def distance(a: Marginals, b: Marginals) -> float:
 
 def drawn(model: Synthesizer, do: Mapping[str, int], rows: int = 40_000) -> Marginals:
     codes = model.sample(rows, rng=np.random.default_rng(9), do=do)
-    return {n: np.bincount(codes[:, i], minlength=s) / rows for i, (n, s) in enumerate(zip(model.columns, model.architecture.sizes, strict=True))}
+    return {
+        n: np.bincount(codes[:, i], minlength=s) / rows
+        for i, (n, s) in enumerate(zip(model.columns, model.architecture.sizes, strict=True))
+    }
 
 
 def simulated(network: BayesianNetwork) -> npt.NDArray[np.uint16]:
@@ -74,7 +89,9 @@ def simulated(network: BayesianNetwork) -> npt.NDArray[np.uint16]:
 
 
 def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synthesizer:
-    """The pipeline on simulated rows, with noise that no accountant would accept; without `arrows` the plain VAE."""
+    """The pipeline on simulated rows, with noise that no accountant would accept; without `arrows`
+    the plain VAE.
+    """
     graph = network.graph()
     edges = tuple(f"{a} -> {b}" for a, b in graph.directed) if arrows else ()
     wanted = spec.ReleaseSpec.model_validate(
@@ -86,7 +103,10 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
                 "privacy_unit": {"kind": "row", "meaning": "one draw"},
                 "rows": {"kind": "public", "value": ROWS},
             },
-            "columns": {n: {"type": "categorical", "categories": values} for n, values in network.levels.items()},
+            "columns": {
+                n: {"type": "categorical", "categories": values}
+                for n, values in network.levels.items()
+            },
             "privacy": {"epsilon": 1.0, "delta": 1e-6},
             "graph": {"mode": "given", "edges": edges} if arrows else {"mode": "none"},
             "synthesizer": {"steps": steps, "batch": BATCH, "hidden": 32, "latent": 2},
@@ -94,16 +114,37 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
     )
     domain = network.domain()
     training = DpSgd(
-        rate=BATCH / ROWS, steps=steps, expected_batch=BATCH, clip=30.0, noise_multiplier=1e-4, learning_rate=0.02, ema=0.99, checkpoint_every=10_000
+        rate=BATCH / ROWS,
+        steps=steps,
+        expected_batch=BATCH,
+        clip=30.0,
+        noise_multiplier=1e-4,
+        learning_rate=0.02,
+        ema=0.99,
+        checkpoint_every=10_000,
     )
     plan = Plan(
-        1e6, 1e-6, "add_remove", 1, (Spend("measure", NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)), Spend("train", training))
+        1e6,
+        1e-6,
+        "add_remove",
+        1,
+        (
+            Spend("measure", NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)),
+            Spend("train", training),
+        ),
     )
-    return fit(Rehearsal(simulated(network), domain, plan), wanted, domain, progress=lambda done, total: None).synthesizer.value
+    return fit(
+        Rehearsal(simulated(network), domain, plan),
+        wanted,
+        domain,
+        progress=lambda done, total: None,
+    ).synthesizer.value
 
 
 def counted(network: BayesianNetwork) -> BayesianNetwork:
-    """The same network with tables counted on the rows that the model is fitted to: what a sample of this size can say at best."""
+    """The same network with tables counted on the rows that the model is fitted to: what a sample
+    of this size can say at best.
+    """
     names, rows = list(network.levels), simulated(network)
     tables = {}
     for name in names:
@@ -115,14 +156,18 @@ def counted(network: BayesianNetwork) -> BayesianNetwork:
 
 
 class Errors(NamedTuple):
-    """Largest errors over all common values of all nodes: of the model's do(), of counting, and of conditioning instead of intervening."""
+    """Largest errors over all common values of all nodes: of the model's do(), of counting, and of
+    conditioning instead of intervening.
+    """
 
     model: float
     counting: float
     conditioning: float
 
     def check(self) -> None:
-        """Within sampling error: about what counting with the true graph is off by, and far from what conditioning would say."""
+        """Within sampling error: about what counting with the true graph is off by, and far from
+        what conditioning would say.
+        """
         assert self.model < 2 * self.counting + DRAWING and self.model < self.conditioning / 2, self
 
 
@@ -134,7 +179,10 @@ def errors(network: BayesianNetwork, model: Synthesizer) -> Errors:
         for value in np.flatnonzero(marginals(whole, names)[node] >= SEEN_OFTEN):
             do = {node: int(value)}
             truth = marginals(joint(network, do), names)
-            others = marginals(joint(estimate, do), names), conditioned(whole, names, node, int(value))
+            others = (
+                marginals(joint(estimate, do), names),
+                conditioned(whole, names, node, int(value)),
+            )
             found.append([distance(guess, truth) for guess in (drawn(model, do), *others)])
     return Errors(*np.max(found, axis=0).tolist())
 
@@ -144,7 +192,11 @@ def test_the_truncated_factorisation_in_a_closed_case() -> None:
     a, b = np.asarray([0.3, 0.7]), np.asarray([[0.9, 0.1], [0.2, 0.8]])
     c = np.asarray([[[1.0, 0.0], [0.5, 0.5]], [[0.4, 0.6], [0.1, 0.9]]])  # by c's parents (a, b)
     two = ("0", "1")
-    net = BayesianNetwork({"a": two, "b": two, "c": two}, {"a": (), "b": ("a",), "c": ("a", "b")}, {"a": a, "b": b, "c": c})
+    net = BayesianNetwork(
+        {"a": two, "b": two, "c": two},
+        {"a": (), "b": ("a",), "c": ("a", "b")},
+        {"a": a, "b": b, "c": c},
+    )
     found = marginals(joint(net, {"b": 1}), ("a", "b", "c"))
     np.testing.assert_allclose(found["a"], a)
     np.testing.assert_allclose(found["c"], [0.3 * 0.5 + 0.7 * 0.1, 0.3 * 0.5 + 0.7 * 0.9])
@@ -156,17 +208,24 @@ def test_the_truncated_factorisation_in_a_closed_case() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["asia", "cancer", "earthquake", "survey", "sachs"])
-def test_do_gives_the_networks_interventional_distributions(name: str, figure: Callable[..., None]) -> None:
+def test_do_gives_the_networks_interventional_distributions(
+    name: str, figure: Callable[..., None]
+) -> None:
     network = read_bif(DATA / f"{name}.bif")
-    # Trainings differ, and one in some dozens ends worse where a level is rare (earthquake: .062, once); a do() that is wrong is so each time.
-    found = min((errors(network, fitted(network, steps=1500)) for _ in range(2)), key=lambda e: e.model)
+    # Trainings differ, and one in some dozens ends worse where a level is rare (earthquake: .062,
+    # once); a do() that is wrong is so each time.
+    found = min(
+        (errors(network, fitted(network, steps=1500)) for _ in range(2)), key=lambda e: e.model
+    )
     found.check()
     figure("networks whose interventions do() reproduces", 1, 1)
 
 
 @pytest.mark.slow
 def test_a_model_without_arrows_does_not_know_what_interventions_do() -> None:
-    """The twin fits the same rows, and its do() moves nothing downstream: only the graph carries effects."""
+    """The twin fits the same rows, and its do() moves nothing downstream: only the graph carries
+    effects.
+    """
     network = read_bif(DATA / "asia.bif")
     with pytest.raises(AssertionError):
         errors(network, fitted(network, steps=1500, arrows=False)).check()
@@ -181,7 +240,10 @@ def test_conditioning_in_place_of_intervening_is_seen(monkeypatch: pytest.Monkey
         codes, logs = next(model.draws([40_000], rng=np.random.default_rng(9), given=do))
         weights = np.exp(logs.astype(np.float64)) / np.exp(logs.astype(np.float64)).sum()
         sizes = zip(model.columns, model.architecture.sizes, strict=True)
-        return {n: np.bincount(codes[:, i], weights=weights, minlength=s) for i, (n, s) in enumerate(sizes)}
+        return {
+            n: np.bincount(codes[:, i], weights=weights, minlength=s)
+            for i, (n, s) in enumerate(sizes)
+        }
 
     errors(network, model).check()
     monkeypatch.setitem(globals(), "drawn", seeing)

@@ -17,7 +17,10 @@ CELLS = np.stack(np.unravel_index(np.arange(int(np.prod(SIZES))), SIZES), 1).ast
 
 
 def model(latent_of: tuple[tuple[int, ...], ...]) -> CausalVae:
-    vae = CausalVae(Architecture(SIZES, PARENTS, latent_of, hidden=8), generator=torch.Generator().manual_seed(1))
+    vae = CausalVae(
+        Architecture(SIZES, PARENTS, latent_of, hidden=8),
+        generator=torch.Generator().manual_seed(1),
+    )
     with torch.no_grad():
         for i, p in enumerate(vae.parameters()):
             p.normal_(0, 0.7, generator=torch.Generator().manual_seed(i))
@@ -27,31 +30,47 @@ def model(latent_of: tuple[tuple[int, ...], ...]) -> CausalVae:
 @torch.no_grad()
 def law(vae: CausalVae) -> npt.NDArray[np.float64]:
     """Probability of every cell, z summed out over many draws."""
-    z = torch.randn(20_000, len(vae.architecture.latent_of), generator=torch.Generator().manual_seed(2))
+    z = torch.randn(
+        20_000, len(vae.architecture.latent_of), generator=torch.Generator().manual_seed(2)
+    )
     found = []
     for cell in CELLS.astype(np.int64):
         codes = torch.from_numpy(cell).expand(len(z), -1)
-        said = [vae.column_logits(c, codes, z).log_softmax(1)[:, cell[c]] for c in range(len(SIZES))]
+        said = [
+            vae.column_logits(c, codes, z).log_softmax(1)[:, cell[c]] for c in range(len(SIZES))
+        ]
         found.append(float(torch.stack(said).sum(0).exp().mean()))
     return np.array(found).reshape(SIZES)
 
 
 @pytest.mark.parametrize(("points", "off"), [(32, 0.1), (4096, 0.01)])
-@pytest.mark.parametrize("latent_of", [((0, 1, 3),) * 2, ((0,), (3,)), ((0,),)], ids=["all", "each its own", "a alone"])
-def test_chances_are_those_of_the_whole_law(latent_of: tuple[tuple[int, ...], ...], points: int, off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "latent_of", [((0, 1, 3),) * 2, ((0,), (3,)), ((0,),)], ids=["all", "each its own", "a alone"]
+)
+def test_chances_are_those_of_the_whole_law(
+    latent_of: tuple[tuple[int, ...], ...], points: int, off: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(redraw, "POINTS", points)
     vae = model(latent_of)
     joint = law(vae)
-    synthesizer = Synthesizer(NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()})
-    for column, chances in enumerate(synthesizer.chances(CELLS, range(4), rng=np.random.default_rng(3))):
-        wanted = np.moveaxis(joint / joint.sum(column, keepdims=True), column, -1)  # [other columns, levels]
+    synthesizer = Synthesizer(
+        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
+    )
+    for column, chances in enumerate(
+        synthesizer.chances(CELLS, range(4), rng=np.random.default_rng(3))
+    ):
+        wanted = np.moveaxis(
+            joint / joint.sum(column, keepdims=True), column, -1
+        )  # [other columns, levels]
         others = np.delete(CELLS, column, axis=1)
         np.testing.assert_allclose(chances, wanted[tuple(others.T)], atol=off)
 
 
 def test_what_was_drawn_again_counts_for_the_next_column() -> None:
     vae = model(((0, 1, 3),))
-    synthesizer = Synthesizer(NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()})
+    synthesizer = Synthesizer(
+        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
+    )
     codes = CELLS.copy()
     each = synthesizer.chances(codes, [0, 1], rng=np.random.default_rng(4))
     next(each)

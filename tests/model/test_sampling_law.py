@@ -1,4 +1,6 @@
-"""What the sampler's distribution must be: the graph and nothing but the graph, interventions, raking, files."""
+"""What the sampler's distribution must be: the graph and nothing but the graph, interventions,
+raking, files.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from synthdp.spec import model as spec
 SIZES, PARENTS = (2, 3, 2, 4, 5), ((), (0,), (0,), (1, 2), ())
 NAMES = ("a", "b", "c", "d", "e")
 DOMAIN = Domain.from_spec(
-    {n: spec.Categorical(type="categorical", categories=tuple(f"{n}{i}" for i in range(s))) for n, s in zip(NAMES, SIZES, strict=True)}
+    {
+        n: spec.Categorical(type="categorical", categories=tuple(f"{n}{i}" for i in range(s)))
+        for n, s in zip(NAMES, SIZES, strict=True)
+    }
 )
 EVERYWHERE = (tuple(range(5)),) * 2
 NOWHERE = ((4,),) * 2  # z reaches e alone: b, c, d depend through arrows only
@@ -35,7 +40,9 @@ def generator(seed: int) -> torch.Generator:
 
 
 def model(latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2) -> CausalVae:
-    """Random weights, large enough that every arrow matters and small enough that every level is drawn."""
+    """Random weights, large enough that every arrow matters and small enough that every level is
+    drawn.
+    """
     vae = CausalVae(Architecture(SIZES, PARENTS, latent_of, hidden=12), generator=generator(seed))
     with torch.no_grad():
         for p in vae.parameters():
@@ -49,7 +56,9 @@ def model(latent_of: tuple[tuple[int, ...], ...] = EVERYWHERE, *, seed: int = 2)
 
 def synthesizer(latent_of: tuple[tuple[int, ...], ...] = NOWHERE, *, seed: int = 2) -> Synthesizer:
     vae = model(latent_of, seed=seed)
-    return Synthesizer(NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()})
+    return Synthesizer(
+        NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
+    )
 
 
 def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> float:
@@ -59,11 +68,14 @@ def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -
     joint /= len(a)
     product = joint.sum(1, keepdims=True) * joint.sum(0)
     seen = joint > 0
-    bias = (np.count_nonzero(joint.sum(1)) - 1) * (np.count_nonzero(joint.sum(0)) - 1) / (2 * len(a))
+    bias = (
+        (np.count_nonzero(joint.sum(1)) - 1) * (np.count_nonzero(joint.sum(0)) - 1) / (2 * len(a))
+    )
     return float((joint[seen] * np.log(joint[seen] / product[seen])).sum() - bias)
 
 
-# --- the decoder -------------------------------------------------------------------------------------------
+# --- the decoder
+# -------------------------------------------------------------------------------------------
 
 
 def test_a_columns_logits_move_with_its_parents_levels_and_with_no_other() -> None:
@@ -75,9 +87,15 @@ def test_a_columns_logits_move_with_its_parents_levels_and_with_no_other() -> No
         for moved, size in enumerate(SIZES):
             changed = codes.clone()
             changed[:, moved] = (codes[:, moved] + 1) % size
-            difference = (vae.logits(changed, z) - before).nan_to_num().abs().amax(2)  # [batch, column]
+            difference = (
+                (vae.logits(changed, z) - before).nan_to_num().abs().amax(2)
+            )  # [batch, column]
             for column in range(5):
-                assert bool((difference[:, column] > 0).all() if moved in PARENTS[column] else (difference[:, column] == 0).all()), (moved, column)
+                assert bool(
+                    (difference[:, column] > 0).all()
+                    if moved in PARENTS[column]
+                    else (difference[:, column] == 0).all()
+                ), (moved, column)
 
 
 def test_z_reaches_the_columns_that_it_is_declared_to_reach() -> None:
@@ -86,14 +104,20 @@ def test_z_reaches_the_columns_that_it_is_declared_to_reach() -> None:
     z = torch.zeros(1, 2, requires_grad=True)
     codes = torch.zeros(1, 5, dtype=torch.long)
     for column in range(5):
-        (slope,) = torch.autograd.grad(vae.logits(codes, z)[0, column, : SIZES[column]].square().sum(), z)
+        (slope,) = torch.autograd.grad(
+            vae.logits(codes, z)[0, column, : SIZES[column]].square().sum(), z
+        )
         assert [bool(s != 0) for s in slope[0]] == [column in reached for reached in latent_of]
 
 
 def test_levels_that_a_column_does_not_have_get_no_probability() -> None:
-    chances = model().logits(torch.zeros(3, 5, dtype=torch.long), torch.zeros(3, 2)).softmax(2).detach()
+    chances = (
+        model().logits(torch.zeros(3, 5, dtype=torch.long), torch.zeros(3, 2)).softmax(2).detach()
+    )
     for column, size in enumerate(SIZES):
-        assert float(chances[:, column, size:].abs().sum()) == 0 and bool(chances[:, column, :size].min() > 0)
+        assert float(chances[:, column, size:].abs().sum()) == 0 and bool(
+            chances[:, column, :size].min() > 0
+        )
 
 
 def test_one_columns_logits_are_those_of_all_columns() -> None:
@@ -103,7 +127,9 @@ def test_one_columns_logits_are_those_of_all_columns() -> None:
     codes = torch.stack([torch.randint(s, (20,), generator=generator(s)) for s in SIZES], 1)
     every = vae.logits(codes, z)
     for column, size in enumerate(SIZES):
-        torch.testing.assert_close(vae.column_logits(column, codes, z), every[:, column, :size], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            vae.column_logits(column, codes, z), every[:, column, :size], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
@@ -111,16 +137,20 @@ def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
     wanted[3] = np.asarray([0.7, 0.1, 0.15, 0.05])
     vae = CausalVae(Architecture(SIZES, PARENTS, EVERYWHERE, hidden=8), generator=generator(1))
     vae.start_from(wanted)
-    drawn = Synthesizer(NAMES, vae.architecture, {k: v.detach() for k, v in vae.state_dict().items()}).sample(20_000, rng=np.random.default_rng(1))
+    drawn = Synthesizer(
+        NAMES, vae.architecture, {k: v.detach() for k, v in vae.state_dict().items()}
+    ).sample(20_000, rng=np.random.default_rng(1))
     np.testing.assert_allclose(np.bincount(drawn[:, 3]) / 20_000, wanted[3], atol=0.02)
 
 
-# --- the sample --------------------------------------------------------------------------------------------
+# --- the sample
+# --------------------------------------------------------------------------------------------
 
 
 def test_samples_follow_the_models_probabilities() -> None:
-    """d given its parents, cell by cell, against the softmax: a sampler that is off by one level, or that uses
-    one uniform number for several columns, fails here."""
+    """d given its parents, cell by cell, against the softmax: a sampler that is off by one level,
+    or that uses one uniform number for several columns, fails here.
+    """
     made = synthesizer()
     codes = made.sample(60_000, rng=np.random.default_rng(2)).astype(np.int64)
     vae = model(NOWHERE)
@@ -128,15 +158,25 @@ def test_samples_follow_the_models_probabilities() -> None:
         for c in range(2):
             rows = codes[(codes[:, 1] == b) & (codes[:, 2] == c)]
             given_parents = torch.tensor([[0, b, c, 0, 0]])
-            expected = vae.column_logits(3, given_parents, torch.zeros(1, 2)).softmax(1)[0].detach().double().numpy()
+            expected = (
+                vae.column_logits(3, given_parents, torch.zeros(1, 2))
+                .softmax(1)[0]
+                .detach()
+                .double()
+                .numpy()
+            )
             if len(rows) > 500:
                 tolerance = 4.5 * np.sqrt(expected * (1 - expected) / len(rows)) + 1e-3
-                assert (np.abs(np.bincount(rows[:, 3], minlength=4) / len(rows) - expected) < tolerance).all()
+                assert (
+                    np.abs(np.bincount(rows[:, 3], minlength=4) / len(rows) - expected) < tolerance
+                ).all()
 
 
 def test_columns_are_independent_given_what_separates_them() -> None:
-    """b and c share the cause a alone. Drawing all columns of a row from one uniform number (a monotone coupling)
-    would keep every conditional above right and make b and c dependent given a: this is what sees it."""
+    """b and c share the cause a alone. Drawing all columns of a row from one uniform number (a
+    monotone coupling) would keep every conditional above right and make b and c dependent given a:
+    this is what sees it.
+    """
     codes = synthesizer().sample(40_000, rng=np.random.default_rng(3)).astype(np.int64)
     assert mutual_information(codes[:, 1], codes[:, 2]) > 0.003  # through a
     for a in range(2):
@@ -144,7 +184,9 @@ def test_columns_are_independent_given_what_separates_them() -> None:
         assert mutual_information(rows[:, 1], rows[:, 2]) < 0.0015
     for other in range(4):
         assert mutual_information(codes[:, 4], codes[:, other]) < 0.0015
-    assert mutual_information(codes[:-1, 1], codes[1:, 1]) < 0.0015  # rows are independent of each other
+    assert (
+        mutual_information(codes[:-1, 1], codes[1:, 1]) < 0.0015
+    )  # rows are independent of each other
 
 
 def test_rows_are_drawn_with_fresh_z() -> None:
@@ -160,24 +202,35 @@ def test_do_cuts_the_causes_of_a_column_and_moves_its_effects_alone() -> None:
     forced = made.sample(40_000, rng=np.random.default_rng(6), do={"b": 2}).astype(np.int64)
     assert (forced[:, 1] == 2).all()
     for upstream in (0, 2, 4):  # causes, and what is not downstream, stay as they were
-        np.testing.assert_allclose(np.bincount(forced[:, upstream], minlength=5) / 4e4, np.bincount(free[:, upstream], minlength=5) / 4e4, atol=0.02)
+        np.testing.assert_allclose(
+            np.bincount(forced[:, upstream], minlength=5) / 4e4,
+            np.bincount(free[:, upstream], minlength=5) / 4e4,
+            atol=0.02,
+        )
     # Seeing b = 2 tells about a, and through it about c; forcing it does not.
     seen = free[free[:, 1] == 2]
     shift = abs(seen[:, 0].mean() - free[:, 0].mean())
     assert shift > 0.03 and abs(forced[:, 0].mean() - free[:, 0].mean()) < shift / 2
     for c in range(2):  # downstream follows its own mechanism
-        a, b = (np.bincount(x[x[:, 2] == c][:, 3], minlength=4) / max(1, (x[:, 2] == c).sum()) for x in (forced, seen))
+        a, b = (
+            np.bincount(x[x[:, 2] == c][:, 3], minlength=4) / max(1, (x[:, 2] == c).sum())
+            for x in (forced, seen)
+        )
         if min((forced[:, 2] == c).sum(), (seen[:, 2] == c).sum()) > 1000:
             np.testing.assert_allclose(a, b, atol=0.06)
 
 
-@pytest.mark.parametrize(("do", "says"), [({"x": 0}, "unknown column 'x'"), ({"a": 2}, "levels 0 to 1, got 2"), ({"a": -1}, "got -1")])
+@pytest.mark.parametrize(
+    ("do", "says"),
+    [({"x": 0}, "unknown column 'x'"), ({"a": 2}, "levels 0 to 1, got 2"), ({"a": -1}, "got -1")],
+)
 def test_do_refuses_unknown_columns_and_levels(do: dict[str, int], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         synthesizer().sample(3, rng=np.random.default_rng(1), do=do)
 
 
-# --- marginals and raking ----------------------------------------------------------------------------------
+# --- marginals and raking
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -192,13 +245,17 @@ def test_do_refuses_unknown_columns_and_levels(do: dict[str, int], says: str) ->
         ([-3.0, -2.0], [0.0, 1.0]),
     ],
 )
-def test_projection_onto_the_simplex_in_closed_cases(values: list[float], expected: list[float]) -> None:
+def test_projection_onto_the_simplex_in_closed_cases(
+    values: list[float], expected: list[float]
+) -> None:
     np.testing.assert_allclose(project_to_simplex(np.asarray(values)), expected, atol=1e-12)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=8), st.integers(0, 2**31))
-def test_no_point_of_the_simplex_is_nearer_than_the_projection(values: list[float], seed: int) -> None:
+def test_no_point_of_the_simplex_is_nearer_than_the_projection(
+    values: list[float], seed: int
+) -> None:
     v = np.asarray(values)
     p = project_to_simplex(v)
     assert p.min() >= 0 and abs(p.sum() - 1) < 1e-12
@@ -212,16 +269,24 @@ def test_noisy_tables_are_pooled_by_precision_before_they_are_normalised() -> No
     wild = NoisyTable(("d",), np.asarray([900.0, 300.0, 200.0, 600.0]), 100.0)
     first, second = probabilities([sure, wild], ["a", "d"])
     np.testing.assert_allclose(first, [0.6, 0.4], atol=1e-3)
-    np.testing.assert_allclose(second, project_to_simplex(np.asarray([0.9, 0.3, 0.2, 0.6])), atol=1e-3)
-    assert smoothed(np.asarray([1.0, 0.0]), floor=0.1).tolist() == pytest.approx([1 / 1.1, 0.1 / 1.1])
+    np.testing.assert_allclose(
+        second, project_to_simplex(np.asarray([0.9, 0.3, 0.2, 0.6])), atol=1e-3
+    )
+    assert smoothed(np.asarray([1.0, 0.0]), floor=0.1).tolist() == pytest.approx(
+        [1 / 1.1, 0.1 / 1.1]
+    )
 
 
 def test_every_table_that_holds_a_column_speaks_on_it_by_its_precision() -> None:
-    """The margin of two cells has twice the variance of one cell: the pair weighs half as much as the column's own table."""
+    """The margin of two cells has twice the variance of one cell: the pair weighs half as much as
+    the column's own table.
+    """
     own = NoisyTable(("a",), np.asarray([600.0, 400.0]), 2.0)
     pair = NoisyTable(("b", "a"), np.asarray([[300.0, 150.0], [210.0, 340.0]]), 2.0)
     (found,) = probabilities([own, pair], ["a"])
-    np.testing.assert_allclose(found, np.asarray([(2 * 600 + 510) / 3, (2 * 400 + 490) / 3]) / 1000, atol=1e-12)
+    np.testing.assert_allclose(
+        found, np.asarray([(2 * 600 + 510) / 3, (2 * 400 + 490) / 3]) / 1000, atol=1e-12
+    )
     (alone,) = probabilities([pair], ["b"])
     np.testing.assert_allclose(alone, [0.45, 0.55], atol=1e-12)
 
@@ -232,39 +297,63 @@ def test_pooling_tables_lowers_the_error_as_their_precision_says() -> None:
     errors = []
     for _ in range(400):
         own = NoisyTable(("a",), truth + rng.normal(0, 60, 3), 60.0)
-        pair = NoisyTable(("a", "b"), np.stack([truth / 2] * 2, 1) + rng.normal(0, 30, (3, 2)), 30.0)
-        errors.append([probabilities(tables, ["a"])[0] - truth / truth.sum() for tables in ([own], [own, pair])])
+        pair = NoisyTable(
+            ("a", "b"), np.stack([truth / 2] * 2, 1) + rng.normal(0, 30, (3, 2)), 30.0
+        )
+        errors.append(
+            [
+                probabilities(tables, ["a"])[0] - truth / truth.sum()
+                for tables in ([own], [own, pair])
+            ]
+        )
     alone, both = np.square(errors).sum((0, 2))
     assert both < 0.45 * alone  # 60^2 against 1 / (1 / 60^2 + 1 / (2 * 30^2)): a third
 
 
 def test_raking_hits_its_targets_and_returns_rows_of_the_pool_only() -> None:
     rng = np.random.default_rng(7)
-    pool = np.column_stack([rng.choice(2, 20_000, p=[0.7, 0.3]), rng.choice(3, 20_000, p=[0.2, 0.5, 0.3]), rng.integers(0, 4, 20_000)]).astype(
-        np.uint16
-    )
+    pool = np.column_stack(
+        [
+            rng.choice(2, 20_000, p=[0.7, 0.3]),
+            rng.choice(3, 20_000, p=[0.2, 0.5, 0.3]),
+            rng.integers(0, 4, 20_000),
+        ]
+    ).astype(np.uint16)
     pool = pool[(pool[:, 0] == 0) | (pool[:, 2] < 3)]  # the cell (1, *, 3) is impossible
     targets = [np.asarray([0.4, 0.6]), np.asarray([0.5, 0.1, 0.4])]
     raked = rake(pool, targets, columns=[0, 1], rows=5_000, rng=rng)
     assert raked.shape == (5_000, 3)
     for column, target in zip((0, 1), targets, strict=True):
-        np.testing.assert_allclose(np.bincount(raked[:, column], minlength=len(target)) / 5_000, target, atol=6e-3)
+        np.testing.assert_allclose(
+            np.bincount(raked[:, column], minlength=len(target)) / 5_000, target, atol=6e-3
+        )
     assert not ((raked[:, 0] == 1) & (raked[:, 2] == 3)).any()
     assert mutual_information(pool[:, 0].astype(int), pool[:, 2].astype(int)) > 0.02
-    assert mutual_information(raked[:, 0].astype(int), raked[:, 2].astype(int)) > 0.02  # dependence is kept
+    assert (
+        mutual_information(raked[:, 0].astype(int), raked[:, 2].astype(int)) > 0.02
+    )  # dependence is kept
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 40), st.integers(1, 60))
 def test_raking_never_fails_and_never_invents_a_row(seed: int, pool_rows: int, rows: int) -> None:
-    """Targets on levels that the pool lacks, or of zero, cannot be hit; what comes back is still the pool's."""
+    """Targets on levels that the pool lacks, or of zero, cannot be hit; what comes back is still
+    the pool's.
+    """
     rng = np.random.default_rng(seed)
     pool = rng.integers(0, 3, (pool_rows, 2)).astype(np.uint16)
-    raked = rake(pool, [np.asarray([0.0, 0.5, 0.5]), rng.dirichlet(np.ones(3))], columns=[0, 1], rows=rows, rng=rng)
+    raked = rake(
+        pool,
+        [np.asarray([0.0, 0.5, 0.5]), rng.dirichlet(np.ones(3))],
+        columns=[0, 1],
+        rows=rows,
+        rng=rng,
+    )
     assert raked.shape == (rows, 2) and {tuple(r) for r in raked} <= {tuple(r) for r in pool}
 
 
-# --- files -------------------------------------------------------------------------------------------------
+# --- files
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_saved_synthesizer_samples_as_before(tmp_path: Path) -> None:
@@ -287,11 +376,31 @@ class Bomb:
 
 def _spoil_json(folder: Path, change: object) -> None:
     content = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps({**content, **change} if isinstance(change, dict) else change))
+    (folder / "model.json").write_text(
+        json.dumps({**content, **change} if isinstance(change, dict) else change)
+    )
 
 
-@pytest.mark.parametrize("damage", ["pickle", "cut", "empty", "shapes", "parents", "cycle", "columns", "range", "list", "sizes", "text", "gone"])
-def test_a_corrupt_or_malicious_model_is_refused_and_nothing_in_it_runs(tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "pickle",
+        "cut",
+        "empty",
+        "shapes",
+        "parents",
+        "cycle",
+        "columns",
+        "range",
+        "list",
+        "sizes",
+        "text",
+        "gone",
+    ],
+)
+def test_a_corrupt_or_malicious_model_is_refused_and_nothing_in_it_runs(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     synthesizer().save(tmp_path)
     weights = tmp_path / "model.safetensors"
@@ -306,11 +415,17 @@ def test_a_corrupt_or_malicious_model_is_refused_and_nothing_in_it_runs(tmp_path
         case "shapes":
             _spoil_json(tmp_path, {"shapes": {}})
         case "parents":
-            _spoil_json(tmp_path, {"architecture": {**architecture, "parents": [[], [], [], [], []]}})
+            _spoil_json(
+                tmp_path, {"architecture": {**architecture, "parents": [[], [], [], [], []]}}
+            )
         case "cycle":
-            _spoil_json(tmp_path, {"architecture": {**architecture, "parents": [[1], [0], [0], [1, 2], []]}})
+            _spoil_json(
+                tmp_path, {"architecture": {**architecture, "parents": [[1], [0], [0], [1, 2], []]}}
+            )
         case "range":
-            _spoil_json(tmp_path, {"architecture": {**architecture, "parents": [[], [7], [0], [1, 2], []]}})
+            _spoil_json(
+                tmp_path, {"architecture": {**architecture, "parents": [[], [7], [0], [1, 2], []]}}
+            )
         case "columns":
             _spoil_json(tmp_path, {"columns": ["a", "b"]})
         case "list":

@@ -1,4 +1,6 @@
-"""Rehearsals side by side release what rehearsals one by one do: the right rows for each, and the same law."""
+"""Rehearsals side by side release what rehearsals one by one do: the right rows for each, and the
+same law.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ Floats = npt.NDArray[np.float64]
 
 def release(*, steps: int = 5, **synthesizer: object) -> spec.ReleaseSpec:
     two = {"type": "categorical", "categories": ["n", "y"]}
-    shares = {"measure": 0.2, "targets": 0.3, "train": 0.5} if synthesizer.get("targets") else {"measure": 0.3, "train": 0.7}
+    shares = (
+        {"measure": 0.2, "targets": 0.3, "train": 0.5}
+        if synthesizer.get("targets")
+        else {"measure": 0.3, "train": 0.7}
+    )
     return shadow_spec(
         check(
             spec.ReleaseSpec.model_validate(
@@ -46,7 +52,11 @@ def release(*, steps: int = 5, **synthesizer: object) -> spec.ReleaseSpec:
                         "privacy_unit": {"kind": "row", "meaning": "one person"},
                         "rows": {"kind": "public", "value": 3000},
                     },
-                    "columns": {"a": two, "b": two, "c": {"type": "integer", "lower": 0, "upper": 8, "bins": 4}},
+                    "columns": {
+                        "a": two,
+                        "b": two,
+                        "c": {"type": "integer", "lower": 0, "upper": 8, "bins": 4},
+                    },
                     "privacy": {"epsilon": 8.0, "delta": 1e-5, "shares": shares},
                     "graph": {"mode": "given", "edges": ["a -> b, c"]},
                     "synthesizer": {"hidden": 8, "latent": 1, "learning_rate": 0.03, **synthesizer},
@@ -62,18 +72,31 @@ def rows_of(share: float, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     """a is yes in `share` of the rows, and b and c mostly follow it."""
     a = (rng.random(ROWS) < share).astype(np.int64)
     b = np.where(rng.random(ROWS) < 0.9, a, 1 - a)
-    return np.column_stack([a, b, np.where(rng.random(ROWS) < 0.8, 3 * a, rng.integers(0, 4, ROWS))]).astype(np.uint16)
+    return np.column_stack(
+        [a, b, np.where(rng.random(ROWS) < 0.8, 3 * a, rng.integers(0, 4, ROWS))]
+    ).astype(np.uint16)
 
 
 def trainer(wanted: spec.ReleaseSpec) -> ShadowTrainer:
     domain = Domain.from_spec(wanted.columns)
-    return ShadowTrainer(wanted, domain, plan(wanted, domain), CausalGraph.from_spec(wanted.graph, domain.names))
+    return ShadowTrainer(
+        wanted, domain, plan(wanted, domain), CausalGraph.from_spec(wanted.graph, domain.names)
+    )
 
 
 def plan(wanted: spec.ReleaseSpec, domain: Domain) -> Plan:
     """A plan with some noise that no accountant has seen; only a rehearsal takes it."""
     steps = wanted.synthesizer.steps
-    training = DpSgd(rate=0.126, steps=steps, expected_batch=38.0, clip=1.0, noise_multiplier=8.0, learning_rate=0.03, ema=0.9, checkpoint_every=1000)
+    training = DpSgd(
+        rate=0.126,
+        steps=steps,
+        expected_batch=38.0,
+        clip=1.0,
+        noise_multiplier=8.0,
+        learning_rate=0.03,
+        ema=0.9,
+        checkpoint_every=1000,
+    )
     tables = Spend("measure", NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0))
     targets = (Spend("targets", replace(training, clip=2.5)),) if wanted.synthesizer.targets else ()
     return Plan(8.0, 1e-5, "add_remove", 1, (tables, *targets, Spend("train", training)))
@@ -84,10 +107,14 @@ def seeds(count: int) -> list[np.random.SeedSequence]:
 
 
 @pytest.mark.parametrize("targets", [(), ("b",)])
-@pytest.mark.parametrize("raked", [True, False])  # if not, what is released hangs on the weights alone, and on those they started from
+@pytest.mark.parametrize(
+    "raked", [True, False]
+)  # if not, what is released hangs on the weights alone, and on those they started from
 def test_each_model_releases_a_set_of_its_own_rows(targets: tuple[str, ...], raked: bool) -> None:
     wanted = release(targets=targets)
-    shadow = trainer(wanted.model_copy(update={"sampling": wanted.sampling.model_copy(update={"rake": raked})}))
+    shadow = trainer(
+        wanted.model_copy(update={"sampling": wanted.sampling.model_copy(update={"rake": raked})})
+    )
     rng = np.random.default_rng(0)
     shares = (0.1, 0.5, 0.9)
     released = list(shadow.many([rows_of(share, rng) for share in shares], seed_sequences=seeds(3)))
@@ -97,7 +124,9 @@ def test_each_model_releases_a_set_of_its_own_rows(targets: tuple[str, ...], rak
 
 
 def test_each_set_is_drawn_from_the_model_of_its_rows() -> None:
-    """b is mostly a in the first table, and mostly not in the second; nothing but the weights knows."""
+    """b is mostly a in the first table, and mostly not in the second; nothing but the weights
+    knows.
+    """
     shadow, rows = trainer(release(steps=60)), rows_of(0.5, np.random.default_rng(0))
     other = rows.copy()
     other[:, 1] = 1 - rows[:, 1]
@@ -118,24 +147,40 @@ def test_large_batches_are_trained_in_smaller_groups() -> None:
     wanted = release()
     assert trainer(wanted).group == 32
     for batch, group in ((512, 8), (100_000, 1)):
-        large = wanted.model_copy(update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})})
+        large = wanted.model_copy(
+            update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})}
+        )
         assert replace(trainer(wanted), release=large).group == group
 
 
 def figures(codes: npt.NDArray[np.uint16]) -> list[float]:
     """What the tables say: a share, how often b is a, how much higher c is with a."""
     a, b, c = codes.T.astype(float)
-    return [float(a.mean()), float((a == b).mean()), float(np.corrcoef(a, c)[0, 1]), float((c == 1).mean())]
+    return [
+        float(a.mean()),
+        float((a == b).mean()),
+        float(np.corrcoef(a, c)[0, 1]),
+        float((c == 1).mean()),
+    ]
 
 
 def smallest_p(one: Floats, other: Floats) -> float:
     """Of tests that each figure has the same law, corrected for their number."""
-    return min(stats.ks_2samp(x, y).pvalue for x, y in zip(one.T, other.T, strict=True)) * one.shape[1]
+    return (
+        min(stats.ks_2samp(x, y).pvalue for x, y in zip(one.T, other.T, strict=True)) * one.shape[1]
+    )
 
 
 def quieter(plan: Plan, factor: float) -> Plan:
-    """The plan with another noise in training: what a stacked training that is wrong in its noise would be."""
-    spends = (Spend(s.purpose, s.mechanism.scaled(factor) if isinstance(s.mechanism, DpSgd) else s.mechanism) for s in plan.spends)
+    """The plan with another noise in training: what a stacked training that is wrong in its noise
+    would be.
+    """
+    spends = (
+        Spend(
+            s.purpose, s.mechanism.scaled(factor) if isinstance(s.mechanism, DpSgd) else s.mechanism
+        )
+        for s in plan.spends
+    )
     return replace(plan, spends=tuple(spends))
 
 
@@ -147,7 +192,14 @@ def test_the_law_is_that_of_models_one_by_one(targets: tuple[str, ...]) -> None:
 
     def together(plan: Plan) -> Floats:
         rngs = [np.random.default_rng(seed) for seed in seeds(models)]
-        return np.array([figures(codes) for codes in shadows([rows] * models, shadow.release, shadow.domain, plan, shadow.graph, rngs=rngs)])
+        return np.array(
+            [
+                figures(codes)
+                for codes in shadows(
+                    [rows] * models, shadow.release, shadow.domain, plan, shadow.graph, rngs=rngs
+                )
+            ]
+        )
 
     alone = np.array([figures(shadow(rows, seed_sequence=seed)) for seed in seeds(models)])
     assert smallest_p(alone, together(shadow.plan)) > 1e-4
@@ -162,10 +214,14 @@ class Dying:
     died: Path
     group: int = 6
 
-    def __call__(self, rows: npt.NDArray[np.uint16], *, seed_sequence: np.random.SeedSequence) -> Any:
+    def __call__(
+        self, rows: npt.NDArray[np.uint16], *, seed_sequence: np.random.SeedSequence
+    ) -> Any:
         return self.shadow(rows, seed_sequence=seed_sequence)
 
-    def many(self, rows: Sequence[Any], *, seed_sequences: Sequence[np.random.SeedSequence]) -> Iterator[Any]:
+    def many(
+        self, rows: Sequence[Any], *, seed_sequences: Sequence[np.random.SeedSequence]
+    ) -> Iterator[Any]:
         for number, codes in enumerate(self.shadow.many(rows, seed_sequences=seed_sequences)):
             if number == 2 and not self.died.exists():
                 self.died.touch()
@@ -180,21 +236,37 @@ def test_a_game_of_shadow_models_survives_the_death_of_a_worker(where: str, tmp_
 
     def played(runner: Loky | Dask) -> int:
         fleet = Fleet(folder=tmp_path / "f", runner=runner)
-        game = play(rows_of(0.5, rng).astype(np.int64), np.array([1, 1, 3]), dying, pairs=9, rng=rng, fleet=fleet)
-        assert len(game.shadows) + len(game.challenges) == 18 and all(len(s) == ROWS for s in game.shadows)
+        game = play(
+            rows_of(0.5, rng).astype(np.int64),
+            np.array([1, 1, 3]),
+            dying,
+            pairs=9,
+            rng=rng,
+            fleet=fleet,
+        )
+        assert len(game.shadows) + len(game.challenges) == 18 and all(
+            len(s) == ROWS for s in game.shadows
+        )
         return game.lost
 
     if where == "loky":
         assert played(Loky(2)) == 0
     else:
         cluster = pytest.importorskip("distributed").LocalCluster
-        with cluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL) as running:
+        with cluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as running:
             assert played(Dask(running.scheduler_address)) == 0
     assert dying.died.exists()
 
 
 @pytest.mark.finding("issue constraints")
-def test_a_shadow_that_cannot_fulfil_the_constraints_is_sampled_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shadow_that_cannot_fulfil_the_constraints_is_sampled_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Such a model ended the release that it attacked, with the budget spent."""
     wanted = release(steps=1).model_copy(update={"constraints": ("c < 3",)})
     rows = rows_of(0.5, np.random.default_rng(1))

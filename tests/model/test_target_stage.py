@@ -1,4 +1,6 @@
-"""The targets' own stage: the network that holds the regression, its gradients, and groups of decoding layers."""
+"""The targets' own stage: the network that holds the regression, its gradients, and groups of
+decoding layers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ pytestmark = pytest.mark.usefixtures("seeded")
 EDGES = tuple(float(e) for e in range(8))
 DOMAIN = Domain(
     (
-        ColumnDomain("a", "number", tuple("01234567"), False, edges=EDGES, stop=8.0, lower=0.0, upper=8.0),
+        ColumnDomain(
+            "a", "number", tuple("01234567"), False, edges=EDGES, stop=8.0, lower=0.0, upper=8.0
+        ),
         ColumnDomain("b", "categorical", ("p", "q", "r"), False),
         ColumnDomain("y", "categorical", ("no", "yes"), False),
         ColumnDomain("x", "categorical", ("u", "v", "w"), False),
@@ -50,29 +54,47 @@ def shaken(module: torch.nn.Module, seed: int) -> torch.nn.Module:
 
 
 def rows(count: int, seed: int = 0) -> Tensor:
-    return torch.stack([torch.randint(s, (count,), generator=generator(seed + s)) for s in DOMAIN.sizes], 1)
+    return torch.stack(
+        [torch.randint(s, (count,), generator=generator(seed + s)) for s in DOMAIN.sizes], 1
+    )
 
 
 def stage() -> tuple[CausalVae, TargetRegression, CausalVae]:
     """A network trained without targets, the targets' regression, and the network of both."""
     features = [torch.from_numpy(level_features(column)).float() for column in DOMAIN.columns]
     left = [i for i in range(4) if i not in TARGETS]
-    trained = CausalVae(without_targets(WHOLE, TARGETS), generator=generator(1), features=features, groups=width_groups(DOMAIN.sizes, left))
+    trained = CausalVae(
+        without_targets(WHOLE, TARGETS),
+        generator=generator(1),
+        features=features,
+        groups=width_groups(DOMAIN.sizes, left),
+    )
     regression = target_regression(DOMAIN, WHOLE, TARGETS, MARGINS)
     shaken(trained, 2), shaken(regression, 3)
     plain = trained.plain({n: p for n, p in trained.named_parameters() if p.requires_grad})
     both = CausalVae(WHOLE, generator=generator(4))
-    both.load_state_dict(into_network(WHOLE, plain, regression, dict(regression.named_parameters())))
+    both.load_state_dict(
+        into_network(WHOLE, plain, regression, dict(regression.named_parameters()))
+    )
     return trained, regression, both
 
 
-def test_the_network_of_both_gives_targets_the_regressions_probabilities_and_the_others_their_own() -> None:
+def test_the_network_of_both_gives_targets_the_regressions_probabilities_and_the_others_their_own() -> (
+    None
+):
     trained, regression, both = stage()
     codes, z = rows(50), torch.randn(50, 2, generator=generator(5))
     logits = both.logits(codes, z)
     torch.testing.assert_close(logits[:, :2], trained.logits(codes, z)[:, :2], rtol=1e-4, atol=1e-4)
-    surprise = sum(torch.nn.functional.cross_entropy(logits[:, t, : DOMAIN.sizes[t]], codes[:, t], reduction="none") for t in TARGETS)
-    torch.testing.assert_close(surprise, regression(codes, torch.zeros(50, 0)), rtol=1e-4, atol=1e-4)
+    surprise = sum(
+        torch.nn.functional.cross_entropy(
+            logits[:, t, : DOMAIN.sizes[t]], codes[:, t], reduction="none"
+        )
+        for t in TARGETS
+    )
+    torch.testing.assert_close(
+        surprise, regression(codes, torch.zeros(50, 0)), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_a_target_depends_on_its_parents_alone() -> None:
@@ -96,7 +118,10 @@ def test_the_network_that_is_trained_without_targets_has_no_loss_for_them() -> N
     mean, log_variance = trained.encode(codes)  # the encoder sees every column
     divergence = (log_variance.exp() + mean.square() - 1 - log_variance).sum(1) / 2
     logits = trained.logits(codes, mean)
-    own = sum(torch.nn.functional.cross_entropy(logits[:, i, : sizes[i]], codes[:, i], reduction="none") for i in (0, 1))
+    own = sum(
+        torch.nn.functional.cross_entropy(logits[:, i, : sizes[i]], codes[:, i], reduction="none")
+        for i in (0, 1)
+    )
     torch.testing.assert_close(trained(codes, noise), own + divergence, rtol=1e-4, atol=1e-4)
 
 
@@ -110,13 +135,22 @@ def test_chances_of_a_target_are_the_regressions() -> None:
             asked = codes.clone()
             asked[:, t] = level
             every.append(-regression(asked, torch.zeros(50, 0)))
-        expected = torch.stack(every, 1).softmax(1)  # y leads to x, which so says something of y too
-        (chances,) = synthesizer.chances(codes.numpy().astype(np.uint16), [t], rng=np.random.default_rng(1))
+        expected = torch.stack(every, 1).softmax(
+            1
+        )  # y leads to x, which so says something of y too
+        (chances,) = synthesizer.chances(
+            codes.numpy().astype(np.uint16), [t], rng=np.random.default_rng(1)
+        )
         np.testing.assert_allclose(chances, expected.detach().numpy(), atol=1e-4)
 
 
-@pytest.mark.parametrize(("sizes", "wanted"), [((2, 3, 100, 4), ((0, 1, 3), (2,))), ((5, 5, 6), ((0, 1, 2),)), ((7,), ((0,),))])
-def test_wide_columns_are_decoded_apart(sizes: tuple[int, ...], wanted: tuple[tuple[int, ...], ...]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [((2, 3, 100, 4), ((0, 1, 3), (2,))), ((5, 5, 6), ((0, 1, 2),)), ((7,), ((0,),))],
+)
+def test_wide_columns_are_decoded_apart(
+    sizes: tuple[int, ...], wanted: tuple[tuple[int, ...], ...]
+) -> None:
     assert width_groups(sizes, range(len(sizes))) == wanted
 
 
@@ -137,11 +171,15 @@ def test_groups_change_no_number() -> None:
     torch.testing.assert_close(two.logits(codes, noise), one.logits(codes, noise))
     torch.testing.assert_close(two(codes, noise), one(codes, noise))
     for column in range(4):
-        torch.testing.assert_close(two.column_logits(column, codes, noise), one.column_logits(column, codes, noise))
+        torch.testing.assert_close(
+            two.column_logits(column, codes, noise), one.column_logits(column, codes, noise)
+        )
     back = two.plain({n: p for n, p in two.named_parameters() if p.requires_grad})
     assert {n: tuple(t.shape) for n, t in back.items()} == WHOLE.shapes()
     for i, size in enumerate(DOMAIN.sizes):
-        torch.testing.assert_close(back["decode_levels.bias"][i, :size], one.decode_levels.bias[i, :size])
+        torch.testing.assert_close(
+            back["decode_levels.bias"][i, :size], one.decode_levels.bias[i, :size]
+        )
 
 
 def test_the_stage_learns_what_targets_depend_on() -> None:
@@ -150,13 +188,28 @@ def test_the_stage_learns_what_targets_depend_on() -> None:
     codes = rows(20_000).numpy()
     slope = codes[:, 0] - 3.5 + 2 * (codes[:, 1] == 1)
     codes[:, 2] = rng.random(len(codes)) < 1 / (1 + np.exp(-slope))
-    settings = DpSgd(rate=0.05, steps=300, expected_batch=1000.0, clip=4.0, noise_multiplier=1e-3, learning_rate=0.03, ema=0.99, checkpoint_every=300)
+    settings = DpSgd(
+        rate=0.05,
+        steps=300,
+        expected_batch=1000.0,
+        clip=4.0,
+        noise_multiplier=1e-3,
+        learning_rate=0.03,
+        ema=0.99,
+        checkpoint_every=300,
+    )
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
     training = Training(settings, regression, lambda done, total: None, None)
     plan = Plan(1e9, 1e-5, "add_remove", 1, (Spend("targets", settings),))
-    weights = Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
+    weights = (
+        Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
+    )
     tables, biases = regression.tables(weights)
-    found = sum(tables[2, p][:, 1][codes[:, p]] - tables[2, p][:, 0][codes[:, p]] for p in (0, 1)) + biases[2][1] - biases[2][0]
+    found = (
+        sum(tables[2, p][:, 1][codes[:, p]] - tables[2, p][:, 0][codes[:, p]] for p in (0, 1))
+        + biases[2][1]
+        - biases[2][0]
+    )
     assert isinstance(found, Tensor)
     assert float((found - torch.from_numpy(slope)).abs().mean()) < 0.35
 
@@ -166,11 +219,14 @@ def test_no_parent_of_a_target_is_missed_where_nothing_else_has_parents() -> Non
     plain = CausalVae(without_targets(lone, (2,)), generator=generator(1))
     assert plain.decode_parents is None
     regression = target_regression(DOMAIN, lone, (2,), MARGINS)
-    weights = into_network(lone, plain.state_dict(), regression, dict(shaken(regression, 1).named_parameters()))
+    weights = into_network(
+        lone, plain.state_dict(), regression, dict(shaken(regression, 1).named_parameters())
+    )
     assert {n: tuple(t.shape) for n, t in weights.items()} == lone.shapes()
 
 
-# --- where the stage starts -------------------------------------------------------------------------------
+# --- where the stage starts
+# -------------------------------------------------------------------------------
 
 
 def counted(chances: list[float], rows: list[int]) -> np.ndarray:
@@ -180,29 +236,45 @@ def counted(chances: list[float], rows: list[int]) -> np.ndarray:
 
 def test_a_stage_that_nothing_was_measured_for_starts_at_the_margins() -> None:
     regression = target_regression(DOMAIN, WHOLE, TARGETS, MARGINS)
-    regression.start_from([NoisyTable(("a",), np.ones(8), 1.0), NoisyTable(("a", "b"), np.ones((8, 3)), 1.0)], DOMAIN)
+    regression.start_from(
+        [NoisyTable(("a",), np.ones(8), 1.0), NoisyTable(("a", "b"), np.ones((8, 3)), 1.0)], DOMAIN
+    )
     wanted = np.log(2) + np.log(3)
     assert regression(rows(5), torch.zeros(5, 0)).tolist() == pytest.approx([wanted] * 5)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_measured_table_says_where_to_start(turned: bool) -> None:
-    """Many rows and little noise: each level of a starts at its own chances of yes, all else at the margins."""
+    """Many rows and little noise: each level of a starts at its own chances of yes, all else at the
+    margins.
+    """
     chances = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
     counts = counted(chances, [10_000] * 8)
     table = NoisyTable(("y", "a"), counts.T, 1.0) if turned else NoisyTable(("a", "y"), counts, 1.0)
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
     regression.start_from([table], DOMAIN)
     codes = torch.tensor([[level, 0, 1, 0] for level in range(8)])
-    assert (-regression(codes, torch.zeros(8, 0))).exp().tolist() == pytest.approx(chances, abs=0.01)
+    assert (-regression(codes, torch.zeros(8, 0))).exp().tolist() == pytest.approx(
+        chances, abs=0.01
+    )
 
 
 def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None:
-    chances, rows_of = [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9], [5000, 5000, 5000, 0, 0, 0, 5000, 5000]
+    chances, rows_of = (
+        [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9],
+        [5000, 5000, 5000, 0, 0, 0, 5000, 5000],
+    )
     counts = counted(chances, rows_of) + np.array([[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2)
     found = np.exp(_likelier(counts, np.array([0.5, 0.5]), DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
     assert (found[3:6] > 0.87).all() and (found[:2] < 0.15).all() and (found[6:] > 0.85).all()
-    unordered = np.exp(_likelier(counts[:3] * [[1], [0], [1]], np.array([0.5, 0.5]), DOMAIN.columns[1], sigma=20.0))[:, 1] / 2
+    unordered = (
+        np.exp(
+            _likelier(
+                counts[:3] * [[1], [0], [1]], np.array([0.5, 0.5]), DOMAIN.columns[1], sigma=20.0
+            )
+        )[:, 1]
+        / 2
+    )
     assert unordered[1] == pytest.approx(0.5) and unordered[0] < 0.15 < 0.85 < unordered[2]
 
 
@@ -210,8 +282,23 @@ def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None
 @pytest.mark.parametrize("share", [(0.5, 0.5), (1 - 1e-6, 1e-6), (1.0,)])
 def test_any_table_gives_numbers(sigma: float, share: tuple[float, ...]) -> None:
     rng = np.random.default_rng(0)
-    for column in (*DOMAIN.columns, ColumnDomain("s", "number", ("0", "a", "missing"), True, spikes=(0.0,), edges=(1.0,), stop=2.0, upper=2.0)):
-        for counts in (np.zeros((column.levels, len(share))), rng.normal(0, sigma, (column.levels, len(share)))):
+    for column in (
+        *DOMAIN.columns,
+        ColumnDomain(
+            "s",
+            "number",
+            ("0", "a", "missing"),
+            True,
+            spikes=(0.0,),
+            edges=(1.0,),
+            stop=2.0,
+            upper=2.0,
+        ),
+    ):
+        for counts in (
+            np.zeros((column.levels, len(share))),
+            rng.normal(0, sigma, (column.levels, len(share))),
+        ):
             assert np.isfinite(_likelier(counts, np.array(share), column, sigma=sigma)).all()
 
 
@@ -225,5 +312,13 @@ def test_a_rare_level_of_a_target_stays_rare_where_nothing_speaks_for_it() -> No
 def test_the_wider_the_target_the_less_is_a_level_of_noise_alone_taken_for_rows() -> None:
     rng, levels = np.random.default_rng(0), 32
     share = np.full(levels, 1 / levels)
-    quiet = [bool((_likelier(rng.normal(0, 20.0, (3, levels)), share, DOMAIN.columns[1], sigma=20.0) == 0).all()) for _ in range(200)]
+    quiet = [
+        bool(
+            (
+                _likelier(rng.normal(0, 20.0, (3, levels)), share, DOMAIN.columns[1], sigma=20.0)
+                == 0
+            ).all()
+        )
+        for _ in range(200)
+    ]
     assert np.mean(quiet) > 0.9

@@ -1,4 +1,6 @@
-"""Small public domains, tables behind and before the seal, and a ledger: what the kernel's tests start from."""
+"""Small public domains, tables behind and before the seal, and a ledger: what the kernel's tests
+start from.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,23 @@ from synthdp.privacy.table import Table
 
 def make_domain(*sizes: int) -> Domain:
     """Categorical columns a, b, c ... of these sizes."""
-    return Domain(tuple(ColumnDomain(chr(97 + i), "categorical", tuple(f"v{k}" for k in range(size)), False) for i, size in enumerate(sizes)))
+    return Domain(
+        tuple(
+            ColumnDomain(chr(97 + i), "categorical", tuple(f"v{k}" for k in range(size)), False)
+            for i, size in enumerate(sizes)
+        )
+    )
 
 
 def make_table(domain: Domain, codes: Codes) -> Table:
     """Rows as mechanisms get them, none held out."""
     codes = np.asarray(codes, dtype=np.uint16).reshape(-1, len(domain))
-    return Table(codes, decode(domain, codes, rng=np.random.default_rng(0)), np.zeros(len(codes), dtype=bool), {})
+    return Table(
+        codes,
+        decode(domain, codes, rng=np.random.default_rng(0)),
+        np.zeros(len(codes), dtype=bool),
+        {},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +55,9 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 class EvenLatents(Streams):
-    """Fresh streams with one constant for all noise of z, so that an example's gradient is a function of the example."""
+    """Fresh streams with one constant for all noise of z, so that an example's gradient is a
+    function of the example.
+    """
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         return np.full((rows, width), 0.5, dtype=np.float32)

@@ -1,4 +1,6 @@
-"""What events cost, against Opacus' PRV accountant, and against direct integration and simulation from below (see also the grid)."""
+"""What events cost, against Opacus' PRV accountant, and against direct integration and simulation
+from below (see also the grid).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
-# --- DP-SGD --------------------------------------------------------------------------------------------------
+# --- DP-SGD
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID)
@@ -59,59 +62,92 @@ def test_dp_sgd_agrees_with_opacus_prv(rate: float, noise: float, steps: int, de
     assert mine == pytest.approx(independent, rel=0.02)
 
 
-@pytest.mark.parametrize("noise", [30.0, 486.5379890610883])  # at the second the accounting library finds no tail of the mixture
+@pytest.mark.parametrize(
+    "noise", [30.0, 486.5379890610883]
+)  # at the second the accounting library finds no tail of the mixture
 def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float) -> None:
     mine = accounting.epsilon([sgd(1.0, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove")
-    one = accounting.epsilon([dp_accounting.GaussianDpEvent(noise / 8 / math.sqrt(50))], delta=1e-5, adjacency="add_remove")
+    one = accounting.epsilon(
+        [dp_accounting.GaussianDpEvent(noise / 8 / math.sqrt(50))],
+        delta=1e-5,
+        adjacency="add_remove",
+    )
     assert mine == pytest.approx(one, rel=1e-3)
-    assert mine >= accounting.epsilon([sgd(0.999, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove")
+    assert mine >= accounting.epsilon(
+        [sgd(0.999, noise, 50, rows=8)], delta=1e-5, adjacency="add_remove"
+    )
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_one_step_is_not_below_direct_integration(noise: float, rate: float, adjacency: accounting.Adjacency) -> None:
-    """Hockey-stick divergences of the two densities, integrated on a fine grid: what one step truly leaks."""
+def test_one_step_is_not_below_direct_integration(
+    noise: float, rate: float, adjacency: accounting.Adjacency
+) -> None:
+    """Hockey-stick divergences of the two densities, integrated on a fine grid: what one step truly
+    leaks.
+    """
     x = np.linspace(-12 * noise - 1, 12 * noise + 1, 400_001)
     width = x[1] - x[0]
     without = stats.norm.pdf(x, 0, noise) * width
     with_row = (1 - rate) * without + rate * stats.norm.pdf(x, 1, noise) * width
     opposite = (1 - rate) * without + rate * stats.norm.pdf(x, -1, noise) * width
     other = without if adjacency == "add_remove" else opposite
-    for epsilon, delta in accounting.delta_profile([sgd(rate, noise, 1)], epsilons=(0.05, 0.3, 1.0, 2.0), adjacency=adjacency):
+    for epsilon, delta in accounting.delta_profile(
+        [sgd(rate, noise, 1)], epsilons=(0.05, 0.3, 1.0, 2.0), adjacency=adjacency
+    ):
         truth = max(hockey_stick(with_row, other, epsilon), hockey_stick(other, with_row, epsilon))
         assert truth - 1e-9 <= delta <= truth * 1.01 + 1e-7
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(2.0, 1), (10.0, 100), (40.0, 1000)])
 def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: int) -> None:
-    """Without sampling, `steps` Gaussians are one of noise / sqrt(steps) [Dong, Roth, Su 2019, Corollary 3.3]."""
+    """Without sampling, `steps` Gaussians are one of noise / sqrt(steps) [Dong, Roth, Su 2019,
+    Corollary 3.3].
+    """
     mu = math.sqrt(steps) / noise
-    for epsilon, delta in accounting.delta_profile([sgd(1.0, noise, steps)], epsilons=(0.1, 0.5, 1.0, 3.0), adjacency="add_remove"):
-        truth = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    for epsilon, delta in accounting.delta_profile(
+        [sgd(1.0, noise, steps)], epsilons=(0.1, 0.5, 1.0, 3.0), adjacency="add_remove"
+    ):
+        truth = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+            -mu / 2 - epsilon / mu
+        )
         assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
 
 
 @pytest.mark.parametrize("rows", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 5))])
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID[2:5])
-def test_sampled_composition_is_not_below_a_simulation(rate: float, noise: float, steps: int, delta: float, rows: int) -> None:
-    """What shares nothing with PLDs: losses of samples of the real mechanism, each row with a coin of its own."""
+def test_sampled_composition_is_not_below_a_simulation(
+    rate: float, noise: float, steps: int, delta: float, rows: int
+) -> None:
+    """What shares nothing with PLDs: losses of samples of the real mechanism, each row with a coin
+    of its own.
+    """
     event = sgd(rate, noise, steps, rows)
-    rng, runs, epsilon = np.random.default_rng(1), 20_000, accounting.epsilon([event], delta=delta, adjacency="add_remove")
+    rng, runs, epsilon = (
+        np.random.default_rng(1),
+        20_000,
+        accounting.epsilon([event], delta=delta, adjacency="add_remove"),
+    )
     total, drawn = np.zeros(runs), np.arange(rows + 1)
     chances = stats.binom.pmf(drawn, rows, rate)
     for _ in range(steps):
         x = rng.standard_normal(runs) * noise + rng.binomial(rows, rate, runs)
-        total += np.log(chances @ np.exp(drawn[:, None] * (2 * x - drawn[:, None]) / (2 * noise**2)))
+        total += np.log(
+            chances @ np.exp(drawn[:, None] * (2 * x - drawn[:, None]) / (2 * noise**2))
+        )
     wide = epsilon / 2
     losses = np.maximum(1 - np.exp(wide - total), 0)
     claimed = accounting.delta_profile([event], epsilons=(wide,), adjacency="add_remove")[0][1]
     error = losses.std() / math.sqrt(runs)
     assert losses.mean() - 5 * error <= claimed
-    assert claimed <= losses.mean() + 5 * error + 0.02 * claimed, "the bound is loose, or the simulation has no power"
+    assert claimed <= losses.mean() + 5 * error + 0.02 * claimed, (
+        "the bound is loose, or the simulation has no power"
+    )
 
 
-# --- discrete Gaussian ----------------------------------------------------------------------------------------
+# --- discrete Gaussian
+# ----------------------------------------------------------------------------------------
 
 
 def discrete_pmf(sigma: float, reach: int) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -121,7 +157,9 @@ def discrete_pmf(sigma: float, reach: int) -> tuple[npt.NDArray[np.int64], Float
 
 
 def spread_delta(sigma: float, spread: Sequence[int], epsilons: Sequence[float]) -> list[float]:
-    """Exact delta of independent cells shifted by `spread`. Loss is linear in the sum of shift * x, an integer."""
+    """Exact delta of independent cells shifted by `spread`. Loss is linear in the sum of shift * x,
+    an integer.
+    """
     reach = math.ceil(12 * sigma) + 12
     law = np.ones(1)
     for shift in spread:
@@ -130,7 +168,9 @@ def spread_delta(sigma: float, spread: Sequence[int], epsilons: Sequence[float])
         cell[::shift] = pmf
         law = np.convolve(law, cell)
     half = len(law) // 2
-    dot = np.arange(-half, half + 1) + sum(s * s for s in spread)  # sum of shift_i * x_i under the shifted law
+    dot = np.arange(-half, half + 1) + sum(
+        s * s for s in spread
+    )  # sum of shift_i * x_i under the shifted law
     loss = (2 * dot - sum(s * s for s in spread)) / (2 * sigma**2)
     return [float((law * np.maximum(1 - np.exp(e - loss), 0)).sum()) for e in epsilons]
 
@@ -149,7 +189,9 @@ EPSILONS = (0.0, 0.01, 0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
 @pytest.mark.parametrize("k", range(1, 7))
 def test_no_spread_of_counts_is_above_the_charge(sigma: float, k: int) -> None:
     """`DiscreteGaussianDpEvent` charges k counts, however they and fewer are spread over cells."""
-    profile = accounting.delta_profile([DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="add_remove")
+    profile = accounting.delta_profile(
+        [DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="add_remove"
+    )
     charged = [delta for _, delta in profile]
     for spread in itertools.chain.from_iterable(partitions(j) for j in range(1, k + 1)):
         for mine, worst in zip(spread_delta(sigma, spread, EPSILONS), charged, strict=True):
@@ -161,28 +203,49 @@ def test_no_spread_of_counts_is_above_the_charge(sigma: float, k: int) -> None:
 @pytest.mark.parametrize("k", [2, 3])
 def test_no_spread_of_a_replaced_unit_is_above_the_charge(sigma: float, k: int) -> None:
     """k rows leave and k come, however either are spread; the worst comes near what is charged."""
-    charged = dict(accounting.delta_profile([DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="replace_one"))
+    charged = dict(
+        accounting.delta_profile(
+            [DiscreteGaussianDpEvent(sigma, k)], epsilons=EPSILONS, adjacency="replace_one"
+        )
+    )
     for gone, come in itertools.product(list(partitions(k)), repeat=2):
-        for epsilon, truth in zip(EPSILONS, spread_delta(sigma, (*gone, *come), EPSILONS), strict=True):
+        for epsilon, truth in zip(
+            EPSILONS, spread_delta(sigma, (*gone, *come), EPSILONS), strict=True
+        ):
             assert truth <= charged[epsilon] * (1 + 1e-9) + 1e-10, (gone, come)
     assert charged[0.0] <= 1.6 * spread_delta(sigma, (k, k), (0.0,))[0] + 1e-3
 
 
 @pytest.mark.finding("mutant units of k rows")
 @pytest.mark.finding("math loose several rows")
-@pytest.mark.parametrize(("adjacency", "factor"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))])
+@pytest.mark.parametrize(
+    ("adjacency", "factor"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))]
+)
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_rounded_gaussian_on_counts_is_charged_for_its_longest_move(k: int, adjacency: accounting.Adjacency, factor: float) -> None:
-    """Against the closed form for 12 tables of noise 30, and against the exact law of rounded noise on a single one."""
-    mu, event = factor * k * math.sqrt(12) / 30, dp_accounting.SelfComposedDpEvent(RoundedGaussianDpEvent(30.0, k), 12)
+def test_rounded_gaussian_on_counts_is_charged_for_its_longest_move(
+    k: int, adjacency: accounting.Adjacency, factor: float
+) -> None:
+    """Against the closed form for 12 tables of noise 30, and against the exact law of rounded noise
+    on a single one.
+    """
+    mu, event = (
+        factor * k * math.sqrt(12) / 30,
+        dp_accounting.SelfComposedDpEvent(RoundedGaussianDpEvent(30.0, k), 12),
+    )
     for epsilon, delta in accounting.delta_profile([event], epsilons=EPSILONS, adjacency=adjacency):
-        truth = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        truth = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+            -mu / 2 - epsilon / mu
+        )
         assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
     cells = np.arange(-60, 61 + k)
-    one, other = (stats.norm.cdf(cells + 0.5, m, 4.0) - stats.norm.cdf(cells - 0.5, m, 4.0) for m in (0, k))
+    one, other = (
+        stats.norm.cdf(cells + 0.5, m, 4.0) - stats.norm.cdf(cells - 0.5, m, 4.0) for m in (0, k)
+    )
     if adjacency == "replace_one":  # k counts leave one cell and enter another
         one, other = np.outer(one, other).ravel(), np.outer(other, one).ravel()
-    for epsilon, delta in accounting.delta_profile([RoundedGaussianDpEvent(4.0, k)], epsilons=EPSILONS, adjacency=adjacency):
+    for epsilon, delta in accounting.delta_profile(
+        [RoundedGaussianDpEvent(4.0, k)], epsilons=EPSILONS, adjacency=adjacency
+    ):
         assert 0.9 * delta - 1e-6 <= hockey_stick(one, other, epsilon) <= delta + 1e-12
 
 
@@ -190,7 +253,11 @@ def test_rounded_gaussian_on_counts_is_charged_for_its_longest_move(k: int, adja
 def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float) -> None:
     exact = spread_delta(sigma, (1,), EPSILONS)
     for (_, delta), truth in zip(
-        accounting.delta_profile([DiscreteGaussianDpEvent(sigma)], epsilons=EPSILONS, adjacency="add_remove"), exact, strict=True
+        accounting.delta_profile(
+            [DiscreteGaussianDpEvent(sigma)], epsilons=EPSILONS, adjacency="add_remove"
+        ),
+        exact,
+        strict=True,
     ):
         assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
 
@@ -199,12 +266,17 @@ def test_discrete_gaussian_is_not_below_its_exact_delta(sigma: float) -> None:
 def test_replacing_a_row_moves_two_cells(sigma: float) -> None:
     exact = spread_delta(sigma, (1, 1), EPSILONS)
     for (_, delta), truth in zip(
-        accounting.delta_profile([DiscreteGaussianDpEvent(sigma)], epsilons=EPSILONS, adjacency="replace_one"), exact, strict=True
+        accounting.delta_profile(
+            [DiscreteGaussianDpEvent(sigma)], epsilons=EPSILONS, adjacency="replace_one"
+        ),
+        exact,
+        strict=True,
     ):
         assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
 
 
-# --- units of several rows, groups, adjacencies ----------------------------------------------------------------
+# --- units of several rows, groups, adjacencies
+# ----------------------------------------------------------------
 
 EVENTS = [
     sgd(0.02, 1.2, 100),
@@ -215,12 +287,17 @@ EVENTS = [
 
 @pytest.mark.parametrize("event", EVENTS, ids=["sgd", "gaussian", "discrete"])
 def test_replace_one_costs_at_least_add_remove(event: dp_accounting.DpEvent) -> None:
-    costs = [accounting.epsilon([event], delta=1e-5, adjacency=a) for a in ("add_remove", "replace_one")]
+    costs = [
+        accounting.epsilon([event], delta=1e-5, adjacency=a) for a in ("add_remove", "replace_one")
+    ]
     assert costs[1] > costs[0]
 
 
 def test_more_rows_cost_more() -> None:
-    costs = [accounting.epsilon([sgd(0.02, 2.0, 100, rows=k)], delta=1e-5, adjacency="add_remove") for k in (1, 2, 3, 6)]
+    costs = [
+        accounting.epsilon([sgd(0.02, 2.0, 100, rows=k)], delta=1e-5, adjacency="add_remove")
+        for k in (1, 2, 3, 6)
+    ]
     assert costs == sorted(costs)
     assert costs[0] < costs[1]
 
@@ -231,9 +308,16 @@ def test_unit_of_rows_is_not_below_direct_integration(rows: int) -> None:
     x = np.linspace(-20, 30, 400_001)
     width = x[1] - x[0]
     without = stats.norm.pdf(x, 0, noise) * width
-    with_unit = sum(stats.binom.pmf(i, rows, rate) * stats.norm.pdf(x, i, noise) * width for i in range(rows + 1))
-    for epsilon, delta in accounting.delta_profile([sgd(rate, noise, 1, rows)], epsilons=(0.1, 0.5, 1.5), adjacency="add_remove"):
-        truth = max(hockey_stick(with_unit, without, epsilon), hockey_stick(without, with_unit, epsilon))
+    with_unit = sum(
+        stats.binom.pmf(i, rows, rate) * stats.norm.pdf(x, i, noise) * width
+        for i in range(rows + 1)
+    )
+    for epsilon, delta in accounting.delta_profile(
+        [sgd(rate, noise, 1, rows)], epsilons=(0.1, 0.5, 1.5), adjacency="add_remove"
+    ):
+        truth = max(
+            hockey_stick(with_unit, without, epsilon), hockey_stick(without, with_unit, epsilon)
+        )
         assert truth - 1e-9 <= delta <= truth * 1.05 + 1e-6
 
 
@@ -244,12 +328,19 @@ def test_several_rows_cannot_be_replaced() -> None:
 
 def test_sampling_of_anything_else_is_refused() -> None:
     with pytest.raises(BudgetError, match="no sound accounting"):
-        accounting.epsilon([dp_accounting.PoissonSampledDpEvent(0.1, DiscreteGaussianDpEvent(1.0))], delta=1e-5, adjacency="add_remove")
+        accounting.epsilon(
+            [dp_accounting.PoissonSampledDpEvent(0.1, DiscreteGaussianDpEvent(1.0))],
+            delta=1e-5,
+            adjacency="add_remove",
+        )
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_group_epsilon_grows_and_matches_the_definition(adjacency: accounting.Adjacency) -> None:
-    groups = [accounting.group_epsilon(EVENTS, size=k, delta=1e-5, adjacency=adjacency) for k in (1, 2, 3, 5)]
+    groups = [
+        accounting.group_epsilon(EVENTS, size=k, delta=1e-5, adjacency=adjacency)
+        for k in (1, 2, 3, 5)
+    ]
     assert groups == sorted(groups)
     assert groups[0] == accounting.epsilon(EVENTS, delta=1e-5, adjacency=adjacency)
     for k, bound in zip((2, 3, 5), groups[1:], strict=True):
@@ -259,13 +350,24 @@ def test_group_epsilon_grows_and_matches_the_definition(adjacency: accounting.Ad
 
 
 def test_group_bound_holds_for_a_gaussian() -> None:
-    """k units move a Gaussian by k: the exact cost must not exceed the bound from one unit's profile."""
-    bound = accounting.group_epsilon([dp_accounting.GaussianDpEvent(4.0)], size=3, delta=1e-6, adjacency="add_remove")
-    assert accounting.epsilon([dp_accounting.GaussianDpEvent(4.0 / 3)], delta=1e-6, adjacency="add_remove") <= bound
+    """k units move a Gaussian by k: the exact cost must not exceed the bound from one unit's
+    profile.
+    """
+    bound = accounting.group_epsilon(
+        [dp_accounting.GaussianDpEvent(4.0)], size=3, delta=1e-6, adjacency="add_remove"
+    )
+    assert (
+        accounting.epsilon(
+            [dp_accounting.GaussianDpEvent(4.0 / 3)], delta=1e-6, adjacency="add_remove"
+        )
+        <= bound
+    )
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(adjacency: accounting.Adjacency) -> None:
+def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(
+    adjacency: accounting.Adjacency,
+) -> None:
     """Epsilon of one unit is 0 here; doubling it never ended."""
     event = dp_accounting.GaussianDpEvent(8e4 if adjacency == "replace_one" else 4e4)
     assert accounting.epsilon([event], delta=1e-5, adjacency=adjacency) == 0
@@ -276,25 +378,36 @@ def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(adjace
 
 
 def test_no_protection_is_a_delta_of_one() -> None:
-    """The library wants deltas below one; what is reported, and at which delta, must not profit from that."""
+    """The library wants deltas below one; what is reported, and at which delta, must not profit
+    from that.
+    """
     for event in (GumbelMaxDpEvent(1e-3, 1, 1), DiscreteGaussianDpEvent(1e-3, 2)):
-        assert accounting.delta_profile([event], epsilons=(0.0, 10.0), adjacency="add_remove") == ((0.0, 1.0), (10.0, 1.0))
+        assert accounting.delta_profile([event], epsilons=(0.0, 10.0), adjacency="add_remove") == (
+            (0.0, 1.0),
+            (10.0, 1.0),
+        )
         assert math.isinf(accounting.epsilon([event], delta=1 - 1e-13, adjacency="add_remove"))
 
 
 def test_order_of_events_is_irrelevant() -> None:
-    costs = {round(accounting.epsilon(order, delta=1e-5, adjacency="add_remove"), 6) for order in itertools.permutations(EVENTS)}
+    costs = {
+        round(accounting.epsilon(order, delta=1e-5, adjacency="add_remove"), 6)
+        for order in itertools.permutations(EVENTS)
+    }
     assert len(costs) == 1
 
 
 def test_profile_falls_and_is_never_above_one() -> None:
-    profile = accounting.delta_profile(EVENTS, epsilons=(0, 0.5, 1, 2, 5, 20), adjacency="add_remove")
+    profile = accounting.delta_profile(
+        EVENTS, epsilons=(0, 0.5, 1, 2, 5, 20), adjacency="add_remove"
+    )
     deltas = [d for _, d in profile]
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[-1] >= 0 and deltas[0] <= 1
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------
+# --- JSON
+# ------------------------------------------------------------------------------------------------------
 
 finite = st.floats(0.01, 1e6)
 plain = st.one_of(
@@ -302,9 +415,22 @@ plain = st.one_of(
     st.builds(dp_accounting.GaussianDpEvent, finite),
     st.builds(DiscreteGaussianDpEvent, finite, st.integers(1, 640)),
     st.builds(RoundedGaussianDpEvent, finite, st.integers(1, 640)),
-    st.builds(SparseVectorDpEvent, finite, finite, st.integers(1, 640), st.floats(1e-6, 1.0), st.integers(1, 64)),
+    st.builds(
+        SparseVectorDpEvent,
+        finite,
+        finite,
+        st.integers(1, 640),
+        st.floats(1e-6, 1.0),
+        st.integers(1, 64),
+    ),
     st.builds(GumbelMaxDpEvent, finite, st.integers(1, 640), st.integers(1, 64)),
-    st.builds(unit_sampled_gaussian, noise_multiplier=finite, rate=st.floats(1e-6, 1.0), rows=st.integers(1, 8), steps=st.integers(1, 10**6)),
+    st.builds(
+        unit_sampled_gaussian,
+        noise_multiplier=finite,
+        rate=st.floats(1e-6, 1.0),
+        rows=st.integers(1, 8),
+        steps=st.integers(1, 10**6),
+    ),
 )
 
 
@@ -317,10 +443,20 @@ plain = st.one_of(
     )
 )
 def test_events_survive_json(event: dp_accounting.DpEvent) -> None:
-    assert accounting.event_from_json(json.loads(json.dumps(accounting.event_to_json(event)))) == event
+    assert (
+        accounting.event_from_json(json.loads(json.dumps(accounting.event_to_json(event)))) == event
+    )
 
 
-@pytest.mark.parametrize("data", [{}, {"event": "laplace"}, {"event": "repeated", "count": "3", "of": {}}, {"event": "repeated", "count": 2}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"event": "laplace"},
+        {"event": "repeated", "count": "3", "of": {}},
+        {"event": "repeated", "count": 2},
+    ],
+)
 def test_unknown_json_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(BudgetError, match="unknown event"):
         accounting.event_from_json(data)

@@ -1,9 +1,10 @@
-"""Every cell of a grid of settings: the stated epsilon lies above a numeric lower bound, at Opacus' PRV, below RDP and group bounds.
+"""Every cell of a grid of settings: the stated epsilon lies above a numeric lower bound, at Opacus'
+PRV, below RDP and group bounds.
 
-The lower bound shares nothing with the accountant. A step's outputs are cut into small cells, which is
-post-processing; the loss of each cell is rounded down to a grid, and `steps` losses are added by Fourier
-transform. What that mechanism leaks at epsilon, less all that the arithmetic may have added, is leaked by the
-real one too.
+The lower bound shares nothing with the accountant. A step's outputs are cut into small cells, which
+is post-processing; the loss of each cell is rounded down to a grid, and `steps` losses are added by
+Fourier transform. What that mechanism leaks at epsilon, less all that the arithmetic may have
+added, is leaked by the real one too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from synthdp.privacy import accounting
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent, unit_sampled_gaussian
 
 Floats = npt.NDArray[np.float64]
-Piece = tuple[Floats, Floats, int]  # chances of each cell without and with the unit, and how often it is done
+Piece = tuple[
+    Floats, Floats, int
+]  # chances of each cell without and with the unit, and how often it is done
 
 CELLS_OF_OUTPUT = 2**17
 REACH = 64.0  # the losses of a composition are kept within +-32
@@ -48,8 +51,24 @@ class Setting:
     def events(self, *, rows: int | None = None) -> list[dp_accounting.DpEvent]:
         """What is charged, for a unit of `rows` rows."""
         rows = rows or self.rows
-        trained = [unit_sampled_gaussian(noise_multiplier=self.noise, rate=self.rate, rows=rows, steps=self.steps)] if self.steps else []
-        counted = [dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(self.sigma, rows), self.tables)] if self.tables else []
+        trained = (
+            [
+                unit_sampled_gaussian(
+                    noise_multiplier=self.noise, rate=self.rate, rows=rows, steps=self.steps
+                )
+            ]
+            if self.steps
+            else []
+        )
+        counted = (
+            [
+                dp_accounting.SelfComposedDpEvent(
+                    DiscreteGaussianDpEvent(self.sigma, rows), self.tables
+                )
+            ]
+            if self.tables
+            else []
+        )
         return trained + counted
 
     def epsilon(self) -> float:
@@ -66,8 +85,14 @@ TRAINING = [
     Setting(0.1, 3.0, 500, 1e-5),
     Setting(0.5, 10.0, 200, 1e-5),
 ]
-TABLES = [Setting(0.0, 0.0, 0, 1e-5, tables=14, sigma=20.0), Setting(0.0, 0.0, 0, 1e-6, tables=3, sigma=2.5)]
-PLANS = [Setting(0.026, 1.3, 1000, 1e-5, tables=14, sigma=30.0), Setting(0.1, 3.0, 500, 1e-5, tables=30, sigma=15.0)]
+TABLES = [
+    Setting(0.0, 0.0, 0, 1e-5, tables=14, sigma=20.0),
+    Setting(0.0, 0.0, 0, 1e-6, tables=3, sigma=2.5),
+]
+PLANS = [
+    Setting(0.026, 1.3, 1000, 1e-5, tables=14, sigma=30.0),
+    Setting(0.1, 3.0, 500, 1e-5, tables=30, sigma=15.0),
+]
 SINGLE = TRAINING + TABLES + PLANS
 GRID = [
     *SINGLE,
@@ -77,40 +102,65 @@ GRID = [
 ]
 
 
-# --- the lower bound -------------------------------------------------------------------------------------------
+# --- the lower bound
+# -------------------------------------------------------------------------------------------
 
 
 def trained(setting: Setting) -> Piece:
     """One step in the direction of the unit's gradients, of norm 1 each."""
     noise, rows = setting.noise, setting.rows
-    edges = np.concatenate([[-np.inf], np.linspace(-12 * noise - rows, 12 * noise + rows, CELLS_OF_OUTPUT), [np.inf]])
+    edges = np.concatenate(
+        [[-np.inf], np.linspace(-12 * noise - rows, 12 * noise + rows, CELLS_OF_OUTPUT), [np.inf]]
+    )
 
     def around(mean: float) -> Floats:
         below, above = stats.norm.cdf(edges, mean, noise), stats.norm.sf(edges, mean, noise)
-        return np.where(edges[:-1] > mean, above[:-1] - above[1:], below[1:] - below[:-1])  # no digits lost in either tail
+        return np.where(
+            edges[:-1] > mean, above[:-1] - above[1:], below[1:] - below[:-1]
+        )  # no digits lost in either tail
 
     def drawn(sign: int) -> Floats:
-        return sum((stats.binom.pmf(k, rows, setting.rate) * around(sign * k) for k in range(rows + 1)), np.zeros(len(edges) - 1))
+        return sum(
+            (stats.binom.pmf(k, rows, setting.rate) * around(sign * k) for k in range(rows + 1)),
+            np.zeros(len(edges) - 1),
+        )
 
-    return (around(0.0) if setting.adjacency == "add_remove" else drawn(-1)), drawn(1), setting.steps
+    return (
+        (around(0.0) if setting.adjacency == "add_remove" else drawn(-1)),
+        drawn(1),
+        setting.steps,
+    )
 
 
 def counted(setting: Setting) -> Piece:
-    """One cell of a table that the unit's rows share; a replaced row leaves one cell and enters another."""
+    """One cell of a table that the unit's rows share; a replaced row leaves one cell and enters
+    another.
+    """
     support = np.arange(-math.ceil(15 * setting.sigma) - 15, math.ceil(15 * setting.sigma) + 16)
-    without, moved = (np.exp(-((support - m) ** 2) / (2 * setting.sigma**2)) for m in (0, setting.rows))
+    without, moved = (
+        np.exp(-((support - m) ** 2) / (2 * setting.sigma**2)) for m in (0, setting.rows)
+    )
     times = setting.tables * (1 if setting.adjacency == "add_remove" else 2)
     return without / without.sum(), moved / without.sum(), times
 
 
 def leaked(setting: Setting) -> float:
     """An epsilon that is certainly not exceeded: the larger of both directions."""
-    pieces = [piece(setting) for piece, done in ((trained, setting.steps), (counted, setting.tables)) if done]
-    return max(_leaked(pieces, setting.delta), _leaked([(q, p, times) for p, q, times in pieces], setting.delta))
+    pieces = [
+        piece(setting)
+        for piece, done in ((trained, setting.steps), (counted, setting.tables))
+        if done
+    ]
+    return max(
+        _leaked(pieces, setting.delta),
+        _leaked([(q, p, times) for p, q, times in pieces], setting.delta),
+    )
 
 
 def _leaked(pieces: list[Piece], delta: float) -> float:
-    """Largest epsilon at which the composition of `pieces` leaks more than `delta` in the direction with -> without."""
+    """Largest epsilon at which the composition of `pieces` leaks more than `delta` in the direction
+    with -> without.
+    """
     times = sum(n for *_, n in pieces)
     size = 2 ** math.ceil(math.log2(REACH * times / LOST))
     width = REACH / size
@@ -120,14 +170,19 @@ def _leaked(pieces: list[Piece], delta: float) -> float:
         steps = np.floor(np.log(with_unit[both] / without[both]) / width).astype(np.int64)
         transform *= np.fft.rfft(np.bincount(steps % size, with_unit[both], minlength=size)) ** n
     law = np.fft.irfft(transform, size)
-    # Losses below -32 come round to the top: P[loss < -t] <= E exp(-loss) exp(-t), and exp(-loss) has mean 1 before rounding.
+    # Losses below -32 come round to the top: P[loss < -t] <= E exp(-loss) exp(-t), and exp(-loss)
+    # has mean 1 before rounding.
     error = math.exp(times * width - REACH / 2) - law[law < 0].sum()
     loss, law = width * np.arange(size // 2), law[: size // 2]
     low, high = 0.0, REACH / 2
     for _ in range(40):
         middle = (low + high) / 2
         above = slice(int(middle / width) + 1, None)
-        low, high = (middle, high) if -(law[above] * np.expm1(middle - loss[above])).sum() - error > delta else (low, middle)
+        low, high = (
+            (middle, high)
+            if -(law[above] * np.expm1(middle - loss[above])).sum() - error > delta
+            else (low, middle)
+        )
     return low
 
 
@@ -136,11 +191,14 @@ def test_the_lower_bound_is_below_the_closed_form_of_a_gaussian_and_close(noise:
     steps, delta = 20, 1e-5
     mu = math.sqrt(steps) / (noise * math.sqrt(20))
     bound = leaked(Setting(1.0, noise * math.sqrt(20), steps, delta))
-    truth = stats.norm.cdf(mu / 2 - bound / mu) - math.exp(bound) * stats.norm.cdf(-mu / 2 - bound / mu)
+    truth = stats.norm.cdf(mu / 2 - bound / mu) - math.exp(bound) * stats.norm.cdf(
+        -mu / 2 - bound / mu
+    )
     assert delta <= truth <= 1.1 * delta
 
 
-# --- the upper bounds ------------------------------------------------------------------------------------------
+# --- the upper bounds
+# ------------------------------------------------------------------------------------------
 
 
 @cache
@@ -152,15 +210,23 @@ def prv(setting: Setting) -> float:
 
         accountant = PRVAccountant()
         accountant.history = [(setting.noise, setting.rate, setting.steps)]
-        return float(accountant.get_epsilon(setting.delta, eps_error=0.01, delta_error=setting.delta / 1000))
+        return float(
+            accountant.get_epsilon(setting.delta, eps_error=0.01, delta_error=setting.delta / 1000)
+        )
 
 
 @cache
 def renyi(setting: Setting) -> float:
-    """By Renyi divergences. The discrete Gaussian's are at most the Gaussian's [Canonne et al., arXiv:2004.00010v4, Theorem 4]."""
+    """By Renyi divergences. The discrete Gaussian's are at most the Gaussian's [Canonne et al.,
+    arXiv:2004.00010v4, Theorem 4].
+    """
     accountant = rdp.RdpAccountant(neighboring_relation=accounting.RELATION["add_remove"])
     if setting.steps:
-        accountant.compose(unit_sampled_gaussian(noise_multiplier=setting.noise, rate=setting.rate, rows=1, steps=setting.steps))
+        accountant.compose(
+            unit_sampled_gaussian(
+                noise_multiplier=setting.noise, rate=setting.rate, rows=1, steps=setting.steps
+            )
+        )
     if setting.tables:
         accountant.compose(dp_accounting.GaussianDpEvent(setting.sigma), setting.tables)
     return float(accountant.get_epsilon(setting.delta))
@@ -168,17 +234,25 @@ def renyi(setting: Setting) -> float:
 
 @cache
 def chained(setting: Setting) -> float:
-    """The generic bound from one added row: k rows are k of them, and a replaced row is one removed and one added."""
+    """The generic bound from one added row: k rows are k of them, and a replaced row is one removed
+    and one added.
+    """
     size = setting.rows if setting.adjacency == "add_remove" else 2
-    return accounting.group_epsilon(setting.events(rows=1), size=size, delta=setting.delta, adjacency="add_remove")
+    return accounting.group_epsilon(
+        setting.events(rows=1), size=size, delta=setting.delta, adjacency="add_remove"
+    )
 
 
 def faults(setting: Setting, stated: float) -> set[str]:
     """Bounds that `stated` breaks."""
     lower = leaked(setting)
-    # Tables of units of several rows are charged by a Rényi bound that covers every spread of the rows, not only the one computed here.
+    # Tables of units of several rows are charged by a Rényi bound that covers every spread of the
+    # rows, not only the one computed here.
     spread = setting.rows > 1 and setting.tables > 0
-    broken = {"below what is leaked": stated < lower, "loose": stated > (1.15 if spread else 1.005) * lower + LOST}
+    broken = {
+        "below what is leaked": stated < lower,
+        "loose": stated > (1.15 if spread else 1.005) * lower + LOST,
+    }
     if setting.adjacency == "add_remove" and setting.rows == 1:
         broken["above RDP"] = stated > renyi(setting)
         if not setting.tables:
@@ -188,7 +262,9 @@ def faults(setting: Setting, stated: float) -> set[str]:
     return {name for name, is_broken in broken.items() if is_broken}
 
 
-QUICK = [replace(TRAINING[1], **change) for change in ({}, {"adjacency": "replace_one"}, {"rows": 2})] + TABLES[1:]
+QUICK = [
+    replace(TRAINING[1], **change) for change in ({}, {"adjacency": "replace_one"}, {"rows": 2})
+] + TABLES[1:]
 
 
 @pytest.mark.parametrize("setting", QUICK, ids=str)
@@ -211,7 +287,9 @@ def test_an_accountant_that_says_too_little_is_caught() -> None:
     with pytest.warns(UserWarning, match="can underestimate"):
         central = GaussianAccountant()
     central.history = [(setting.noise, setting.rate, setting.steps)]
-    assert {"below what is leaked", "not PRV's"} <= faults(setting, float(central.get_epsilon(setting.delta)))
+    assert {"below what is leaked", "not PRV's"} <= faults(
+        setting, float(central.get_epsilon(setting.delta))
+    )
     assert "below what is leaked" in faults(setting, 0.99 * setting.epsilon())
 
 

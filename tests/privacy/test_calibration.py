@@ -1,4 +1,6 @@
-"""The search for the plan's noise factor, on made-up laws of epsilon: never above the total, next to none left, and few plans composed."""
+"""The search for the plan's noise factor, on made-up laws of epsilon: never above the total, next
+to none left, and few plans composed.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_a_power_takes_few_plans(start: float, power: float) -> None:
         lambda f: max(0.0, 2 - f),  # delta pays for everything from two on
         lambda f: 0.0 if f > 0.3 else 0.5 / f,
         lambda f: 3 * math.exp(-f),
-        lambda f: 1.2 / f if f < 1.1 else 0.9 / f,  # a wider grid from there: nothing lies within the tolerance
+        lambda f: (
+            1.2 / f if f < 1.1 else 0.9 / f
+        ),  # a wider grid from there: nothing lies within the tolerance
         lambda f: 1 + 1e-9 if f < 2 else 1.0,
     ],
 )
@@ -60,7 +64,9 @@ def test_other_laws_stay_below_the_total(law: Callable[[float], float]) -> None:
     found, plans = searched(law)
     assert found.epsilon_spent <= 1 and plans <= 62
     nearer = law(found.factor * 0.98)
-    assert nearer > 1 or found.epsilon_spent >= 1 - EPSILON_TOLERANCE or found.factor < 1e-5, "less noise would do"
+    assert nearer > 1 or found.epsilon_spent >= 1 - EPSILON_TOLERANCE or found.factor < 1e-5, (
+        "less noise would do"
+    )
 
 
 def test_a_plan_that_always_fits_ends_with_next_to_no_noise() -> None:
@@ -68,10 +74,22 @@ def test_a_plan_that_always_fits_ends_with_next_to_no_noise() -> None:
     assert found.factor < 1e-5 and found.epsilon_spent == 1e-3
 
 
-@pytest.mark.parametrize(("rows", "adjacency", "most"), [(1, "add_remove", 1), (1, "replace_one", 2), (5, "add_remove", 5)])
-def test_what_cannot_be_met_is_refused_and_the_last_that_can_is_found(rows: int, adjacency: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "adjacency", "most"),
+    [(1, "add_remove", 1), (1, "replace_one", 2), (5, "add_remove", 5)],
+)
+def test_what_cannot_be_met_is_refused_and_the_last_that_can_is_found(
+    rows: int, adjacency: str, most: int
+) -> None:
     edge = MOST_FACTOR * most
-    assert searched(lambda f: math.inf if f < edge * 0.9 else 0.9985, rows_per_unit=rows, adjacency=adjacency)[0].factor <= edge
+    assert (
+        searched(
+            lambda f: math.inf if f < edge * 0.9 else 0.9985,
+            rows_per_unit=rows,
+            adjacency=adjacency,
+        )[0].factor
+        <= edge
+    )
     with pytest.raises(BudgetError, match="below what the accountant can resolve"):
         searched(lambda f: math.inf if f <= edge else 0.5, rows_per_unit=rows, adjacency=adjacency)
     asked: list[float] = []

@@ -1,4 +1,6 @@
-"""Clipping under fire: huge weights, examples that are not finite, and float32 sums, seen through the seam of the noise."""
+"""Clipping under fire: huge weights, examples that are not finite, and float32 sums, seen through
+the seam of the noise.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,24 @@ MakeTable = Callable[[Domain, Codes], Table]
 Sums = list[npt.NDArray[np.float64]]
 
 SIZES = (4, 2, 3, 1)
-ONE_STEP = DpSgd(rate=1.0, steps=1, expected_batch=8.0, clip=0.7, noise_multiplier=1.0, learning_rate=0.01, ema=0.9, checkpoint_every=100)
+ONE_STEP = DpSgd(
+    rate=1.0,
+    steps=1,
+    expected_batch=8.0,
+    clip=0.7,
+    noise_multiplier=1.0,
+    learning_rate=0.01,
+    ema=0.9,
+    checkpoint_every=100,
+)
 LOW, HIGH = np.zeros((1, 4), dtype=np.uint16), np.array([[3, 1, 2, 0]], dtype=np.uint16)
 
 
 @dataclass(frozen=True)
 class Noiseless(Streams):
-    """Every row in every batch, in order; one constant for all noise of z (or given normals), and the rounded sums instead of noisy ones."""
+    """Every row in every batch, in order; one constant for all noise of z (or given normals), and
+    the rounded sums instead of noisy ones.
+    """
 
     normals: npt.NDArray[np.float32] | None = None
     spots: npt.NDArray[np.intp] | None = None
@@ -44,7 +57,9 @@ class Noiseless(Streams):
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         self.forward_passes.append(rows)
-        return np.full((rows, width), 0.5, dtype=np.float32) if self.normals is None else self.normals
+        return (
+            np.full((rows, width), 0.5, dtype=np.float32) if self.normals is None else self.normals
+        )
 
     def lattice_gaussian(self, values: Floats, *, sigma: float, spacing: float) -> Floats:
         self.sums.append(np.rint(values.astype(np.float64) / spacing) * spacing)
@@ -52,7 +67,10 @@ class Noiseless(Streams):
 
 
 def model(scale: float = 1.0) -> CausalVae:
-    module = CausalVae(Architecture(SIZES, ((), (0,), (0, 1), (2,)), ((0, 1, 2, 3), (1, 2)), 6), generator=torch.Generator().manual_seed(0))
+    module = CausalVae(
+        Architecture(SIZES, ((), (0,), (0, 1), (2,)), ((0, 1, 2, 3), (1, 2)), 6),
+        generator=torch.Generator().manual_seed(0),
+    )
     with torch.no_grad():
         for p in module.parameters():
             p.add_(scale * torch.randn(p.shape, generator=torch.Generator().manual_seed(4)))
@@ -71,7 +89,9 @@ def train(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[...
         spots: npt.NDArray[np.intp] | None = None,
     ) -> Noiseless:
         drawn = Noiseless(**vars(Streams.fresh()), normals=normals, spots=spots)
-        Training(settings, copy.deepcopy(module), lambda done, total: None, None).run(table_of(domain_of(*SIZES), rows), drawn)
+        Training(settings, copy.deepcopy(module), lambda done, total: None, None).run(
+            table_of(domain_of(*SIZES), rows), drawn
+        )
         return drawn
 
     return run
@@ -79,25 +99,36 @@ def train(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[...
 
 @pytest.mark.parametrize("scale", [1e8, 1e15, 1e20, 3e38])
 def test_huge_weights_do_not_pass_clipping(scale: float, train: Callable[..., Noiseless]) -> None:
-    """Losses, norms and gradients overflow or are not numbers; the sums stay finite and within the sensitivity."""
+    """Losses, norms and gradients overflow or are not numbers; the sums stay finite and within the
+    sensitivity.
+    """
     module = model(scale)
     rng = np.random.default_rng(0)
     mixed = np.column_stack([rng.integers(0, s, 20) for s in SIZES]).astype(np.uint16)
     for rows in (LOW[:0], LOW, np.repeat(LOW, 30, axis=0), np.repeat(HIGH, 30, axis=0), mixed):
         for unit in (LOW, HIGH):
-            one, two = (train(module, codes).sums[0] for codes in (rows, np.concatenate([rows, unit])))
+            one, two = (
+                train(module, codes).sums[0] for codes in (rows, np.concatenate([rows, unit]))
+            )
             assert np.isfinite(two).all()
             assert np.linalg.norm(one - two) <= ONE_STEP.sensitivity
 
 
-def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(train: Callable[..., Noiseless]) -> None:
+def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(
+    train: Callable[..., Noiseless],
+) -> None:
     module = model()
-    with torch.no_grad():  # only rows with a = 3 touch this weight; one that is infinite is clamped before the first step
+    # only rows with a = 3 touch this weight; one that is infinite is clamped before the first step
+    with torch.no_grad():
         module.encode_columns.weight[3] = np.nan
     good = np.array([[0, 1, 2, 0], [1, 0, 1, 0], [2, 1, 0, 0]], dtype=np.uint16)
     clean = train(module, good).sums[0]
     assert np.linalg.norm(clean) > 0.1
-    for mixed in (np.concatenate([good, HIGH]), np.concatenate([HIGH, good]), np.concatenate([good[:1], HIGH, HIGH, good[1:]])):
+    for mixed in (
+        np.concatenate([good, HIGH]),
+        np.concatenate([HIGH, good]),
+        np.concatenate([good[:1], HIGH, HIGH, good[1:]]),
+    ):
         spoilt = train(module, mixed).sums[0]
         assert np.isfinite(spoilt).all()
         assert np.linalg.norm(clean - spoilt) < 1e-5
@@ -105,7 +136,9 @@ def test_an_example_without_a_finite_loss_counts_as_zero_and_changes_no_other(tr
 
 
 def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noiseless]) -> None:
-    """One forward pass per step, whatever is in the batch: a second one would give the others new coins."""
+    """One forward pass per step, whatever is in the batch: a second one would give the others new
+    coins.
+    """
     module = model()
     with torch.no_grad():
         module.encode_columns.weight[3] = np.nan
@@ -113,17 +146,38 @@ def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noise
     assert train(module, rows, replace(ONE_STEP, steps=4)).forward_passes == [3] * 4
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(64, 64), (1024, 1024), (2048, 1024), (8192, 8192), (65536, 8192), (16384, 200)])
-def test_one_row_moves_no_other_rows_rounding(rows: int, expected: int, train: Callable[..., Noiseless]) -> None:
-    """All gradients the same way, the worst case for sums in 32 bits found, also in batches far larger than expected."""
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [(64, 64), (1024, 1024), (2048, 1024), (8192, 8192), (65536, 8192), (16384, 200)],
+)
+def test_one_row_moves_no_other_rows_rounding(
+    rows: int, expected: int, train: Callable[..., Noiseless]
+) -> None:
+    """All gradients the same way, the worst case for sums in 32 bits found, also in batches far
+    larger than expected.
+    """
     module, settings = model(), replace(ONE_STEP, expected_batch=float(expected))
     normals = np.full((rows + 1, module.latent), 0.5, dtype=np.float32)
     table = np.repeat(LOW, rows, axis=0)
     without = train(module, table, settings, normals[1:]).sums[0]
     for extra in (HIGH, LOW):
         alone = train(module, extra, settings, normals[:1]).sums[0]
-        moved = train(module, np.concatenate([extra, table]), settings, normals, np.roll(np.arange(rows + 1), 1)).sums[0] - without
+        moved = (
+            train(
+                module,
+                np.concatenate([extra, table]),
+                settings,
+                normals,
+                np.roll(np.arange(rows + 1), 1),
+            ).sums[0]
+            - without
+        )
         assert 0.5 * settings.clip < np.linalg.norm(moved) <= settings.sensitivity
         assert np.linalg.norm(moved - alone) < 2e-5 * settings.clip
-        moved = train(module, np.concatenate([table, extra]), settings, np.roll(normals, -1, axis=0)).sums[0] - without
+        moved = (
+            train(
+                module, np.concatenate([table, extra]), settings, np.roll(normals, -1, axis=0)
+            ).sums[0]
+            - without
+        )
         assert np.linalg.norm(moved - alone) < 2e-5 * settings.clip

@@ -9,7 +9,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from synthdp.privacy.concentrated import JUDGED_AT, _convex_minorant, bounded_range_pld, concentrated_pld, discrete_gaussian_rho
+from synthdp.privacy.concentrated import (
+    JUDGED_AT,
+    _convex_minorant,
+    bounded_range_pld,
+    concentrated_pld,
+    discrete_gaussian_rho,
+)
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals
 
 WIDTH = 1e-3
@@ -18,15 +24,23 @@ EPSILONS = np.array([-3.0, -1.0, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5, 5.0])
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Exact delta of a Gaussian mechanism of sensitivity over noise `mu`."""
-    return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
+    return float(
+        stats.norm.cdf(mu / 2 - epsilon / mu)
+        - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    )
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
 def test_dominates_the_gaussian_of_the_same_bound(mu: float) -> None:
-    """The Gaussian meets the Rényi bound with equality at every order, so nothing smaller would do for it."""
+    """The Gaussian meets the Rényi bound with equality at every order, so nothing smaller would do
+    for it.
+    """
     bound = concentrated_pld(mu**2 / 2, width=WIDTH)
     for epsilon in EPSILONS:
-        assert bound.get_delta_for_epsilon(float(epsilon)) >= gaussian_delta(mu, float(epsilon)) - 1e-12
+        assert (
+            bound.get_delta_for_epsilon(float(epsilon))
+            >= gaussian_delta(mu, float(epsilon)) - 1e-12
+        )
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.3, 1.0, 3.0])
@@ -37,10 +51,17 @@ def test_is_not_much_looser(mu: float) -> None:
 
 
 def test_composition_of_bounds_dominates_composition_of_mechanisms() -> None:
-    bound, exact = concentrated_pld(0.02, width=WIDTH), pld.from_gaussian_mechanism(5.0, value_discretization_interval=WIDTH)
+    bound, exact = (
+        concentrated_pld(0.02, width=WIDTH),
+        pld.from_gaussian_mechanism(5.0, value_discretization_interval=WIDTH),
+    )
     both = bound.compose(pld.from_gaussian_mechanism(1.0, value_discretization_interval=WIDTH))
     true = exact.compose(pld.from_gaussian_mechanism(1.0, value_discretization_interval=WIDTH))
-    assert true.get_epsilon_for_delta(1e-5) <= both.get_epsilon_for_delta(1e-5) <= 1.05 * true.get_epsilon_for_delta(1e-5)
+    assert (
+        true.get_epsilon_for_delta(1e-5)
+        <= both.get_epsilon_for_delta(1e-5)
+        <= 1.05 * true.get_epsilon_for_delta(1e-5)
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 5.0])
@@ -60,14 +81,25 @@ def test_renyi_bound_of_the_discrete_gaussian(sigma: float, shift: int, order: f
 
 def test_convex_minorant() -> None:
     x = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    assert _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0])).tolist() == [4.0, 2.5, 1.0, 0.5, 0.0]
+    assert _convex_minorant(x, np.array([4.0, 3.5, 1.0, 0.8, 0.0])).tolist() == [
+        4.0,
+        2.5,
+        1.0,
+        0.5,
+        0.0,
+    ]
 
 
 @pytest.mark.finding("math F7 discrete Gaussian")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_discrete_gaussians_on_any_number_of_chosen_tables_share_one_bound(rows: int) -> None:
-    """k tables of noise m sqrt(k), each of which r rows move by r: rho is r^2 / (2 m^2) whatever k is; no exact law is common to them."""
-    shared = [discrete_gaussian_rho(sigma=7.0 * math.sqrt(k), squared_distance=k * rows**2) for k in (1, 2, 9, 400)]
+    """k tables of noise m sqrt(k), each of which r rows move by r: rho is r^2 / (2 m^2) whatever k
+    is; no exact law is common to them.
+    """
+    shared = [
+        discrete_gaussian_rho(sigma=7.0 * math.sqrt(k), squared_distance=k * rows**2)
+        for k in (1, 2, 9, 400)
+    ]
     assert shared == pytest.approx([rows**2 / (2 * 7.0**2)] * 4)
     said = " ".join((AdaptiveMarginals.__doc__ or "").split())
     assert "one zero-concentrated bound for all k" in said and "no one exact distribution" in said
@@ -87,9 +119,15 @@ def test_one_choice_of_bounded_range_has_its_closed_form(spread: float) -> None:
 @pytest.mark.parametrize(("spread", "count"), [(1.0, 1), (0.5, 10), (0.1, 300)])
 def test_the_better_of_two_bounds_of_a_range_is_taken(spread: float, count: int) -> None:
     taken = bounded_range_pld(spread, count, width=WIDTH).get_epsilon_for_delta(JUDGED_AT)
-    one_by_one = bounded_range_pld(spread, 1, width=WIDTH).self_compose(count).get_epsilon_for_delta(JUDGED_AT)
+    one_by_one = (
+        bounded_range_pld(spread, 1, width=WIDTH)
+        .self_compose(count)
+        .get_epsilon_for_delta(JUDGED_AT)
+    )
     as_zcdp = concentrated_pld(count * spread**2 / 8, width=WIDTH).get_epsilon_for_delta(JUDGED_AT)
-    assert taken == pytest.approx(min(one_by_one, as_zcdp), rel=1e-6) and (as_zcdp < one_by_one) == (count == 300)
+    assert taken == pytest.approx(min(one_by_one, as_zcdp), rel=1e-6) and (
+        as_zcdp < one_by_one
+    ) == (count == 300)
 
 
 def test_a_range_beyond_all_bounds_protects_nothing() -> None:

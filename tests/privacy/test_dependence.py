@@ -1,4 +1,6 @@
-"""Dependence scores: equal to their textbook forms, and their sensitivities by exhaustive and climbing search over added rows."""
+"""Dependence scores: equal to their textbook forms, and their sensitivities by exhaustive and
+climbing search over added rows.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,23 @@ import pytest
 from scipy.stats import spearmanr
 
 from synthdp.data.kernel import KernelGrid
-from synthdp.privacy.mechanisms.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
+from synthdp.privacy.mechanisms.dependence import (
+    KENDALL_SENSITIVITY,
+    SPEARMAN_SENSITIVITY,
+    hsic,
+    kendall,
+    spearman,
+    spread_table,
+)
 
 Floats = npt.NDArray[np.float64]
 Score = Callable[[Floats, Floats], float]
 
 
 def concordant_less_discordant(a: Floats, b: Floats) -> int:
-    return int(sum(np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i in range(len(a)) for j in range(i)))
+    return int(
+        sum(np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i in range(len(a)) for j in range(i))
+    )
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -31,19 +42,28 @@ def test_scores_equal_their_definitions(ties: bool) -> None:
             assert spearman(a, b) == pytest.approx(m * spearmanr(a, b).statistic)
 
 
-@pytest.mark.parametrize(("score", "bound"), [(spearman, SPEARMAN_SENSITIVITY), (kendall, KENDALL_SENSITIVITY)])
-def test_no_added_row_moves_a_score_beyond_its_sensitivity_exhaustively(score: Score, bound: float) -> None:
+@pytest.mark.parametrize(
+    ("score", "bound"), [(spearman, SPEARMAN_SENSITIVITY), (kendall, KENDALL_SENSITIVITY)]
+)
+def test_no_added_row_moves_a_score_beyond_its_sensitivity_exhaustively(
+    score: Score, bound: float
+) -> None:
     """Every permutation of up to four rows and every place of a fifth, ties with any row included."""
     for m in range(5):
         for order in permutations(range(m)):
             a, b = np.arange(m, dtype=float), np.array(order, dtype=float)
             places = np.arange(-0.5, m + 0.5, 0.5)
             before = score(a, b)
-            moved = [abs(score(np.append(a, p), np.append(b, q)) - before) for p, q in product(places, places)]
+            moved = [
+                abs(score(np.append(a, p), np.append(b, q)) - before)
+                for p, q in product(places, places)
+            ]
             assert max(moved) <= bound
 
 
-@pytest.mark.parametrize(("score", "bound"), [(spearman, SPEARMAN_SENSITIVITY), (kendall, KENDALL_SENSITIVITY)])
+@pytest.mark.parametrize(
+    ("score", "bound"), [(spearman, SPEARMAN_SENSITIVITY), (kendall, KENDALL_SENSITIVITY)]
+)
 @pytest.mark.parametrize("m", [20, 300])
 def test_the_sensitivity_is_nearly_reached(score: Score, bound: float, m: int) -> None:
     """A rising line and a new row that is highest in one column and lowest in the other."""
@@ -65,20 +85,26 @@ def test_random_tables_with_ties_stay_below(score: Score) -> None:
 def test_hsic_and_tables_move_as_stated() -> None:
     kernel = KernelGrid(0.1)
     constant = np.full(30, -1.0)
-    moved = hsic(np.append(constant, 1.0), np.append(constant, 1.0), kernel) - hsic(constant, constant, kernel)
+    moved = hsic(np.append(constant, 1.0), np.append(constant, 1.0), kernel) - hsic(
+        constant, constant, kernel
+    )
     assert 0.9 * kernel.diameter**2 <= moved <= kernel.diameter**2
     assert np.abs(spread_table(np.array([0.1, 5.0])) - spread_table(np.array([0.1]))).sum() == 1
 
 
 def test_scores_of_few_or_equal_rows_are_zero() -> None:
     for rows in ([], [1.0], [2.0, 2.0, 2.0]):
-        assert spearman(np.array(rows), np.array(rows)) == kendall(np.array(rows), np.array(rows)) == 0
+        assert (
+            spearman(np.array(rows), np.array(rows)) == kendall(np.array(rows), np.array(rows)) == 0
+        )
     assert hsic(np.zeros(0), np.zeros(0), KernelGrid()) == 0
 
 
 @pytest.mark.finding("math 2.1")
 def test_each_step_of_the_proof_for_hsic_holds_and_comes_near() -> None:
-    """`dependence.hsic`: one of m rows replaced moves T by at most 4 (m - 1) / m, |T| <= m / 2, so HSIC moves by at most 4 / (m - 1)."""
+    """`dependence.hsic`: one of m rows replaced moves T by at most 4 (m - 1) / m, |T| <= m / 2, so
+    HSIC moves by at most 4 / (m - 1).
+    """
     assert "4 / (m - 1)" in (hsic.__doc__ or "") and "[derived here" in (hsic.__doc__ or "")
     kernel, rng, largest, furthest = KernelGrid(0.2), np.random.default_rng(5), 0.0, 0.0
     for trial in range(400):
@@ -87,9 +113,17 @@ def test_each_step_of_the_proof_for_hsic_holds_and_comes_near() -> None:
         changed_a, changed_b = a.copy(), (b if trial % 2 else a).copy()
         b = changed_b.copy()
         changed_a[0], changed_b[0] = kernel(rng.choice([-1.0, 0.0, 1.0], 2))
-        before, after = ((u - u.mean(0)).T @ (v - v.mean(0)) for u, v in ((a, b), (changed_a, changed_b)))
-        moved, norms = float(np.linalg.norm(before - after)), [float(np.linalg.norm(t)) for t in (before, after)]
+        before, after = (
+            (u - u.mean(0)).T @ (v - v.mean(0)) for u, v in ((a, b), (changed_a, changed_b))
+        )
+        moved, norms = (
+            float(np.linalg.norm(before - after)),
+            [float(np.linalg.norm(t)) for t in (before, after)],
+        )
         assert moved <= 4 * (m - 1) / m + 1e-6 and max(norms) <= m / 2 + 1e-6
         assert abs(norms[0] ** 2 - norms[1] ** 2) / (m - 1) ** 2 <= 4 / (m - 1) + 1e-6
-        largest, furthest = max(largest, max(norms) / (m / 2)), max(furthest, moved / (4 * (m - 1) / m))
+        largest, furthest = (
+            max(largest, max(norms) / (m / 2)),
+            max(furthest, moved / (4 * (m - 1) / m)),
+        )
     assert largest > 0.98 and furthest > 0.4

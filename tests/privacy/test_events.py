@@ -1,4 +1,6 @@
-"""Events of mechanisms that choose: never below what the exact law of the choice gives away, and not far above."""
+"""Events of mechanisms that choose: never below what the exact law of the choice gives away, and
+not far above.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
 
 
 def first_above(queries: tuple[int, ...], threshold_scale: float, query_scale: float) -> np.ndarray:
-    """Chance that query i is the first above, and last that none is: summed over the noise of the threshold."""
+    """Chance that query i is the first above, and last that none is: summed over the noise of the
+    threshold.
+    """
     threshold = np.arange(-600, 601)
     weight = stats.dlaplace.pmf(threshold, 1 / threshold_scale)
     below, chances = weight, []
@@ -35,15 +39,27 @@ def worst_ratio(threshold_scale: float, query_scale: float, moved: int) -> float
         for height in (-20, -6, 0, 6):
             for ends in ((moved, -moved), (-moved, moved), (moved, moved)):
                 one = first_above((height,) * length, threshold_scale, query_scale)
-                other = first_above((*(height + ends[0] for _ in range(length - 1)), height + ends[1]), threshold_scale, query_scale)
+                other = first_above(
+                    (*(height + ends[0] for _ in range(length - 1)), height + ends[1]),
+                    threshold_scale,
+                    query_scale,
+                )
                 worst = max(worst, float(np.abs(np.log(one / other)).max()))
     return worst
 
 
-@pytest.mark.parametrize(("threshold_scale", "query_scale", "moved"), [(4.0, 8.0, 1), (6.0, 6.0, 2), (3.0, 20.0, 3)])
-def test_sparse_vector_is_not_below_its_exact_law(threshold_scale: float, query_scale: float, moved: int) -> None:
+@pytest.mark.parametrize(
+    ("threshold_scale", "query_scale", "moved"), [(4.0, 8.0, 1), (6.0, 6.0, 2), (3.0, 20.0, 3)]
+)
+def test_sparse_vector_is_not_below_its_exact_law(
+    threshold_scale: float, query_scale: float, moved: int
+) -> None:
     event = SparseVectorDpEvent(threshold_scale, query_scale, moved)
-    assert 0.5 * event.epsilon <= worst_ratio(threshold_scale, query_scale, moved) <= event.epsilon * (1 + 1e-6)
+    assert (
+        0.5 * event.epsilon
+        <= worst_ratio(threshold_scale, query_scale, moved)
+        <= event.epsilon * (1 + 1e-6)
+    )
 
 
 def softmax(scores: tuple[int, ...], scale: float) -> np.ndarray:
@@ -55,11 +71,15 @@ def hockey_stick(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:
     return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
 
 
-@pytest.mark.parametrize(("rows", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (2, "replace_one")])
+@pytest.mark.parametrize(
+    ("rows", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (2, "replace_one")]
+)
 def test_gumbel_max_is_not_below_its_exact_law(rows: int, adjacency: accounting.Adjacency) -> None:
     """Over scores, moves and thresholds; and some choice comes near the charge at each threshold."""
     scale, moved = 6.0, rows * (2 if adjacency == "replace_one" else 1)
-    profile = accounting.delta_profile([GumbelMaxDpEvent(scale, 1, rows)], epsilons=(0.0, 0.05, 0.1, 0.2, 0.3), adjacency=adjacency)
+    profile = accounting.delta_profile(
+        [GumbelMaxDpEvent(scale, 1, rows)], epsilons=(0.0, 0.05, 0.1, 0.2, 0.3), adjacency=adjacency
+    )
     worst = dict.fromkeys(dict(profile), 0.0)
     for scores in [(gap, *[0] * others) for others in (1, 2, 4) for gap in range(-14, 15, 2)]:
         one = softmax(scores, scale)
@@ -71,9 +91,11 @@ def test_gumbel_max_is_not_below_its_exact_law(rows: int, adjacency: accounting.
 
 
 def adaptive_delta(spread: float, count: int, epsilon: float, *, cuts: int = 40) -> float:
-    """What `count` choices leak if each, in the light of those before, takes the worst of `cuts` two-point laws: a lower bound.
+    """What `count` choices leak if each, in the light of those before, takes the worst of `cuts`
+    two-point laws: a lower bound.
 
-    D(n, e) = max over t of P[t] D(n - 1, e - t) + P[t - r] D(n - 1, e - t + r), D(0, e) = max(0, 1 - exp(e)).
+    D(n, e) = max over t of P[t] D(n - 1, e - t) + P[t - r] D(n - 1, e - t + r), D(0, e) = max(0, 1
+    - exp(e)).
     """
     step = spread / cuts
     reach = count * cuts
@@ -83,24 +105,37 @@ def adaptive_delta(spread: float, count: int, epsilon: float, *, cuts: int = 40)
         best = np.zeros(len(left) - 2 * cuts)
         for j in range(1, cuts):
             high = -math.expm1(j * step - spread) / -math.expm1(-spread)
-            own = slice(cuts - j, cuts - j + len(best)), slice(2 * cuts - j, 2 * cuts - j + len(best))
+            own = (
+                slice(cuts - j, cuts - j + len(best)),
+                slice(2 * cuts - j, 2 * cuts - j + len(best)),
+            )
             best = np.maximum(best, high * left[own[0]] + (1 - high) * left[own[1]])
         left = best
     return float(left[len(left) // 2])
 
 
 @pytest.mark.finding("math loose selection")
-@pytest.mark.parametrize(("noise", "count"), [(1.0, 1), (2.0, 2), (6.0, 8), (20.0, 30), (60.0, 200)])
-def test_choices_in_the_light_of_earlier_ones_are_not_above_the_charge(noise: float, count: int) -> None:
+@pytest.mark.parametrize(
+    ("noise", "count"), [(1.0, 1), (2.0, 2), (6.0, 8), (20.0, 30), (60.0, 200)]
+)
+def test_choices_in_the_light_of_earlier_ones_are_not_above_the_charge(
+    noise: float, count: int
+) -> None:
     """And the charge is less than that of as many answers which are only pure."""
     event = dp_accounting.SelfComposedDpEvent(GumbelMaxDpEvent(noise, 1), count)
-    for epsilon, charged in accounting.delta_profile([event], epsilons=(0.0, 0.2, 0.5, 1.0), adjacency="add_remove"):
+    for epsilon, charged in accounting.delta_profile(
+        [event], epsilons=(0.0, 0.2, 0.5, 1.0), adjacency="add_remove"
+    ):
         truth = adaptive_delta(2 / noise, count, epsilon)
         assert truth - 1e-12 <= charged <= 3 * truth + 1e-3
         assert charged <= randomised_response_delta(2 / noise, count, epsilon) + 1e-12
     if count >= 8:
-        pure = [dp_accounting.SelfComposedDpEvent(SparseVectorDpEvent(noise / 2, math.inf, 1), count)]
-        costs = [accounting.epsilon(own, delta=1e-5, adjacency="add_remove") for own in ([event], pure)]
+        pure = [
+            dp_accounting.SelfComposedDpEvent(SparseVectorDpEvent(noise / 2, math.inf, 1), count)
+        ]
+        costs = [
+            accounting.epsilon(own, delta=1e-5, adjacency="add_remove") for own in ([event], pure)
+        ]
         assert costs[0] < 0.8 * costs[1]
 
 
@@ -116,21 +151,35 @@ def randomised_response_delta(pure: float, count: int, epsilon: float) -> float:
 def test_composition_is_not_below_its_exact_delta(adjacency: accounting.Adjacency) -> None:
     event = SparseVectorDpEvent(150.0, 300.0, 6, rate=0.5)
     pure = event.epsilon * (1 if adjacency == "add_remove" else 2)
-    profile = accounting.delta_profile([dp_accounting.SelfComposedDpEvent(event, 30)], epsilons=EPSILONS, adjacency=adjacency)
+    profile = accounting.delta_profile(
+        [dp_accounting.SelfComposedDpEvent(event, 30)], epsilons=EPSILONS, adjacency=adjacency
+    )
     for epsilon, delta in profile:
         exact = randomised_response_delta(pure, 30, epsilon)
         assert exact - 1e-10 <= delta <= exact * 1.02 + 1e-6
 
 
 def test_parts_of_one_event_compose() -> None:
-    parts = (dp_accounting.GaussianDpEvent(4.0), GumbelMaxDpEvent(30.0, 1), SparseVectorDpEvent(20.0, 40.0, 1))
-    together = accounting.epsilon([dp_accounting.ComposedDpEvent(parts)], delta=1e-5, adjacency="add_remove")
-    assert together == pytest.approx(accounting.epsilon(parts, delta=1e-5, adjacency="add_remove"), rel=1e-9)
+    parts = (
+        dp_accounting.GaussianDpEvent(4.0),
+        GumbelMaxDpEvent(30.0, 1),
+        SparseVectorDpEvent(20.0, 40.0, 1),
+    )
+    together = accounting.epsilon(
+        [dp_accounting.ComposedDpEvent(parts)], delta=1e-5, adjacency="add_remove"
+    )
+    assert together == pytest.approx(
+        accounting.epsilon(parts, delta=1e-5, adjacency="add_remove"), rel=1e-9
+    )
 
 
 def sampled_delta(event: SparseVectorDpEvent) -> float:
-    """Log ratio of a sampled pass whose worst outcome has the unsampled ratio: a mixture of with and without the row."""
-    unsampled = SparseVectorDpEvent(event.threshold_scale, event.query_scale, event.sensitivity).epsilon
+    """Log ratio of a sampled pass whose worst outcome has the unsampled ratio: a mixture of with
+    and without the row.
+    """
+    unsampled = SparseVectorDpEvent(
+        event.threshold_scale, event.query_scale, event.sensitivity
+    ).epsilon
     return math.log(1 - event.rate + event.rate * math.exp(unsampled))
 
 
@@ -138,8 +187,13 @@ def sampled_delta(event: SparseVectorDpEvent) -> float:
 def test_sampling_costs_what_the_mixture_costs(rate: float) -> None:
     event = SparseVectorDpEvent(4.0, 8.0, 2, rate=rate)
     assert event.epsilon == pytest.approx(sampled_delta(event), rel=1e-12)
-    assert SparseVectorDpEvent(4.0, 8.0, 2, rate=rate, rows=3).epsilon == pytest.approx(3 * event.epsilon)
+    assert SparseVectorDpEvent(4.0, 8.0, 2, rate=rate, rows=3).epsilon == pytest.approx(
+        3 * event.epsilon
+    )
 
 
 def test_what_protects_nobody_has_no_finite_cost() -> None:
-    assert accounting.epsilon([GumbelMaxDpEvent(1e-3, 1)], delta=1e-5, adjacency="add_remove") == math.inf
+    assert (
+        accounting.epsilon([GumbelMaxDpEvent(1e-3, 1)], delta=1e-5, adjacency="add_remove")
+        == math.inf
+    )

@@ -1,10 +1,12 @@
-"""The proof in `ledger.ledger`, by exact enumeration: reservations chosen in the light of earlier results stay under the cap.
+"""The proof in `ledger.ledger`, by exact enumeration: reservations chosen in the light of earlier
+results stay under the cap.
 
-A steward asks for one (epsilon, delta) after another, each chosen from all that was released before. Each
-granted request is spent in full by the worst mechanism there is, which tells with chance delta which table it
-saw, and else answers one bit by randomised response at epsilon [Kairouz, Oh, Viswanath, "The Composition
-Theorem for Differential Privacy", arXiv:1311.0776v4, Theorem 3.4 and its dominating mechanism]. All
-transcripts are listed with their exact chances on both tables.
+A steward asks for one (epsilon, delta) after another, each chosen from all that was released
+before. Each granted request is spent in full by the worst mechanism there is, which tells with
+chance delta which table it saw, and else answers one bit by randomised response at epsilon
+[Kairouz, Oh, Viswanath, "The Composition Theorem for Differential Privacy", arXiv:1311.0776v4,
+Theorem 3.4 and its dominating mechanism]. All transcripts are listed with their exact chances on
+both tables.
 """
 
 from __future__ import annotations
@@ -29,10 +31,17 @@ Laws = Iterator[tuple[float, float]]
 def worst(epsilon: float, delta: float) -> dict[str, tuple[float, float]]:
     """Chances of each answer on the two tables."""
     high, low = ((1 - delta) * math.exp(e) / (1 + math.exp(epsilon)) for e in (epsilon, 0))
-    return {"the first": (delta, 0.0), "1": (high, low), "2": (low, high), "the second": (0.0, delta)}
+    return {
+        "the first": (delta, 0.0),
+        "1": (high, low),
+        "2": (low, high),
+        "the second": (0.0, delta),
+    }
 
 
-def transcripts(steward: Steward, granted: Callable[[Transcript, float, float], bool], past: Transcript = ()) -> Laws:
+def transcripts(
+    steward: Steward, granted: Callable[[Transcript, float, float], bool], past: Transcript = ()
+) -> Laws:
     """Chances of every transcript of `ROUNDS` requests; a refused request releases a constant."""
     if len(past) == ROUNDS:
         yield 1.0, 1.0
@@ -49,7 +58,12 @@ def leaked(laws: Laws, epsilon: float) -> float:
     """The delta of those transcripts at `epsilon`, the larger of both directions."""
     first, second = np.array(list(laws)).T
     assert first.sum() == pytest.approx(1) and second.sum() == pytest.approx(1)
-    return float(max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in ((first, second), (second, first))))
+    return float(
+        max(
+            np.maximum(a - math.exp(epsilon) * b, 0).sum()
+            for a, b in ((first, second), (second, first))
+        )
+    )
 
 
 def rest(past: Transcript) -> tuple[float, float]:
@@ -61,19 +75,31 @@ def rest(past: Transcript) -> tuple[float, float]:
 STEWARDS: dict[str, Steward] = {
     "the same each time": lambda past: (0.7, 0.03),
     "all that is left, half by half": lambda past: (rest(past)[0] / 2, rest(past)[1] / 2),
-    "more after one answer than after the other": lambda past: (0.7, 0.03) if past and past[-1][0] == "1" else (0.4, 0.01),
-    "all that is left once an answer repeats": lambda past: rest(past) if len(past) > 1 and past[-1][0] == past[-2][0] else (0.15, 0.01),
-    "greedy after a refusal": lambda past: (0.9, 0.0) if not past or past[-1][0] == "1" else (0.5, 0.04),
-    "epsilon or delta, as the last answer says": lambda past: (0.5, 0.0) if not past or past[-1][0] == "2" else (0.0, 0.025),
+    "more after one answer than after the other": lambda past: (
+        (0.7, 0.03) if past and past[-1][0] == "1" else (0.4, 0.01)
+    ),
+    "all that is left once an answer repeats": lambda past: (
+        rest(past) if len(past) > 1 and past[-1][0] == past[-2][0] else (0.15, 0.01)
+    ),
+    "greedy after a refusal": lambda past: (
+        (0.9, 0.0) if not past or past[-1][0] == "1" else (0.5, 0.04)
+    ),
+    "epsilon or delta, as the last answer says": lambda past: (
+        (0.5, 0.0) if not past or past[-1][0] == "2" else (0.0, 0.025)
+    ),
 }
 
 
 @pytest.mark.parametrize("name", STEWARDS)
-def test_adaptively_chosen_reservations_leak_no_more_than_the_cap(name: str, ledger: Ledger) -> None:
+def test_adaptively_chosen_reservations_leak_no_more_than_the_cap(
+    name: str, ledger: Ledger
+) -> None:
     runs: dict[Transcript, str] = {}
 
     def granted(past: Transcript, epsilon: float, delta: float) -> bool:
-        """Whether the ledger grants it: each course of events is a dataset of its own, with all its reservations made anew."""
+        """Whether the ledger grants it: each course of events is a dataset of its own, with all its
+        reservations made anew.
+        """
         dataset = runs.setdefault((*past, ("?", epsilon, delta)), f"course-{len(runs)}")
         wanted = [(e, d) for answer, e, d in past if answer != "refused"] + [(epsilon, delta)]
         try:
@@ -105,5 +131,7 @@ def charged_by_averages(past: Transcript, epsilon: float, delta: float) -> bool:
 
 
 @pytest.mark.parametrize("granted", [all_granted, each_within_the_cap, charged_by_averages])
-def test_a_ledger_that_grants_more_leaks_more(granted: Callable[[Transcript, float, float], bool]) -> None:
+def test_a_ledger_that_grants_more_leaks_more(
+    granted: Callable[[Transcript, float, float], bool],
+) -> None:
     assert leaked(transcripts(STEWARDS["the same each time"], granted), CAP[0]) > 1.2 * CAP[1]

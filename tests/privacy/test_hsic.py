@@ -1,4 +1,6 @@
-"""The HSIC bit: its sensitivity by search over neighbours, its level, its power, and what noise does to both."""
+"""The HSIC bit: its sensitivity by search over neighbours, its level, its power, and what noise
+does to both.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,17 @@ Floats = npt.NDArray[np.float64]
 KERNEL = KernelGrid(bandwidth=0.2)
 DOMAIN = Domain(
     tuple(
-        ColumnDomain(n, "number", tuple("abcd"), False, edges=tuple(np.linspace(-1, 1, 5)[:-1]), stop=1.0, lower=-1.0, upper=1.0) for n in ("x", "y")
+        ColumnDomain(
+            n,
+            "number",
+            tuple("abcd"),
+            False,
+            edges=tuple(np.linspace(-1, 1, 5)[:-1]),
+            stop=1.0,
+            lower=-1.0,
+            upper=1.0,
+        )
+        for n in ("x", "y")
     )
 )
 
@@ -35,7 +47,9 @@ def table_of(values: Floats) -> Table:
 def test_features_are_the_kernel() -> None:
     grid = np.linspace(-1, 1, 257)
     features = KERNEL(grid)
-    assert features @ features.T == pytest.approx(np.exp(-((grid[:, None] - grid) ** 2) / (2 * 0.2**2)), abs=1e-7)
+    assert features @ features.T == pytest.approx(
+        np.exp(-((grid[:, None] - grid) ** 2) / (2 * 0.2**2)), abs=1e-7
+    )
     assert KERNEL.diameter == pytest.approx(np.sqrt(2 - 2 * np.exp(-4 / (2 * 0.2**2))), abs=1e-6)
     assert np.array_equal(KERNEL(np.array([np.nan])), np.zeros((1, features.shape[1])))
 
@@ -50,17 +64,24 @@ def test_scatter_is_rows_times_the_root_of_hsic() -> None:
 
 
 def _with_one_more(first: Floats, second: Floats, at: int) -> tuple[float, float]:
-    """The shuffled statistic around the cycle 0, 1, ..., n - 1, and with the last row inserted at `at` instead of left out."""
+    """The shuffled statistic around the cycle 0, 1, ..., n - 1, and with the last row inserted at
+    `at` instead of left out.
+    """
     rows = len(first) - 1
     longer = np.insert(np.arange(rows), at, rows)
-    return tuple(scatter(first[order], np.roll(second[order], -1, axis=0)) for order in (np.arange(rows), longer))  # type: ignore[return-value]
+    return tuple(
+        scatter(first[order], np.roll(second[order], -1, axis=0))
+        for order in (np.arange(rows), longer)
+    )  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 8, 40])
 def test_no_added_row_moves_the_statistics_further_than_stated(rows: int) -> None:
-    """Random and climbing search over tables at the ends of the range; the statistic reaches its bound but for n / (n + 1).
+    """Random and climbing search over tables at the ends of the range; the statistic reaches its
+    bound but for n / (n + 1).
 
-    The sum that the shuffled statistic is the norm of moves by up to sqrt(3/2) d^2, which is proved, and not by 2 d^2.
+    The sum that the shuffled statistic is the norm of moves by up to sqrt(3/2) d^2, which is
+    proved, and not by 2 d^2.
     """
     rng = np.random.default_rng(rows)
     bound = KERNEL.diameter**2
@@ -68,7 +89,11 @@ def test_no_added_row_moves_the_statistics_further_than_stated(rows: int) -> Non
     best = np.full((2, rows + 1), -1.0)
     best[:, -1] = 1.0
     for step in range(600):
-        values = np.where(rng.random(best.shape) < (0.2 if step else 0.0), rng.choice([-1.0, 0.0, 1.0], best.shape), best)
+        values = np.where(
+            rng.random(best.shape) < (0.2 if step else 0.0),
+            rng.choice([-1.0, 0.0, 1.0], best.shape),
+            best,
+        )
         first, second = KERNEL(values[0]), KERNEL(values[1])
         plain = abs(scatter(first, second) - scatter(first[:-1], second[:-1]))
         before, after = _with_one_more(first, second, int(rng.integers(rows + 1)))
@@ -82,25 +107,38 @@ def test_no_added_row_moves_the_statistics_further_than_stated(rows: int) -> Non
 
 @pytest.mark.finding("math loose permutation bit")
 def test_the_insertion_moves_the_sum_by_no_more_than_is_proved_and_some_come_near() -> None:
-    """`INSERTED`: over new rows, the pair that one comes between, and means anywhere between the rows; three far values reach it."""
+    """`INSERTED`: over new rows, the pair that one comes between, and means anywhere between the
+    rows; three far values reach it.
+    """
     rng, most = np.random.default_rng(4), 0.0
     points = KERNEL(np.array([-1.0, 0.0, 1.0]))
     for _ in range(3000):
         spread = [rng.dirichlet(np.full(3, 0.1)) @ points for _ in range(2)]
         (a, a_before), (b, b_after) = points[rng.integers(0, 3, (2, 2))]
         share = rng.choice([1.0, rng.random()])
-        moved = np.linalg.norm(share * np.outer(a - spread[0], b - spread[1]) + np.outer(a_before - a, b - b_after))
+        moved = np.linalg.norm(
+            share * np.outer(a - spread[0], b - spread[1]) + np.outer(a_before - a, b - b_after)
+        )
         most = max(most, float(moved))
     assert 0.95 * INSERTED * KERNEL.diameter**2 < most <= INSERTED * KERNEL.diameter**2
-    assert IndependenceBit(DOMAIN, "x", "y", 1.0, kernel=KERNEL).sensitivity < 2.23 * KERNEL.diameter**2
+    assert (
+        IndependenceBit(DOMAIN, "x", "y", 1.0, kernel=KERNEL).sensitivity
+        < 2.23 * KERNEL.diameter**2
+    )
 
 
 def test_statistic_minus_quantile_comes_within_a_factor_of_four_of_the_stated_sensitivity() -> None:
-    """All rows equal and one opposite: the statistic moves by nearly d^2 of the 2.2 d^2, the shuffled ones by next to nothing."""
+    """All rows equal and one opposite: the statistic moves by nearly d^2 of the 2.2 d^2, the
+    shuffled ones by next to nothing.
+    """
     mechanism = IndependenceBit(DOMAIN, "x", "y", 1.0, kernel=KERNEL)
     x = np.full(40, -1.0)
     constant, broken = KERNEL(x), KERNEL(np.append(x, 1.0))
-    moved = scatter(broken, broken) - scatter(broken, np.roll(broken, -1, axis=0)) - scatter(constant, constant)
+    moved = (
+        scatter(broken, broken)
+        - scatter(broken, np.roll(broken, -1, axis=0))
+        - scatter(constant, constant)
+    )
     assert mechanism.sensitivity / 4 <= moved <= mechanism.sensitivity
 
 
@@ -133,7 +171,9 @@ def test_a_test_that_cannot_reject_is_refused() -> None:
 
 
 def test_an_empty_table_is_answered() -> None:
-    assert IndependenceBit(DOMAIN, "x", "y", 1.0).run(table_of(np.zeros((0, 2))), Streams.fresh()) in (True, False)
+    assert IndependenceBit(DOMAIN, "x", "y", 1.0).run(
+        table_of(np.zeros((0, 2))), Streams.fresh()
+    ) in (True, False)
 
 
 def test_the_bit_is_charged_as_planned_and_read_with_care() -> None:

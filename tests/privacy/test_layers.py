@@ -13,7 +13,13 @@ from synthdp.errors import BoundaryError
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.privacy.dpsgd import clipped_layer
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, stable_sum
-from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup, _one_hot_sums, _one_hot_sums_anywhere
+from synthdp.privacy.dpsgd.layers import (
+    MaskedLinear,
+    NodeLinear,
+    ParentLookup,
+    _one_hot_sums,
+    _one_hot_sums_anywhere,
+)
 from synthdp.privacy.dpsgd.settings import MOST_STRETCH, DpSgd
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
@@ -48,8 +54,16 @@ def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
     yield "lookup of everything", ParentLookup([range(3)], sizes, 4), codes
     yield "lookup of one column twice", ParentLookup([(1, 1), (1,)], sizes, 4), codes
     yield "lookup of one level", ParentLookup([(0,)], (1,), 2), torch.zeros(4, 1, dtype=torch.long)
-    yield "lookup of features", ParentLookup([(), (0,), (0, 1, 2)], sizes, 5, unit_features(4, sizes)), codes
-    yield "node of features", NodeLinear(5, (4, 2, 3), unit_features(5, (4, 2, 3))), torch.randn(4, 3, 5, generator=generator(1))
+    yield (
+        "lookup of features",
+        ParentLookup([(), (0,), (0, 1, 2)], sizes, 5, unit_features(4, sizes)),
+        codes,
+    )
+    yield (
+        "node of features",
+        NodeLinear(5, (4, 2, 3), unit_features(5, (4, 2, 3))),
+        torch.randn(4, 3, 5, generator=generator(1)),
+    )
     yield "node", NodeLinear(5, (4, 4, 4)), torch.randn(4, 3, 5, generator=generator(1))
     yield "one node", NodeLinear(1, (1,)), torch.randn(4, 1, 1, generator=generator(1))
     mask = (torch.rand(6, 5, generator=generator(2)) < 0.4).float()
@@ -57,7 +71,9 @@ def layers() -> Iterator[tuple[str, ClippedLayer, Tensor]]:
     yield "masked away", MaskedLinear(torch.zeros(3, 2)), torch.randn(4, 2, generator=generator(3))
 
 
-@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+@pytest.mark.parametrize(
+    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
+)
 def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
     shake(layer, 5)
     g = torch.randn(layer(a).shape, generator=generator(6))
@@ -75,17 +91,27 @@ def test_layer_equals_autograd(layer: ClippedLayer, a: Tensor) -> None:
         torch.testing.assert_close(sums[p], expected[p], rtol=TOLERANCE, atol=1e-5)
 
 
-@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+@pytest.mark.parametrize(
+    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
+)
 def test_layer_sums_of_nobody_are_zero(layer: ClippedLayer, a: Tensor) -> None:
     g = layer.received(torch.zeros(layer(a).shape))
     sums = layer.pulled_back(layer.clipped_sum(a[:0], g[:0], torch.zeros(0)))
-    assert all(sums[p].shape == p.shape and not sums[p].any() for p in layer.parameters() if p.requires_grad)
+    assert all(
+        sums[p].shape == p.shape and not sums[p].any()
+        for p in layer.parameters()
+        if p.requires_grad
+    )
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.float64])
 @pytest.mark.parametrize("batch", [0, 1, 50])
-def test_looked_up_rows_have_the_sums_of_those_that_looked(batch: int, precision: torch.dtype) -> None:
-    """The same on a CPU and elsewhere, and example by example; the second of four nodes looks nothing up, and so does the last."""
+def test_looked_up_rows_have_the_sums_of_those_that_looked(
+    batch: int, precision: torch.dtype
+) -> None:
+    """The same on a CPU and elsewhere, and example by example; the second of four nodes looks
+    nothing up, and so does the last.
+    """
     draws, owner = torch.Generator().manual_seed(1), torch.tensor([0, 0, 2])
     rows = torch.randint(0, 7, (batch, 3), generator=draws)
     values = torch.randn(batch * 4, 5, generator=draws, dtype=precision)
@@ -99,12 +125,21 @@ def test_looked_up_rows_have_the_sums_of_those_that_looked(batch: int, precision
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
-def test_stable_sums_hold_each_block_apart(layer: ClippedLayer, a: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal to one sum of all; and, to 64 bits, to the sums of the blocks, each with nothing in the others, in pieces of any number of blocks."""
+@pytest.mark.parametrize(
+    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
+)
+def test_stable_sums_hold_each_block_apart(
+    layer: ClippedLayer, a: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal to one sum of all; and, to 64 bits, to the sums of the blocks, each with nothing in the
+    others, in pieces of any number of blocks.
+    """
     shake(layer, 5)
     a = a.repeat(60, *[1] * (a.dim() - 1))
-    g, c = layer.received(torch.randn(layer(a).shape, generator=generator(6))), torch.rand(len(a), generator=generator(7))
+    g, c = (
+        layer.received(torch.randn(layer(a).shape, generator=generator(6))),
+        torch.rand(len(a), generator=generator(7)),
+    )
     for block, piece in ((80, 4096), (24, 4096), (24, 100), (24, 10), (240, 4096)):
         monkeypatch.setattr(clipped_layer, "PIECE", piece)
         whole = stable_sum(layer, a, g, c, block)
@@ -112,17 +147,24 @@ def test_stable_sums_hold_each_block_apart(layer: ClippedLayer, a: Tensor, monke
             torch.testing.assert_close(whole[p].float(), expected, rtol=TOLERANCE, atol=1e-4)
             apart = torch.zeros_like(whole[p])
             for number in range(len(a) // block):
-                apart += stable_sum(layer, a, g, c.where(torch.arange(len(a)) // block == number, 0.0), block)[p]
+                apart += stable_sum(
+                    layer, a, g, c.where(torch.arange(len(a)) // block == number, 0.0), block
+                )[p]
             assert whole[p].dtype == torch.float64
             torch.testing.assert_close(whole[p], apart, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize(("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()])
+@pytest.mark.parametrize(
+    ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
+)
 def test_examples_that_do_not_count_add_exactly_nothing(layer: ClippedLayer, a: Tensor) -> None:
     """Other numbers in their slots change no bit of the sum, as long as they have the weight zero."""
     shake(layer, 5)
     a = a.repeat(24, *[1] * (a.dim() - 1))
-    g, c = layer.received(torch.randn(layer(a).shape, generator=generator(6))), torch.rand(len(a), generator=generator(7))
+    g, c = (
+        layer.received(torch.randn(layer(a).shape, generator=generator(6))),
+        torch.rand(len(a), generator=generator(7)),
+    )
     c[::3] = 0
     before = stable_sum(layer, a, g, c, 48)
     g[::3] *= -1e20
@@ -138,20 +180,32 @@ def random_architecture(seed: int) -> Architecture:
     sizes = tuple(int(s) for s in rng.integers(1, 5, columns))
     share = (0.0, 0.5, 1.0)[seed % 3]  # no edge, some, all
     parents = tuple(tuple(p for p in range(i) if rng.random() < share) for i in range(columns))
-    latent = tuple(tuple(int(i) for i in np.flatnonzero(rng.random(columns) < 0.6)) or (0,) for _ in range(int(rng.integers(1, 4))))
+    latent = tuple(
+        tuple(int(i) for i in np.flatnonzero(rng.random(columns) < 0.6)) or (0,)
+        for _ in range(int(rng.integers(1, 4)))
+    )
     return Architecture(sizes, parents, latent, int(rng.integers(1, 7)))
 
 
 def network_of(architecture: Architecture, seed: int) -> CausalVae:
-    """A network with random weights; levels of every second seed have features, and every third decodes in two groups."""
+    """A network with random weights; levels of every second seed have features, and every third
+    decodes in two groups.
+    """
     columns = len(architecture.sizes)
     groups = [range(0, columns, 2), range(1, columns, 2)] if columns > 1 and seed % 3 == 2 else None
-    module = CausalVae(architecture, generator=generator(seed), features=unit_features(seed, architecture.sizes) if seed % 2 else None, groups=groups)
+    module = CausalVae(
+        architecture,
+        generator=generator(seed),
+        features=unit_features(seed, architecture.sizes) if seed % 2 else None,
+        groups=groups,
+    )
     shake(module, seed)
     return module
 
 
-def trainer_of(architecture: Architecture, latents: Streams, *, seed: int = 0, clip: float = 1.0) -> _Trainer:
+def trainer_of(
+    architecture: Architecture, latents: Streams, *, seed: int = 0, clip: float = 1.0
+) -> _Trainer:
     module = network_of(architecture, seed)
     return _Trainer(DpSgd(0.5, 5, 8.0, clip, 1.0, 0.01, 0.9, 100), module, latents)
 
@@ -166,13 +220,20 @@ def true_gradient(plain: CausalVae, example: Tensor) -> Tensor:
     loss = plain(example.unsqueeze(0), torch.full((1, plain.latent), 0.5)).sum()
     trained = [p for p in plain.parameters() if p.requires_grad]
     found = torch.autograd.grad(loss, trained, allow_unused=True)
-    return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten() for p, g in zip(trained, found, strict=True)])
+    return torch.cat(
+        [
+            torch.zeros_like(p).flatten() if g is None else g.flatten()
+            for p, g in zip(trained, found, strict=True)
+        ]
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 @pytest.mark.parametrize("seed", range(18))
 @pytest.mark.parametrize("clip", [1e-2, 1.0, 1e3])
-def test_clipped_sum_of_the_causal_vae_equals_autograd(seed: int, clip: float, even_latents: Streams) -> None:
+def test_clipped_sum_of_the_causal_vae_equals_autograd(
+    seed: int, clip: float, even_latents: Streams
+) -> None:
     architecture = random_architecture(seed)
     trainer = trainer_of(architecture, even_latents, seed=seed, clip=clip)
     rng = np.random.default_rng(seed)
@@ -187,7 +248,9 @@ def test_clipped_sum_of_the_causal_vae_equals_autograd(seed: int, clip: float, e
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 @pytest.mark.parametrize("seed", range(6))
-def test_gradient_of_an_example_does_not_depend_on_its_batch(seed: int, even_latents: Streams) -> None:
+def test_gradient_of_an_example_does_not_depend_on_its_batch(
+    seed: int, even_latents: Streams
+) -> None:
     architecture = random_architecture(seed)
     trainer = trainer_of(architecture, even_latents, seed=seed)
     rng = np.random.default_rng(seed)
@@ -213,7 +276,9 @@ def test_features_without_a_proof_are_refused(features: Tensor, words: str) -> N
 
 
 def test_features_of_an_output_that_may_cancel_are_refused() -> None:
-    """With one feature for all levels a gradient of (1, 0, -1) would be seen as zero, and what rounding leaves of it would not be clipped."""
+    """With one feature for all levels a gradient of (1, 0, -1) would be seen as zero, and what
+    rounding leaves of it would not be clipped.
+    """
     with pytest.raises(BoundaryError, match=r"keep less than 0\.25"):
         NodeLinear(2, (3,), [torch.ones(3, 1)])
 
@@ -223,7 +288,9 @@ def test_features_as_long_as_allowed_stretch_by_no_more_than_is_charged() -> Non
     sums = torch.randn(16**2, 1, generator=generator(1), dtype=torch.float64)
     pulled = layer.pulled_back({layer.weight: sums})[layer.weight]
     assert pulled.norm() <= MOST_STRETCH * sums.norm()
-    even = layer.pulled_back({layer.weight: torch.ones(16**2, 1, dtype=torch.float64)})[layer.weight]
+    even = layer.pulled_back({layer.weight: torch.ones(16**2, 1, dtype=torch.float64)})[
+        layer.weight
+    ]
     assert float(even.norm()) == pytest.approx(MOST_STRETCH * 16)
 
 
@@ -231,7 +298,9 @@ def test_plain_weights_compute_the_same() -> None:
     architecture = random_architecture(5)
     module = network_of(architecture, 5)
     plain = CausalVae(architecture, generator=generator(0))
-    plain.load_state_dict(module.plain({n: p for n, p in module.named_parameters() if p.requires_grad}))
+    plain.load_state_dict(
+        module.plain({n: p for n, p in module.named_parameters() if p.requires_grad})
+    )
     rng = np.random.default_rng(5)
     codes = torch.from_numpy(np.column_stack([rng.integers(0, s, 20) for s in architecture.sizes]))
     noise = torch.randn(20, module.latent, generator=generator(1))
@@ -250,4 +319,8 @@ def test_subclass_of_a_proved_layer_is_refused() -> None:
             return 2 * super().forward(x)
 
     with pytest.raises(BoundaryError, match="Doubled"):
-        _Trainer(DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100), nn.Sequential(Doubled(torch.ones(2, 2))), Streams.fresh())  # type: ignore[arg-type]
+        _Trainer(
+            DpSgd(0.5, 5, 8.0, 1.0, 1.0, 0.01, 0.9, 100),
+            nn.Sequential(Doubled(torch.ones(2, 2))),
+            Streams.fresh(),
+        )  # type: ignore[arg-type]

@@ -20,21 +20,33 @@ EVENT = {"event": "gaussian", "noise_multiplier": 2.0}
 CAP = (3.0, 1e-4)
 
 
-def reserve(ledger: Ledger, run: str, epsilon: float = 1.0, *, dataset: str = "adult", cap: tuple[float, float] | None = CAP) -> None:
+def reserve(
+    ledger: Ledger,
+    run: str,
+    epsilon: float = 1.0,
+    *,
+    dataset: str = "adult",
+    cap: tuple[float, float] | None = CAP,
+) -> None:
     ledger.reserve(dataset, run, epsilon=epsilon, delta=1e-5, cap=cap, body={"by": "me"})
 
 
-def charge(ledger: Ledger, run: str, *, event: dict[str, Any] | None = None, dataset: str = "adult") -> str:
+def charge(
+    ledger: Ledger, run: str, *, event: dict[str, Any] | None = None, dataset: str = "adult"
+) -> str:
     return ledger.charge(dataset, run, purpose="measure", mechanism="m", event=event or EVENT).hash
 
 
-# --- balances and caps ----------------------------------------------------------------------------------------
+# --- balances and caps
+# ----------------------------------------------------------------------------------------
 
 
 def test_reservations_add_up_and_the_cap_holds(ledger: Ledger) -> None:
     for run in ("r1", "r2", "r3"):
         reserve(ledger, run)
-    with pytest.raises(BudgetError, match=r"epsilon: needs 0\.01, 0 left on dataset adult; cap 3, spent 3"):
+    with pytest.raises(
+        BudgetError, match=r"epsilon: needs 0\.01, 0 left on dataset adult; cap 3, spent 3"
+    ):
         reserve(ledger, "r4", 0.01)
     balance = ledger.balance("adult")
     assert (balance.epsilon, balance.cap_epsilon, balance.cap_delta) == (3.0, *CAP)
@@ -83,7 +95,8 @@ def test_amounts_that_defeat_a_comparison_are_refused(ledger: Ledger, amount: fl
     assert ledger.entries() == []
 
 
-# --- charges ---------------------------------------------------------------------------------------------------
+# --- charges
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_same_charge_is_made_once_and_another_is_refused(ledger: Ledger) -> None:
@@ -111,7 +124,8 @@ def test_settling_twice_is_one_settlement_and_keeps_the_spend(ledger: Ledger) ->
     assert ledger.balance("adult").epsilon == 1.0
 
 
-# --- tampering -------------------------------------------------------------------------------------------------
+# --- tampering
+# -------------------------------------------------------------------------------------------------
 
 
 def tampered(path: Path, statement: str) -> None:
@@ -132,7 +146,10 @@ def tampered(path: Path, statement: str) -> None:
         ("delete from synthdp_ledger where seq = 1", 2),
         ("delete from synthdp_ledger where seq = 3", 4),
         ("update synthdp_ledger set seq = 9 where seq = 3", 4),
-        ("insert into synthdp_ledger select 9, dataset, run, kind, body, at, 'p', 'h' from synthdp_ledger where seq = 2", 9),
+        (
+            "insert into synthdp_ledger select 9, dataset, run, kind, body, at, 'p', 'h' from synthdp_ledger where seq = 2",
+            9,
+        ),
     ],
 )
 def test_tampering_is_found_and_the_row_named(tmp_path: Path, statement: str, row: int) -> None:
@@ -149,13 +166,22 @@ def test_tampering_is_found_and_the_row_named(tmp_path: Path, statement: str, ro
 def test_a_row_put_in_with_a_good_hash_breaks_the_next(ledger: Ledger) -> None:
     reserve(ledger, "r")
     first, second = ledger.entries()
-    content = {"seq": 1, "dataset": "adult", "run": "x", "kind": "cap", "body": {"epsilon": 99.0, "delta": 1e-4}, "at": first.at, "previous": GENESIS}
+    content = {
+        "seq": 1,
+        "dataset": "adult",
+        "run": "x",
+        "kind": "cap",
+        "body": {"epsilon": 99.0, "delta": 1e-4},
+        "at": first.at,
+        "previous": GENESIS,
+    }
     forged = type(first)(**content, hash=entry_hash(**content))
     with pytest.raises(VerifyError, match="row 2"):
         verify_entries([forged, second])
 
 
-# --- races -----------------------------------------------------------------------------------------------------
+# --- races
+# -----------------------------------------------------------------------------------------------------
 
 
 def _race(arguments: tuple[str, int]) -> bool:
@@ -194,13 +220,16 @@ def test_eight_processes_racing_for_the_last_of_a_cap(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'l.db'}"
     reserve(Ledger(url), "first", 2.5)
     start = str(time.time() + 4)
-    racers = [subprocess.Popen([sys.executable, "-c", RACER, url, f"r{i}", start]) for i in range(8)]
+    racers = [
+        subprocess.Popen([sys.executable, "-c", RACER, url, f"r{i}", start]) for i in range(8)
+    ]
     assert sorted(r.wait(timeout=90) for r in racers) == [0] + [3] * 7
     assert Ledger(url).balance("adult").epsilon == 3.0
     Ledger(url).verify_chain()
 
 
-# --- databases that fail ------------------------------------------------------------------------------------------
+# --- databases that fail
+# ------------------------------------------------------------------------------------------
 
 
 def test_write_that_fails_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +258,9 @@ BAD_URLS: dict[str, Callable[[Path], str]] = {
 
 
 @pytest.mark.parametrize("kind", BAD_URLS)
-def test_ledger_that_cannot_be_opened_says_so_without_its_password(kind: str, tmp_path: Path) -> None:
+def test_ledger_that_cannot_be_opened_says_so_without_its_password(
+    kind: str, tmp_path: Path
+) -> None:
     (tmp_path / "text.db").write_text("this is no database, whatever its name says " * 20)
     with pytest.raises(BudgetError, match="cannot open the ledger") as caught:
         Ledger(BAD_URLS[kind](tmp_path))

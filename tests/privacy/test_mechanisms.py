@@ -23,7 +23,15 @@ from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.privacy.noise import Integers, Streams
-from synthdp.privacy.plan import EPSILON_TOLERANCE, Plan, _scales, adaptive_round, expected_fit_rows, make_plan, make_search_plan
+from synthdp.privacy.plan import (
+    EPSILON_TOLERANCE,
+    Plan,
+    _scales,
+    adaptive_round,
+    expected_fit_rows,
+    make_plan,
+    make_search_plan,
+)
 from synthdp.privacy.table import Table
 from synthdp.spec import model as spec
 
@@ -37,7 +45,9 @@ def codes_of(domain: Domain, rows: int, seed: int = 0) -> Codes:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 50, 257])
-def test_counts_equal_a_loop(rows: int, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_equal_a_loop(
+    rows: int, domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(counting, "CHUNK_ROWS", 64)  # several blocks
     domain = domain_of(3, 1, 5)
     codes = codes_of(domain, rows)
@@ -53,7 +63,9 @@ def test_blocks_of_any_size_and_type_count_alike(domain_of: MakeDomain) -> None:
     domain = domain_of(3, 200, 5)
     codes = codes_of(domain, 1_000)
     blocks = (codes[i : i + 137].astype(np.uint8) for i in range(0, 1_000, 137))
-    for whole, streamed in zip(count_tables(codes, domain, TABLES), count_tables(blocks, domain, TABLES), strict=True):
+    for whole, streamed in zip(
+        count_tables(codes, domain, TABLES), count_tables(blocks, domain, TABLES), strict=True
+    ):
         assert np.array_equal(whole, streamed)
 
 
@@ -76,7 +88,9 @@ class Quiet(Streams):
         return counts
 
 
-def test_held_out_rows_are_not_counted(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+def test_held_out_rows_are_not_counted(
+    domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
     domain = domain_of(2)
     whole = table_of(domain, np.array([[0], [1], [1]]))
     table = Table(whole.codes, whole.frame, np.array([False, True, False]), {})
@@ -84,9 +98,14 @@ def test_held_out_rows_are_not_counted(domain_of: MakeDomain, table_of: Callable
     assert noisy.counts.tolist() == [1, 1]
 
 
-def test_noisy_tables_have_their_shape_and_survive_the_journal(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+def test_noisy_tables_have_their_shape_and_survive_the_journal(
+    domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
     domain = domain_of(3, 2, 4)
-    for mechanism in (NoisyMarginals(domain, TABLES, 2.0), AdaptiveMarginals(domain, 2.0).choose(TABLES)):
+    for mechanism in (
+        NoisyMarginals(domain, TABLES, 2.0),
+        AdaptiveMarginals(domain, 2.0).choose(TABLES),
+    ):
         tables = mechanism.run(table_of(domain, codes_of(domain, 20)), Streams.fresh())
         for columns, noisy in zip(TABLES, tables, strict=True):
             assert noisy.columns == columns
@@ -98,7 +117,9 @@ def test_noisy_tables_have_their_shape_and_survive_the_journal(domain_of: MakeDo
 
 
 @pytest.mark.parametrize("k", [1, 4, 9])
-def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(k: int, domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(
+    k: int, domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
     domain = domain_of(2000)
     chosen = AdaptiveMarginals(domain, 10.0).choose([("a",)] * k)
     assert chosen.sigma == pytest.approx(10 * math.sqrt(k))
@@ -108,7 +129,9 @@ def test_noise_of_chosen_tables_grows_with_the_root_of_their_number(k: int, doma
     assert chosen.event(3) == AdaptiveMarginals(domain, 10.0).event(3)
 
 
-def test_each_table_has_the_noise_of_its_own_scale(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
+def test_each_table_has_the_noise_of_its_own_scale(
+    domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
     domain = domain_of(2000, 3000)
     mechanism = NoisyMarginals(domain, (("a",), ("b",), ("a",)), 10.0, (1.0, 0.5, 1.0))
     tables = mechanism.run(table_of(domain, codes_of(domain, 0)), Streams.fresh())
@@ -116,7 +139,11 @@ def test_each_table_has_the_noise_of_its_own_scale(domain_of: MakeDomain, table_
         assert noisy.sigma == sigma
         assert 0.85 < noisy.counts.std() / sigma < 1.15
     event = accounting.event_to_json(mechanism.event(2))
-    assert [(p["of"]["sigma"], p["of"]["sensitivity"], p["count"]) for p in event["of"]] == [(10.0, 2, 1), (5.0, 2, 1), (10.0, 2, 1)]
+    assert [(p["of"]["sigma"], p["of"]["sensitivity"], p["count"]) for p in event["of"]] == [
+        (10.0, 2, 1),
+        (5.0, 2, 1),
+        (10.0, 2, 1),
+    ]
     with pytest.raises(ValueError, match="2 scales for 3 tables"):
         NoisyMarginals(domain, (("a",), ("b",), ("a",)), 10.0, (1.0, 0.5))
 
@@ -124,8 +151,12 @@ def test_each_table_has_the_noise_of_its_own_scale(domain_of: MakeDomain, table_
 @pytest.mark.finding("mutant units of k rows")
 @pytest.mark.parametrize("sampler", ["discrete", "rounded"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_tables_are_charged_for_all_rows_of_a_unit(adjacency: accounting.Adjacency, sampler: Sampler, domain_of: MakeDomain) -> None:
-    """k rows that share a cell are one row with k times the count: a table of k times less noise. Chosen tables and scores too."""
+def test_tables_are_charged_for_all_rows_of_a_unit(
+    adjacency: accounting.Adjacency, sampler: Sampler, domain_of: MakeDomain
+) -> None:
+    """k rows that share a cell are one row with k times the count: a table of k times less noise.
+    Chosen tables and scores too.
+    """
     domain, tables = domain_of(3, 4), (("a",), ("b",))
     mechanisms = [
         NoisyMarginals(domain, tables, 30.0, (1.0, 1.5), sampler),
@@ -133,20 +164,35 @@ def test_tables_are_charged_for_all_rows_of_a_unit(adjacency: accounting.Adjacen
         AdaptiveMarginals(domain, 30.0).choose(tables),
     ]
     for mechanism in mechanisms:
-        costs = [accounting.epsilon([mechanism.event(rows)], delta=1e-6, adjacency=adjacency) for rows in (1, 3)]
-        less = [accounting.RoundedGaussianDpEvent(10.0 * scale) for scale in {"NoisyMarginals": (1.0, 1.5)}.get(type(mechanism).__name__, (1.0,))]
+        costs = [
+            accounting.epsilon([mechanism.event(rows)], delta=1e-6, adjacency=adjacency)
+            for rows in (1, 3)
+        ]
+        less = [
+            accounting.RoundedGaussianDpEvent(10.0 * scale)
+            for scale in {"NoisyMarginals": (1.0, 1.5)}.get(type(mechanism).__name__, (1.0,))
+        ]
         less *= mechanism.questions if isinstance(mechanism, ScoreBudget) else 1
         exact = accounting.epsilon(less, delta=1e-6, adjacency=adjacency)
         assert costs[0] < 0.5 * costs[1] and exact * (1 - 1e-3) <= costs[1] <= 1.12 * exact
 
 
 @pytest.mark.finding("math loose several rows")
-def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(domain_of: MakeDomain, table_of: Callable[..., Table]) -> None:
-    """Noise, sampler and event from one object; at the same noise the Rényi bound asks for more epsilon."""
+def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(
+    domain_of: MakeDomain, table_of: Callable[..., Table]
+) -> None:
+    """Noise, sampler and event from one object; at the same noise the Rényi bound asks for more
+    epsilon.
+    """
     domain = domain_of(2000, 3000)
-    for rows, kind in ((1, accounting.DiscreteGaussianDpEvent), (3, accounting.RoundedGaussianDpEvent)):
+    for rows, kind in (
+        (1, accounting.DiscreteGaussianDpEvent),
+        (3, accounting.RoundedGaussianDpEvent),
+    ):
         start = {"margins": lambda mu: NoisyMarginals(domain, (("a",), ("b",)), 1 / mu, (1.0, 1.5))}
-        mechanism = make_search_plan(start, epsilon=1.0, delta=1e-6, rows_per_unit=rows).spends[0].mechanism  # type: ignore[arg-type]
+        mechanism = (
+            make_search_plan(start, epsilon=1.0, delta=1e-6, rows_per_unit=rows).spends[0].mechanism
+        )  # type: ignore[arg-type]
         assert isinstance(mechanism, NoisyMarginals) and mechanism.sampler == sampler_for(rows)
         asked: list[str] = []
         noisy = mechanism.run(table_of(domain, codes_of(domain, 0)), Hearing.of(asked))
@@ -183,43 +229,73 @@ def test_wider_tables_have_less_noise_at_the_same_price(domain_of: MakeDomain) -
     domain = domain_of(2, 16, 16, 64)
     tables = (("a",), ("b",), ("c",), ("d",))
     scales = _scales(domain, tables)
-    assert scales[0] == pytest.approx(2 * scales[1]) and scales[1] == scales[2] and scales[0] == pytest.approx(32 ** (1 / 3) * scales[3])
+    assert (
+        scales[0] == pytest.approx(2 * scales[1])
+        and scales[1] == scales[2]
+        and scales[0] == pytest.approx(32 ** (1 / 3) * scales[3])
+    )
     assert sum(s**-2 for s in scales) == pytest.approx(4)
     uneven, even = (NoisyMarginals(domain, tables, 20.0, own) for own in (scales, ()))
-    costs = [accounting.epsilon([m.event(1)], delta=1e-5, adjacency="add_remove") for m in (uneven, even)]
+    costs = [
+        accounting.epsilon([m.event(1)], delta=1e-5, adjacency="add_remove") for m in (uneven, even)
+    ]
     assert costs[0] == pytest.approx(costs[1], rel=2e-3)
-    wrong = [sum(domain.cells(t) * sigma for t, sigma in zip(tables, m.sigmas, strict=True)) for m in (uneven, even)]
+    wrong = [
+        sum(domain.cells(t) * sigma for t, sigma in zip(tables, m.sigmas, strict=True))
+        for m in (uneven, even)
+    ]
     assert wrong[0] < 0.9 * wrong[1]
     assert _scales(domain_of(4, 4), (("a",), ("b",))) == ()
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_least_noise(adjacency: accounting.Adjacency) -> None:
+def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_least_noise(
+    adjacency: accounting.Adjacency,
+) -> None:
     """And no less than their largest; split in two events, they cost no less than as one."""
     sigmas = (40.0, 55.0)
     events = [accounting.DiscreteGaussianDpEvent(s, 3) for s in sigmas]
     both = accounting.epsilon([ComposedDpEvent(tuple(events))], delta=1e-5, adjacency=adjacency)
     apart = accounting.epsilon(events, delta=1e-5, adjacency=adjacency)
-    least, most = (accounting.epsilon([SelfComposedDpEvent(e, 2)], delta=1e-5, adjacency=adjacency) for e in reversed(events))
+    least, most = (
+        accounting.epsilon([SelfComposedDpEvent(e, 2)], delta=1e-5, adjacency=adjacency)
+        for e in reversed(events)
+    )
     assert least < both < most and both < apart * 1.0001
 
 
-# --- plans --------------------------------------------------------------------------------------------------------
+# --- plans
+# --------------------------------------------------------------------------------------------------------
 
 
 @st.composite
 def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[spec.ReleaseSpec, dict[str, float]]:
-    """Without `whole_range`, only specs whose plan takes a second: few rows per unit, and no single steps of tiny noise."""
+    """Without `whole_range`, only specs whose plan takes a second: few rows per unit, and no single
+    steps of tiny noise.
+    """
     rows = draw(st.sampled_from([20, 1000, 48_842, 10**7] if whole_range else [1000, 48_842]))
     adjacency = draw(st.sampled_from(["add_remove", "replace_one"]))
-    max_rows = draw(st.sampled_from([None, 1, 2, 8] if whole_range else [None, 1])) if adjacency == "add_remove" else None
+    max_rows = (
+        draw(st.sampled_from([None, 1, 2, 8] if whole_range else [None, 1]))
+        if adjacency == "add_remove"
+        else None
+    )
     rounds = draw(st.sampled_from([{}, {"validate": 1.0}, {"pairs": 0.3, "rest": 0.7}]))
     graph = draw(st.floats(0.05, 0.4)) if rounds else 0.0
     measure = draw(st.floats(0.05, 0.5))
-    unit = {"kind": "row", "meaning": "a visit"} if max_rows is None else {"kind": "id", "column": "id", "max_rows": max_rows, "meaning": "a person"}
+    unit = (
+        {"kind": "row", "meaning": "a visit"}
+        if max_rows is None
+        else {"kind": "id", "column": "id", "max_rows": max_rows, "meaning": "a person"}
+    )
     content = {
         "synthdp": 1,
-        "dataset": {"id": "d", "source": {"kind": "builtin", "name": "synthetic"}, "privacy_unit": unit, "rows": {"kind": "public", "value": rows}},
+        "dataset": {
+            "id": "d",
+            "source": {"kind": "builtin", "name": "synthetic"},
+            "privacy_unit": unit,
+            "rows": {"kind": "public", "value": rows},
+        },
         "columns": {f"c{i}": {"type": "boolean"} for i in range(draw(st.integers(1, 20)))},
         "privacy": {
             "epsilon": draw(st.floats(0.05, 10.0 if whole_range else 2.0)),
@@ -243,7 +319,11 @@ def scales(plan: Plan) -> list[float]:
         m = spend.mechanism
         if isinstance(m, DpSgd):
             assert 0 < m.rate <= 1 and m.expected_batch > 0
-            found += [m.noise_multiplier, m.noise_multiplier * m.sensitivity, m.lattice_spacing(1000)]
+            found += [
+                m.noise_multiplier,
+                m.noise_multiplier * m.sensitivity,
+                m.lattice_spacing(1000),
+            ]
         else:
             found.append(m.sigma if isinstance(m, NoisyMarginals) else m.noise_multiplier)
     return found
@@ -252,19 +332,27 @@ def scales(plan: Plan) -> list[float]:
 def check_plan(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
     release, rounds = made
     domain = Domain.from_spec(release.columns)
-    plan = make_plan(release, domain, graph_rounds={name: adaptive_round(domain, part) for name, part in rounds.items()})
+    plan = make_plan(
+        release,
+        domain,
+        graph_rounds={name: adaptive_round(domain, part) for name, part in rounds.items()},
+    )
     assert all(s > 0 and math.isfinite(s) for s in scales(plan))
     assert len(plan.spends) == 2 + len(rounds)
     target = release.privacy.epsilon
     assert plan.epsilon_spent <= target
     assert plan.epsilon_spent >= 0.98 * target, "budget is left unused"
-    recomputed = accounting.epsilon(plan.events, delta=release.privacy.delta, adjacency=release.privacy.adjacency)
+    recomputed = accounting.epsilon(
+        plan.events, delta=release.privacy.delta, adjacency=release.privacy.adjacency
+    )
     assert recomputed <= target
 
 
 @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(releases(whole_range=False))
-def test_plans_meet_their_total_with_some_noise_everywhere(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
+def test_plans_meet_their_total_with_some_noise_everywhere(
+    made: tuple[spec.ReleaseSpec, dict[str, float]],
+) -> None:
     check_plan(made)
 
 
@@ -279,7 +367,11 @@ def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
             "rows": {"kind": "public", "value": 20},
         },
         "columns": {"c": {"type": "boolean"}},
-        "privacy": {"epsilon": 0.05, "delta": 0.025, "shares": {"measure": 0.05, "graph": 0.0, "train": 0.95}},
+        "privacy": {
+            "epsilon": 0.05,
+            "delta": 0.025,
+            "shares": {"measure": 0.05, "graph": 0.0, "train": 0.95},
+        },
         "synthesizer": {"steps": 1, "batch": 1},
     }
     check_plan((spec.ReleaseSpec.model_validate(content), {}))
@@ -308,13 +400,21 @@ def example() -> tuple[spec.ReleaseSpec, Plan]:
     }
     release = spec.ReleaseSpec.model_validate(content)
     domain = Domain.from_spec(release.columns)
-    return release, make_plan(release, domain, graph_rounds={"validate": adaptive_round(domain, 1.0)} if release.privacy.shares.graph else {})
+    return release, make_plan(
+        release,
+        domain,
+        graph_rounds={"validate": adaptive_round(domain, 1.0)}
+        if release.privacy.shares.graph
+        else {},
+    )
 
 
 def test_order_of_spends_is_irrelevant(example: tuple[spec.ReleaseSpec, Plan]) -> None:
     _, plan = example
     for order in itertools.permutations(plan.events):
-        assert accounting.epsilon(order, delta=plan.delta, adjacency=plan.adjacency) == pytest.approx(plan.epsilon_spent, rel=1e-6)
+        assert accounting.epsilon(
+            order, delta=plan.delta, adjacency=plan.adjacency
+        ) == pytest.approx(plan.epsilon_spent, rel=1e-6)
 
 
 def test_groups_cost_more_the_larger_they_are(example: tuple[spec.ReleaseSpec, Plan]) -> None:
@@ -344,9 +444,13 @@ def test_tolerance_leaves_little() -> None:
 
 def test_levels_beyond_sixteen_bits_cannot_be_declared() -> None:
     """Codes are uint16: the contract's largest columns must fit."""
-    widest = spec.Integer(type="integer", lower=0, upper=10**6, bins=1024, spikes=tuple(range(64)), missing=True)
+    widest = spec.Integer(
+        type="integer", lower=0, upper=10**6, bins=1024, spikes=tuple(range(64)), missing=True
+    )
     assert Domain.from_spec({"a": widest}).sizes[0] <= 1024 + 64 + 1
-    most = spec.Categorical(type="categorical", categories=tuple(f"v{i}" for i in range(4096)), missing=True)
+    most = spec.Categorical(
+        type="categorical", categories=tuple(f"v{i}" for i in range(4096)), missing=True
+    )
     assert Domain.from_spec({"a": most}).sizes[0] == 4097 < 2**16
     with pytest.raises(ValueError, match="at most 4096"):
         spec.Categorical(type="categorical", categories=tuple(f"v{i}" for i in range(4097)))

@@ -1,4 +1,6 @@
-"""Moment matrices: exact sums, the sensitivity by adversarial search, noise of the stated scale, and nothing lost in the journal."""
+"""Moment matrices: exact sums, the sensitivity by adversarial search, noise of the stated scale,
+and nothing lost in the journal.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,35 @@ class Silent(Streams):
 def numbers(count: int) -> Domain:
     edges = tuple(np.linspace(-1, 1, 5)[:-1])
     return Domain(
-        tuple(ColumnDomain(f"x{i}", "number", ("a", "b", "c", "d"), False, edges=edges, stop=1.0, lower=-1.0, upper=1.0) for i in range(count))
+        tuple(
+            ColumnDomain(
+                f"x{i}",
+                "number",
+                ("a", "b", "c", "d"),
+                False,
+                edges=edges,
+                stop=1.0,
+                lower=-1.0,
+                upper=1.0,
+            )
+            for i in range(count)
+        )
     )
 
 
-def table_of(domain: Domain, values: npt.NDArray[np.float64], held_out: npt.NDArray[np.bool_] | None = None) -> Table:
+def table_of(
+    domain: Domain, values: npt.NDArray[np.float64], held_out: npt.NDArray[np.bool_] | None = None
+) -> Table:
     frame = pd.DataFrame(values, columns=list(domain.names))
     codes, _ = encode(domain, frame)
-    return Table(codes, frame, np.zeros(len(values), dtype=bool) if held_out is None else held_out, {})
+    return Table(
+        codes, frame, np.zeros(len(values), dtype=bool) if held_out is None else held_out, {}
+    )
 
 
-def matrix(count: int, *, degree: int = 2, deviations: float = 2.0, noise: float = 1.0) -> MomentMatrix:
+def matrix(
+    count: int, *, degree: int = 2, deviations: float = 2.0, noise: float = 1.0
+) -> MomentMatrix:
     domain = numbers(count)
     basis = Basis(domain, domain.names, degree=degree, interaction=degree)
     return MomentMatrix(basis, basis.norm(deviations=deviations), noise)
@@ -53,7 +73,9 @@ def test_sums_equal_a_loop_over_the_rows_that_are_not_held_out() -> None:
     for row in mechanism.bounded(mechanism.basis.matrix(table.frame, table.codes))[~held_out]:
         expected += np.outer(row, row) * GRID**2
     assert np.array_equal(released.sums, expected)
-    assert released.sums[0, 0] == pytest.approx((~held_out).sum(), rel=0.1)  # rows beyond the norm count for less
+    assert released.sums[0, 0] == pytest.approx(
+        (~held_out).sum(), rel=0.1
+    )  # rows beyond the norm count for less
 
 
 def test_sums_do_not_depend_on_the_order_or_the_size_of_the_table() -> None:
@@ -61,14 +83,22 @@ def test_sums_do_not_depend_on_the_order_or_the_size_of_the_table() -> None:
     mechanism = matrix(3, degree=3)
     rng = np.random.default_rng(1)
     values = rng.uniform(-1, 1, (40_000, 3))
-    first, row, turned = (mechanism.run(table_of(mechanism.basis.domain, v), Silent.fresh()).sums for v in (values, values[:1], values[::-1]))
+    first, row, turned = (
+        mechanism.run(table_of(mechanism.basis.domain, v), Silent.fresh()).sums
+        for v in (values, values[:1], values[::-1])
+    )
     without = mechanism.run(table_of(mechanism.basis.domain, values[1:]), Silent.fresh()).sums
     assert np.array_equal(first, turned)
     assert np.array_equal(first - without, row)
 
 
-@pytest.mark.parametrize(("count", "degree", "deviations"), [(1, 1, 2.0), (4, 1, 2.0), (4, 1, 1e9), (8, 1, 1e9), (3, 2, 2.0), (3, 3, 1e9)])
-def test_no_row_moves_the_sums_further_than_the_sensitivity_and_some_come_near(count: int, degree: int, deviations: float) -> None:
+@pytest.mark.parametrize(
+    ("count", "degree", "deviations"),
+    [(1, 1, 2.0), (4, 1, 2.0), (4, 1, 1e9), (8, 1, 1e9), (3, 2, 2.0), (3, 3, 1e9)],
+)
+def test_no_row_moves_the_sums_further_than_the_sensitivity_and_some_come_near(
+    count: int, degree: int, deviations: float
+) -> None:
     mechanism = matrix(count, degree=degree, deviations=deviations)
     rng = np.random.default_rng(count)
     rows = rng.uniform(-1, 1, (4000, count))
@@ -85,12 +115,16 @@ def _moves(mechanism: MomentMatrix, rows: npt.NDArray[np.float64]) -> npt.NDArra
     table = table_of(mechanism.basis.domain, rows)
     functions = mechanism.bounded(mechanism.basis.matrix(table.frame, table.codes)) * GRID
     upper = np.triu_indices(functions.shape[1])
-    moved: npt.NDArray[np.float64] = np.sqrt(((functions[:, upper[0]] * functions[:, upper[1]]) ** 2).sum(1))
+    moved: npt.NDArray[np.float64] = np.sqrt(
+        ((functions[:, upper[0]] * functions[:, upper[1]]) ** 2).sum(1)
+    )
     return moved
 
 
 def test_a_search_would_notice_a_sensitivity_that_forgets_the_diagonal() -> None:
-    """The search above is sharp: half the Frobenius norm, which leaves the diagonal out, is exceeded."""
+    """The search above is sharp: half the Frobenius norm, which leaves the diagonal out, is
+    exceeded.
+    """
     mechanism = matrix(8, degree=1, deviations=1e9)
     corner = np.ones((1, 8))
     assert _moves(mechanism, corner)[0] > mechanism.norm**2 / np.sqrt(2)
@@ -102,21 +136,27 @@ def test_noise_has_the_stated_scale(claimed: float, accepted: bool) -> None:
     table = table_of(mechanism.basis.domain, np.zeros((3, 4)))
     exact = mechanism.run(table, Silent.fresh()).sums
     upper = np.triu_indices(len(exact))
-    noise = np.concatenate([(mechanism.run(table, Streams.fresh()).sums - exact)[upper] for _ in range(60)])
+    noise = np.concatenate(
+        [(mechanism.run(table, Streams.fresh()).sums - exact)[upper] for _ in range(60)]
+    )
     p = kstest(noise / (claimed * mechanism.sigma), "norm").pvalue
     assert bool(p > 1e-7) is accepted
 
 
 def test_noisy_sums_lie_on_the_lattice_and_are_symmetric() -> None:
     mechanism = matrix(3)
-    sums = mechanism.run(table_of(mechanism.basis.domain, np.full((7, 3), 0.3)), Streams.fresh()).sums
+    sums = mechanism.run(
+        table_of(mechanism.basis.domain, np.full((7, 3), 0.3)), Streams.fresh()
+    ).sums
     assert np.array_equal(sums, sums.T)
     assert np.array_equal(sums / GRID**2, np.rint(sums / GRID**2))
 
 
 def test_an_empty_table_releases_noise_alone() -> None:
     mechanism = matrix(3)
-    assert not mechanism.run(table_of(mechanism.basis.domain, np.zeros((0, 3))), Silent.fresh()).sums.any()
+    assert not mechanism.run(
+        table_of(mechanism.basis.domain, np.zeros((0, 3))), Silent.fresh()
+    ).sums.any()
 
 
 def test_other_scales_and_more_noise_are_charged_as_planned() -> None:
@@ -137,7 +177,9 @@ def test_the_journal_gives_back_what_was_released() -> None:
 
 @pytest.mark.finding("math F7 overflow")
 def test_sums_beyond_what_floating_point_holds_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row moves them by its own products, on a grid so fine that these are near 2^52, as sums over billions of rows are on the true one."""
+    """One row moves them by its own products, on a grid so fine that these are near 2^52, as sums
+    over billions of rows are on the true one.
+    """
     monkeypatch.setattr(moments, "GRID", 2.0**-26)
     monkeypatch.setattr(moments, "CHUNK_ROWS", 1)
     mechanism = matrix(2)
@@ -145,4 +187,6 @@ def test_sums_beyond_what_floating_point_holds_are_exact(monkeypatch: pytest.Mon
     longer, shorter = (table_of(mechanism.basis.domain, values[:rows]) for rows in (60, 59))
     one, other = (mechanism.exact(t, ~t.held_out) for t in (longer, shorter))
     row = mechanism.bounded(mechanism.basis.matrix(longer.frame, longer.codes))[-1].astype(np.int64)
-    assert one[0] > 2**53 and np.array_equal(one - other, np.outer(row, row)[np.triu_indices(len(row))])
+    assert one[0] > 2**53 and np.array_equal(
+        one - other, np.outer(row, row)[np.triu_indices(len(row))]
+    )

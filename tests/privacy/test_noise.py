@@ -32,19 +32,30 @@ def discrete_law(support: Ints, sigma: float) -> npt.NDArray[np.float64]:
 
 
 def rounded_law(support: Ints, sigma: float) -> npt.NDArray[np.float64]:
-    law: npt.NDArray[np.float64] = stats.norm.cdf(support + 0.5, 0, sigma) - stats.norm.cdf(support - 0.5, 0, sigma)
+    law: npt.NDArray[np.float64] = stats.norm.cdf(support + 0.5, 0, sigma) - stats.norm.cdf(
+        support - 0.5, 0, sigma
+    )
     return law
 
 
-def fit_p_value(samples: Ints, law: Callable[[Ints, float], npt.NDArray[np.float64]], sigma: float) -> float:
-    """Chi-square of whole-number samples against a law, cells of less than 10 expected pooled into the tails."""
+def fit_p_value(
+    samples: Ints, law: Callable[[Ints, float], npt.NDArray[np.float64]], sigma: float
+) -> float:
+    """Chi-square of whole-number samples against a law, cells of less than 10 expected pooled into
+    the tails.
+    """
     reach = math.ceil(8 * sigma) + 8
     support = np.arange(-reach, reach + 1)
     expected = law(support, sigma) * len(samples)
-    observed = np.bincount(np.clip(samples, -reach, reach) + reach, minlength=len(support)).astype(float)
+    observed = np.bincount(np.clip(samples, -reach, reach) + reach, minlength=len(support)).astype(
+        float
+    )
     keep = expected >= 10
     tail = [observed[~keep].sum()], [max(expected[~keep].sum(), 1e-9)]
-    observed, expected = np.concatenate([observed[keep], tail[0]]), np.concatenate([expected[keep], tail[1]])
+    observed, expected = (
+        np.concatenate([observed[keep], tail[0]]),
+        np.concatenate([expected[keep], tail[1]]),
+    )
     return float(stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue)
 
 
@@ -56,7 +67,9 @@ class Discrete:
 
     def draw(self, count: int, factor: float = 1.0) -> Ints:
         """Noise of `factor` times this scale, on zeros."""
-        return Streams.fresh().discrete_gaussian(np.zeros(count, dtype=np.int64), sigma=self.sigma * factor)
+        return Streams.fresh().discrete_gaussian(
+            np.zeros(count, dtype=np.int64), sigma=self.sigma * factor
+        )
 
     def p_value(self, samples: Ints, factor: float = 1.0) -> float:
         """Of `samples` under `factor` times this scale."""
@@ -71,7 +84,9 @@ class Rounded:
 
     def draw(self, count: int, factor: float = 1.0) -> Ints:
         """Noise of `factor` times this scale, on zeros."""
-        return Streams.fresh().rounded_gaussian(np.zeros(count, dtype=np.int64), sigma=self.sigma * factor)
+        return Streams.fresh().rounded_gaussian(
+            np.zeros(count, dtype=np.int64), sigma=self.sigma * factor
+        )
 
     def p_value(self, samples: Ints, factor: float = 1.0) -> float:
         """Of `samples` under `factor` times this scale."""
@@ -87,7 +102,9 @@ class Lattice:
 
     def draw(self, count: int, factor: float = 1.0) -> Ints:
         """Noise of `factor` times this scale, on values that round to zero."""
-        noisy = noisy_gradient(np.full(count, self.spacing / 5), deviation=self.sigma * factor, spacing=self.spacing)
+        noisy = noisy_gradient(
+            np.full(count, self.spacing / 5), deviation=self.sigma * factor, spacing=self.spacing
+        )
         steps = np.rint(noisy / self.spacing)
         assert np.array_equal(steps * self.spacing, noisy), "off the lattice"
         return steps.astype(np.int64)
@@ -95,11 +112,19 @@ class Lattice:
     def p_value(self, samples: Ints, factor: float = 1.0) -> float:
         """Of `samples` under `factor` times this scale."""
         scale = self.sigma * factor / self.spacing
-        return float(stats.kstest(samples, "norm", args=(0, scale)).pvalue) if scale > 2000 else fit_p_value(samples, rounded_law, scale)
+        return (
+            float(stats.kstest(samples, "norm", args=(0, scale)).pvalue)
+            if scale > 2000
+            else fit_p_value(samples, rounded_law, scale)
+        )
 
 
-def verdicts(noise_of: Discrete | Rounded | Lattice, count: int, wrong: Sequence[float]) -> tuple[bool, list[bool]]:
-    """Whether the true scale is accepted, and whether each wrong one is rejected: first by the law, then by what is drawn."""
+def verdicts(
+    noise_of: Discrete | Rounded | Lattice, count: int, wrong: Sequence[float]
+) -> tuple[bool, list[bool]]:
+    """Whether the true scale is accepted, and whether each wrong one is rejected: first by the law,
+    then by what is drawn.
+    """
     samples = noise_of.draw(count)
     rejected = [noise_of.p_value(samples, factor) < SIGNIFICANCE for factor in wrong]
     rejected += [noise_of.p_value(noise_of.draw(count, factor)) < SIGNIFICANCE for factor in wrong]
@@ -108,12 +133,19 @@ def verdicts(noise_of: Discrete | Rounded | Lattice, count: int, wrong: Sequence
 
 QUICK = [
     *(kind(sigma) for kind in (Discrete, Rounded) for sigma in (0.7, 3.0, 25.0)),
-    *(Lattice(sigma, spacing) for sigma, spacing in ((3.0, 1.0), (0.8, 2**-4), (0.8, 2**-20), (30.0, 2**-10))),
+    *(
+        Lattice(sigma, spacing)
+        for sigma, spacing in ((3.0, 1.0), (0.8, 2**-4), (0.8, 2**-20), (30.0, 2**-10))
+    ),
 ]
 MILLION = [
     *(Discrete(sigma) for sigma in (0.8, 6.0, 40.0)),
     *(Rounded(sigma) for sigma in (0.4, 0.8, 6.0, 40.0, 300.0)),
-    *(Lattice(sigma, spacing) for sigma in (0.05, 1.3, 40.0) for spacing in (sigma, sigma / 20, 2**-20, 2**-30)),
+    *(
+        Lattice(sigma, spacing)
+        for sigma in (0.05, 1.3, 40.0)
+        for spacing in (sigma, sigma / 20, 2**-20, 2**-30)
+    ),
 ]
 
 
@@ -125,7 +157,9 @@ def test_noise_has_its_scale_and_no_other(noise_of: Discrete | Rounded | Lattice
 
 
 @pytest.mark.slow
-def test_a_million_samples_tell_a_scale_from_a_tenth_more_or_less(figure: Callable[..., None]) -> None:
+def test_a_million_samples_tell_a_scale_from_a_tenth_more_or_less(
+    figure: Callable[..., None],
+) -> None:
     found = {str(noise_of): verdicts(noise_of, 1_000_000, (0.9, 1.1)) for noise_of in MILLION}
     accepted = [name for name, (true, _) in found.items() if true]
     rejected = [verdict for _, wrong in found.values() for verdict in wrong]
@@ -161,9 +195,14 @@ def test_cells_are_independent(kind: str) -> None:
 
 
 def test_shared_noise_is_not_taken_for_independent() -> None:
-    one, sign = (Streams.fresh().rounded_gaussian(np.zeros(20_000, dtype=np.int64), sigma=s) for s in (5.0, 1.0))
+    one, sign = (
+        Streams.fresh().rounded_gaussian(np.zeros(20_000, dtype=np.int64), sigma=s)
+        for s in (5.0, 1.0)
+    )
     assert not independent(np.stack([one, one], axis=1))
-    assert not independent(np.stack([one, np.where(sign > 0, one, -one)], axis=1)), "the same size with a sign of its own"
+    assert not independent(np.stack([one, np.where(sign > 0, one, -one)], axis=1)), (
+        "the same size with a sign of its own"
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
@@ -188,10 +227,13 @@ def test_shapes_are_kept_and_empty_tables_stay_empty() -> None:
         assert streams.lattice_gaussian(counts.astype(float), sigma=2.0, spacing=0.5).shape == shape
 
 
-# --- DP-SGD's lattice -----------------------------------------------------------------------------------------
+# --- DP-SGD's lattice
+# -----------------------------------------------------------------------------------------
 
 
-def noisy_gradient(summed: npt.NDArray[np.float64], *, deviation: float, spacing: float) -> npt.NDArray[np.float64]:
+def noisy_gradient(
+    summed: npt.NDArray[np.float64], *, deviation: float, spacing: float
+) -> npt.NDArray[np.float64]:
     return Streams.fresh().lattice_gaussian(summed, sigma=deviation, spacing=spacing)
 
 
@@ -204,12 +246,22 @@ def test_outputs_lie_on_the_lattice_for_both_neighbours(spacing: float) -> None:
 
 
 def settings(**changes: float) -> DpSgd:
-    values = {"rate": 0.1, "steps": 3, "expected_batch": 50.0, "clip": 1.0, "noise_multiplier": 1.0, "learning_rate": 0.01, "ema": 0.9}
+    values = {
+        "rate": 0.1,
+        "steps": 3,
+        "expected_batch": 50.0,
+        "clip": 1.0,
+        "noise_multiplier": 1.0,
+        "learning_rate": 0.01,
+        "ema": 0.9,
+    }
     return DpSgd(**{**values, "checkpoint_every": 100, **changes})  # type: ignore[arg-type]
 
 
 def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
-    """Noise of next to nothing rounds to zeros of both signs, as sums do that are a little below zero."""
+    """Noise of next to nothing rounds to zeros of both signs, as sums do that are a little below
+    zero.
+    """
     sums = np.tile([-0.0, -1e-9, 0.0, 1e-9], 100)
     noisy = Streams.fresh().lattice_gaussian(sums, sigma=1e-6, spacing=1.0)
     assert not noisy.any() and not np.signbit(noisy).any()
@@ -217,18 +269,31 @@ def test_a_zero_does_not_say_on_which_side_of_it_the_sum_was() -> None:
 
 @pytest.mark.parametrize("noise_multiplier", [1e-3, 1.0, 1e7])
 @pytest.mark.parametrize("dimension", [1, 1000, 10**8])
-def test_rounding_to_the_lattice_fits_in_the_sensitivity(noise_multiplier: float, dimension: int) -> None:
-    """Two sums clip apart stay within the sensitivity after each is rounded, whatever the noise and the size."""
+def test_rounding_to_the_lattice_fits_in_the_sensitivity(
+    noise_multiplier: float, dimension: int
+) -> None:
+    """Two sums clip apart stay within the sensitivity after each is rounded, whatever the noise and
+    the size.
+    """
     own = settings(noise_multiplier=noise_multiplier, clip=0.3)
     assert own.lattice_spacing(dimension) > 0
-    assert own.clip + own.lattice_spacing(dimension) * math.sqrt(dimension) <= own.sensitivity < 1.01 * own.clip
+    assert (
+        own.clip + own.lattice_spacing(dimension) * math.sqrt(dimension)
+        <= own.sensitivity
+        < 1.01 * own.clip
+    )
 
 
-# --- streams and seeds ----------------------------------------------------------------------------------------
+# --- streams and seeds
+# ----------------------------------------------------------------------------------------
 
 
 def test_streams_never_repeat() -> None:
-    firsts = [s.random() for _ in range(300) for s in (lambda x: (x.noise, x.sampling, x.holdout, x.latent))(Streams.fresh())]
+    firsts = [
+        s.random()
+        for _ in range(300)
+        for s in (lambda x: (x.noise, x.sampling, x.holdout, x.latent))(Streams.fresh())
+    ]
     assert len(set(firsts)) == 1200
 
 
@@ -236,17 +301,26 @@ def test_streams_show_nothing() -> None:
     assert repr(Streams.fresh()) == "<Streams>"
 
 
-@pytest.mark.parametrize("module", [noise, mechanisms, session, source, dpsgd, dpsgd_settings], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [noise, mechanisms, session, source, dpsgd, dpsgd_settings], ids=lambda m: m.__name__
+)
 def test_no_function_takes_a_seed(module: types.ModuleType) -> None:
-    found = [f for f in vars(module).values() if callable(f) and getattr(f, "__module__", "") == module.__name__]
-    found += [m for c in found if inspect.isclass(c) for m in vars(c).values() if inspect.isfunction(m)]
+    found = [
+        f
+        for f in vars(module).values()
+        if callable(f) and getattr(f, "__module__", "") == module.__name__
+    ]
+    found += [
+        m for c in found if inspect.isclass(c) for m in vars(c).values() if inspect.isfunction(m)
+    ]
     assert found
     for function in found:
         names = inspect.signature(function).parameters
         assert not [n for n in names if "seed" in n or (n == "key" and module is noise)], function
 
 
-# --- the sampler ----------------------------------------------------------------------------------------------
+# --- the sampler
+# ----------------------------------------------------------------------------------------------
 
 
 ROWS, RATE, DRAWS = 500, 0.1, 400
@@ -254,11 +328,15 @@ Drawn = npt.NDArray[np.bool_]  # [draws, rows]
 
 
 def departures(drawn: Drawn) -> set[str]:
-    """In what the batches depart from independent coins of chance `RATE`; each by chance less than once in a million."""
+    """In what the batches depart from independent coins of chance `RATE`; each by chance less than
+    once in a million.
+    """
     sizes, law = drawn.sum(1), ROWS * RATE * (1 - RATE)
 
     def rare(together: int, pairs: int) -> bool:
-        return abs(together - pairs * RATE**2) > 6 * math.sqrt(pairs * RATE**2)  # pairs share rows, so that their number varies a little more
+        return abs(together - pairs * RATE**2) > 6 * math.sqrt(
+            pairs * RATE**2
+        )  # pairs share rows, so that their number varies a little more
 
     half = ROWS // 2
     signs = {
@@ -285,7 +363,11 @@ def ranks(rng: np.random.Generator, draws: int) -> npt.NDArray[np.intp]:
 
 def epochs(rng: np.random.Generator, edges: npt.NDArray[Any]) -> Drawn:
     """Each epoch deals out all rows, in batches that end at `edges`."""
-    dealt = [(shuffled >= low) & (shuffled < high) for shuffled in ranks(rng, DRAWS) for low, high in pairwise([0, *edges, ROWS])]
+    dealt = [
+        (shuffled >= low) & (shuffled < high)
+        for shuffled in ranks(rng, DRAWS)
+        for low, high in pairwise([0, *edges, ROWS])
+    ]
     return np.array(dealt[:DRAWS])
 
 
@@ -296,19 +378,39 @@ def coins(rng: np.random.Generator, rows: int = ROWS, rate: float = RATE) -> Dra
 BATCH = int(ROWS * RATE)
 WRONG_SAMPLERS: dict[str, tuple[Callable[[np.random.Generator], Drawn], set[str]]] = {
     "a fixed size": (lambda rng: ranks(rng, DRAWS) < BATCH, {"variance"}),
-    "shuffled epochs": (lambda rng: epochs(rng, np.arange(BATCH, ROWS, BATCH)), {"variance", "next batch"}),
-    "shuffled epochs of random sizes": (lambda rng: epochs(rng, np.sort(rng.choice(np.arange(1, ROWS), 9, replace=False))), {"next batch"}),
-    "one coin for two rows far apart": (lambda rng: np.tile(coins(rng, ROWS // 2), 2), {"pairs", "variance"}),
-    "one coin for two neighbours": (lambda rng: np.repeat(coins(rng, ROWS // 2), 2, axis=1), {"neighbours", "variance"}),
-    "the same coins twice": (lambda rng: np.repeat(coins(rng)[: DRAWS // 2], 2, axis=0), {"next batch"}),
+    "shuffled epochs": (
+        lambda rng: epochs(rng, np.arange(BATCH, ROWS, BATCH)),
+        {"variance", "next batch"},
+    ),
+    "shuffled epochs of random sizes": (
+        lambda rng: epochs(rng, np.sort(rng.choice(np.arange(1, ROWS), 9, replace=False))),
+        {"next batch"},
+    ),
+    "one coin for two rows far apart": (
+        lambda rng: np.tile(coins(rng, ROWS // 2), 2),
+        {"pairs", "variance"},
+    ),
+    "one coin for two neighbours": (
+        lambda rng: np.repeat(coins(rng, ROWS // 2), 2, axis=1),
+        {"neighbours", "variance"},
+    ),
+    "the same coins twice": (
+        lambda rng: np.repeat(coins(rng)[: DRAWS // 2], 2, axis=0),
+        {"next batch"},
+    ),
     "a higher rate": (lambda rng: coins(rng, rate=1.1 * RATE), {"size"}),
-    "some rows more often": (lambda rng: rng.random((DRAWS, ROWS)) < RATE * np.linspace(0.5, 1.5, ROWS), {"rows"}),
+    "some rows more often": (
+        lambda rng: rng.random((DRAWS, ROWS)) < RATE * np.linspace(0.5, 1.5, ROWS),
+        {"rows"},
+    ),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG_SAMPLERS)
 def test_batches_by_any_other_law_are_told_apart(wrong: str) -> None:
-    """Shuffled batches of a fixed size have no variance, and those of random sizes never draw a row twice running."""
+    """Shuffled batches of a fixed size have no variance, and those of random sizes never draw a row
+    twice running.
+    """
     draw, seen = WRONG_SAMPLERS[wrong]
     assert departures(draw(np.random.default_rng(7))) >= seen
 
@@ -317,7 +419,9 @@ def test_batches_by_any_other_law_are_told_apart(wrong: str) -> None:
 def test_every_set_of_rows_has_the_chance_that_one_coin_for_each_row_gives_it(rate: float) -> None:
     """All 2^6 batches of six rows, which are not those of seven tenths of the rate."""
     streams, bits = Streams.fresh(), 1 << np.arange(6)
-    drawn = np.bincount([int(bits[streams.poisson_batch(6, rate=rate)].sum()) for _ in range(20_000)], minlength=64)
+    drawn = np.bincount(
+        [int(bits[streams.poisson_batch(6, rate=rate)].sum()) for _ in range(20_000)], minlength=64
+    )
     held = np.asarray([bin(batch).count("1") for batch in range(64)])
 
     def fits(chance: float) -> bool:
@@ -330,7 +434,9 @@ def test_every_set_of_rows_has_the_chance_that_one_coin_for_each_row_gives_it(ra
 
 
 def test_a_batch_of_a_large_table_takes_no_coin_for_each_of_its_rows() -> None:
-    """Its gaps alone are drawn: the stream moves by about the rows drawn, and positions reach the end of the table."""
+    """Its gaps alone are drawn: the stream moves by about the rows drawn, and positions reach the
+    end of the table.
+    """
     streams, rows = Streams.fresh(), 10**9
     batches = [streams.poisson_batch(rows, rate=1e-6) for _ in range(40)]
     sizes = np.asarray([len(b) for b in batches])
@@ -339,20 +445,27 @@ def test_a_batch_of_a_large_table_takes_no_coin_for_each_of_its_rows() -> None:
     assert stats.kstest(np.concatenate(batches) / rows, "uniform").pvalue > SIGNIFICANCE
 
 
-@pytest.mark.parametrize(("rows", "rate", "size"), [(0, 0.5, 0), (1, 1.0, 1), (7, 1.0, 7), (7, 0.0, 0), (3, 1e-300, 0)])
+@pytest.mark.parametrize(
+    ("rows", "rate", "size"), [(0, 0.5, 0), (1, 1.0, 1), (7, 1.0, 7), (7, 0.0, 0), (3, 1e-300, 0)]
+)
 def test_batches_at_the_edges(rows: int, rate: float, size: int) -> None:
     assert len(Streams.fresh().poisson_batch(rows, rate=rate)) == size
 
 
 def test_draws_are_independent_of_how_many_rows_follow() -> None:
     """The coin of a row is its own: rows added at the end change no earlier coin."""
-    streams = [replace(Streams.fresh(), sampling=np.random.Generator(np.random.Philox(key=5))) for _ in range(2)]
+    streams = [
+        replace(Streams.fresh(), sampling=np.random.Generator(np.random.Philox(key=5)))
+        for _ in range(2)
+    ]
     few, many = (s.poisson_batch(n, rate=0.3) for s, n in zip(streams, (40, 41), strict=True))
     assert np.array_equal(few, many[many < 40])
 
 
 def test_a_gap_of_none_draws_no_row_twice_and_none_before_the_first() -> None:
-    """NumPy's inversion can give a gap of 0 (once in 2^53): it must neither repeat a row nor reach before the first."""
+    """NumPy's inversion can give a gap of 0 (once in 2^53): it must neither repeat a row nor reach
+    before the first.
+    """
 
     class Gaps:
         def geometric(self, rate: float, size: int) -> npt.NDArray[np.int64]:

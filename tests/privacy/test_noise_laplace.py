@@ -16,13 +16,21 @@ SIGNIFICANCE = 1e-7
 
 
 def p_value(samples: Ints, scale: float) -> float:
-    """Chi-square of the samples against the discrete Laplace law; cells of less than 10 expected are pooled."""
+    """Chi-square of the samples against the discrete Laplace law; cells of less than 10 expected
+    are pooled.
+    """
     reach = math.ceil(20 * scale) + 20
     expected = stats.dlaplace.pmf(np.arange(-reach, reach + 1), 1 / scale) * len(samples)
-    observed = np.bincount(np.clip(samples, -reach, reach) + reach, minlength=2 * reach + 1).astype(float)
+    observed = np.bincount(np.clip(samples, -reach, reach) + reach, minlength=2 * reach + 1).astype(
+        float
+    )
     keep = expected >= 10
     rest = max(len(samples) - expected[keep].sum(), 1e-9)
-    return float(stats.chisquare([*observed[keep], observed[~keep].sum()], [*expected[keep], rest], sum_check=False).pvalue)
+    return float(
+        stats.chisquare(
+            [*observed[keep], observed[~keep].sum()], [*expected[keep], rest], sum_check=False
+        ).pvalue
+    )
 
 
 def draw(count: int, scale: float) -> Ints:
@@ -54,4 +62,6 @@ def test_no_noise_without_a_scale(scale: float) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (2, 0), (3, 4)])
 def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
-    assert Streams.fresh().discrete_laplace(np.zeros(shape, dtype=np.int64), scale=2.0).shape == shape
+    assert (
+        Streams.fresh().discrete_laplace(np.zeros(shape, dtype=np.int64), scale=2.0).shape == shape
+    )

@@ -1,4 +1,6 @@
-"""The noisy maximum has the law of Gumbel noise of the scale that it claims: that of the exponential mechanism."""
+"""The noisy maximum has the law of Gumbel noise of the scale that it claims: that of the
+exponential mechanism.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def law(scores: np.ndarray, scale: float) -> np.ndarray:
 
 def chosen(count: int, scale: float) -> np.ndarray:
     streams = Streams.fresh()
-    return np.bincount([streams.noisy_max(SCORES, scale=scale) for _ in range(count)], minlength=len(SCORES))
+    return np.bincount(
+        [streams.noisy_max(SCORES, scale=scale) for _ in range(count)], minlength=len(SCORES)
+    )
 
 
 def p_value(counts: np.ndarray, scale: float) -> float:
@@ -42,12 +46,17 @@ def test_choice_has_its_scale_and_no_other() -> None:
 def test_exponential_noise_of_that_scale_is_refused() -> None:
     """Of permute and flip: its range is not bounded, and it costs more."""
     rng = np.random.default_rng(0)
-    exponential = np.bincount((SCORES + rng.exponential(3.0, (8000, len(SCORES)))).argmax(1), minlength=len(SCORES))
+    exponential = np.bincount(
+        (SCORES + rng.exponential(3.0, (8000, len(SCORES)))).argmax(1), minlength=len(SCORES)
+    )
     assert p_value(exponential, 3.0) < SIGNIFICANCE
 
 
 def test_the_best_wins_where_noise_is_small() -> None:
-    assert Streams.fresh().noisy_max(np.array([-(10**12), 4, 900, 10**12], dtype=np.int64), scale=2.0) == 3
+    assert (
+        Streams.fresh().noisy_max(np.array([-(10**12), 4, 900, 10**12], dtype=np.int64), scale=2.0)
+        == 3
+    )
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])

@@ -1,4 +1,6 @@
-"""The two-way table of a pair: which cell a row is in, how far one row moves it, and the noise that hides it."""
+"""The two-way table of a pair: which cell a row is in, how far one row moves it, and the noise that
+hides it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from synthdp.privacy.table import Table
 Floats = npt.NDArray[np.float64]
 
 EDGES = tuple(np.linspace(-1, 1, 5)[:-1])
-DOMAIN = Domain(tuple(ColumnDomain(n, "number", tuple("abcd"), True, edges=EDGES, stop=1.0, lower=-1.0, upper=1.0) for n in ("x", "y")))
+DOMAIN = Domain(
+    tuple(
+        ColumnDomain(n, "number", tuple("abcd"), True, edges=EDGES, stop=1.0, lower=-1.0, upper=1.0)
+        for n in ("x", "y")
+    )
+)
 
 
 def table_of(values: Floats) -> Table:
@@ -36,15 +43,23 @@ def test_one_row_moves_one_count_by_one_whatever_the_others_are() -> None:
 
 
 def test_numbers_beyond_the_range_count_at_its_ends_and_missing_ones_nowhere() -> None:
-    counts = PairTable(DOMAIN, "x", "y", 1e-3).run(table_of(np.array([[-9.0, 9.0], [np.nan, 0.0], [0.99, -0.99]])), Streams.fresh()).counts
+    counts = (
+        PairTable(DOMAIN, "x", "y", 1e-3)
+        .run(table_of(np.array([[-9.0, 9.0], [np.nan, 0.0], [0.99, -0.99]])), Streams.fresh())
+        .counts
+    )
     assert counts[0, CELLS - 1] == counts[CELLS - 1, 0] == 1
     assert np.abs(counts).sum() == 2
 
 
 def test_noise_has_the_stated_deviation_and_no_other() -> None:
     model = PairTable(DOMAIN, "x", "y", 20.0)
-    counts = np.concatenate([model.run(table_of(np.zeros((0, 2))), Streams.fresh()).counts.ravel() for _ in range(20)])
-    drawn = counts + np.random.default_rng(2).uniform(-0.5, 0.5, len(counts))  # whole numbers are no continuous law
+    counts = np.concatenate(
+        [model.run(table_of(np.zeros((0, 2))), Streams.fresh()).counts.ravel() for _ in range(20)]
+    )
+    drawn = counts + np.random.default_rng(2).uniform(
+        -0.5, 0.5, len(counts)
+    )  # whole numbers are no continuous law
     assert kstest(drawn, "norm", args=(0, 20.0)).pvalue > 1e-7
     for wrong in (0.7, 1.3):
         assert kstest(drawn * wrong, "norm", args=(0, 20.0)).pvalue < 1e-12
@@ -53,21 +68,37 @@ def test_noise_has_the_stated_deviation_and_no_other() -> None:
 def test_a_table_is_released_alone_and_of_numbers_only() -> None:
     [chosen] = OrientationBudget(DOMAIN, 2.0).choose([("x", "y")]).models
     assert chosen == PairTable(DOMAIN, "x", "y", 2.0)
-    assert isinstance(OrientationBudget(DOMAIN, 2.0, SCORES).choose([("x", "y")]).models[0], AdditiveNoiseScores)
+    assert isinstance(
+        OrientationBudget(DOMAIN, 2.0, SCORES).choose([("x", "y")]).models[0], AdditiveNoiseScores
+    )
     with pytest.raises(ValueError, match="released alone"):
         OrientationBudget(DOMAIN, 2.0, ("table", "hsic")).choose([("x", "y")])
     with pytest.raises(ValueError, match="two columns of numbers"):
-        PairTable(Domain((*DOMAIN.columns, ColumnDomain("c", "categorical", ("u", "v"), False))), "x", "c", 1.0)
+        PairTable(
+            Domain((*DOMAIN.columns, ColumnDomain("c", "categorical", ("u", "v"), False))),
+            "x",
+            "c",
+            1.0,
+        )
 
 
 def test_the_journal_gives_the_tables_back() -> None:
     chosen = OrientationBudget(DOMAIN, 1.0).choose([("x", "y"), ("y", "x")])
-    released = chosen.run(table_of(np.random.default_rng(1).uniform(-1, 1, (50, 2))), Streams.fresh())
+    released = chosen.run(
+        table_of(np.random.default_rng(1).uniform(-1, 1, (50, 2))), Streams.fresh()
+    )
     again = chosen.unpack(chosen.pack(released))
     assert [one.sigma for one in again] == [one.sigma for one in released] == [2**0.5] * 2
-    assert all(np.array_equal(first.counts, second.counts) for first, second in zip(released, again, strict=True))  # type: ignore[union-attr]
+    assert all(
+        np.array_equal(first.counts, second.counts)
+        for first, second in zip(released, again, strict=True)
+    )  # type: ignore[union-attr]
     with pytest.raises(KeyError):
         chosen.unpack({})
-    for wrong in (np.zeros((2, 2)), np.full((CELLS, CELLS), np.nan), np.zeros((CELLS, CELLS), dtype=np.float32)):
+    for wrong in (
+        np.zeros((2, 2)),
+        np.full((CELLS, CELLS), np.nan),
+        np.zeros((CELLS, CELLS), dtype=np.float32),
+    ):
         with pytest.raises(ValueError, match="not the counts"):
             chosen.unpack({"000000.counts": wrong, "000001.counts": wrong})

@@ -16,7 +16,10 @@ from synthdp.errors import BoundaryError
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private, Receipt, Released
 
 CANARY = "canary-7431"
-SEALED = [Private([CANARY, 2], key=_KERNEL_KEY), Confidential([CANARY, 2], "a test", key=_KERNEL_KEY)]
+SEALED = [
+    Private([CANARY, 2], key=_KERNEL_KEY),
+    Confidential([CANARY, 2], "a test", key=_KERNEL_KEY),
+]
 
 
 @pytest.fixture(params=SEALED, ids=["Private", "Confidential"])
@@ -54,14 +57,28 @@ def test_refuses(sealed: Any, attempt: Any) -> None:
         attempt(sealed)
 
 
-@pytest.mark.parametrize("attempt", [json.dumps, vars, float, lambda x: x < x, lambda x: x + x, lambda x: x.value])
+@pytest.mark.parametrize(
+    "attempt", [json.dumps, vars, float, lambda x: x < x, lambda x: x + x, lambda x: x.value]
+)
 def test_gives_nothing_to_what_it_does_not_know(sealed: Any, attempt: Any) -> None:
     with pytest.raises((TypeError, AttributeError, BoundaryError)) as caught:
         attempt(sealed)
     assert CANARY not in str(caught.value)
 
 
-@pytest.mark.parametrize("show", [repr, str, "{}".format, "{:>40}".format, "{!r}".format, ascii, lambda x: f"{x}", lambda x: "%s %r" % (x, x)])  # noqa: UP031
+@pytest.mark.parametrize(
+    "show",
+    [
+        repr,
+        str,
+        "{}".format,
+        "{:>40}".format,
+        "{!r}".format,
+        ascii,
+        lambda x: f"{x}",
+        lambda x: "%s %r" % (x, x),
+    ],
+)  # noqa: UP031
 def test_shows_only_its_kind(sealed: Any, show: Any) -> None:
     text = show(sealed)
     assert type(sealed).__name__ in text
@@ -83,7 +100,12 @@ def test_only_the_key_opens() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Private(1, key=object()), lambda: Confidential(1, "r", key=None), lambda: Released(1, frozenset(), key=object())]
+    "make",
+    [
+        lambda: Private(1, key=object()),
+        lambda: Confidential(1, "r", key=None),
+        lambda: Released(1, frozenset(), key=object()),
+    ],
 )
 def test_only_the_key_makes_them(make: Any) -> None:
     with pytest.raises(BoundaryError):

@@ -1,4 +1,6 @@
-"""Rank statistics are what they say, and no row moves them further than is charged; adversarial rows come close to that."""
+"""Rank statistics are what they say, and no row moves them further than is charged; adversarial
+rows come close to that.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def naive(test: RankTest, x: Ints, y: Ints, *, missing: int | None = None) -> fl
     s = np.sign(x[:, None] - x[None, :]) * (there[:, None] & there[None, :])
     t = np.sign(y[:, None] - y[None, :]) * (there[:, None] & there[None, :])
     n = len(x)
-    return 9 * (s * t).sum() / 2 / (2 * n + 5) if test == "kendall" else 3 * (s.sum(1) * t.sum(1)).sum() / (n * (n + 1))
+    return (
+        9 * (s * t).sum() / 2 / (2 * n + 5)
+        if test == "kendall"
+        else 3 * (s.sum(1) * t.sum(1)).sum() / (n * (n + 1))
+    )
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -47,7 +53,11 @@ def test_scores_are_their_definitions(test: RankTest) -> None:
         got = measure(test, table_of(x, y, z, 3, 4, 3))
         wanted = [naive(test, x[z == k], y[z == k]) for k in range(3) if (z == k).any()]
         sizes = np.bincount(z)
-        weights = 9 * sizes * (sizes - 1) / (4 * sizes + 10) if test == "kendall" else np.maximum(sizes - 1, 0)
+        weights = (
+            9 * sizes * (sizes - 1) / (4 * sizes + 10)
+            if test == "kendall"
+            else np.maximum(sizes - 1, 0)
+        )
         assert got.score == sum(math.floor(round(STEPS * w, 9)) for w in wanted)
         assert got.weight == np.floor(np.round(STEPS * weights, 9)).sum()
 
@@ -59,7 +69,9 @@ def test_scores_are_the_textbooks() -> None:
     x, y = rng.permutation(n), rng.permutation(n)
     table = table_of(x, y, np.zeros(n, dtype=int), 1, n, n)
     tau, rho = stats.kendalltau(x, y).statistic, stats.spearmanr(x, y).statistic
-    assert measure("kendall", table).score / STEPS == pytest.approx(9 * tau * n * (n - 1) / 2 / (2 * n + 5), abs=1 / STEPS)
+    assert measure("kendall", table).score / STEPS == pytest.approx(
+        9 * tau * n * (n - 1) / 2 / (2 * n + 5), abs=1 / STEPS
+    )
     assert measure("spearman", table).score / STEPS == pytest.approx((n - 1) * rho, abs=1 / STEPS)
 
 
@@ -80,7 +92,9 @@ def test_huge_counts_do_not_overflow(test: RankTest) -> None:
     got = measure(test, np.array([[[n // 2, 0], [0, n // 2]]]))
     ratio = {"kendall": 9 / 8, "spearman": 3 / 4}[test]
     assert got.score == pytest.approx(STEPS * ratio * n, rel=1e-6)
-    assert got.variance == pytest.approx(VARIANCE_STEPS * STATISTICS[test].per_row * (3 / 4) ** 2 * n, rel=1e-6)
+    assert got.variance == pytest.approx(
+        VARIANCE_STEPS * STATISTICS[test].per_row * (3 / 4) ** 2 * n, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -89,21 +103,36 @@ def test_the_variance_is_that_of_shuffled_columns(test: RankTest) -> None:
     n = 300
     x, y = rng.binomial(1, 0.1, n), rng.choice(4, n, p=[0.6, 0.2, 0.15, 0.05])
     zero = np.zeros(n, dtype=int)
-    scores = [measure(test, table_of(rng.permutation(x), y, zero, 1, 2, 4)).score / STEPS for _ in range(3000)]
+    scores = [
+        measure(test, table_of(rng.permutation(x), y, zero, 1, 2, 4)).score / STEPS
+        for _ in range(3000)
+    ]
     claimed = measure(test, table_of(x, y, zero, 1, 2, 4)).variance / VARIANCE_STEPS
     assert np.var(scores) == pytest.approx(claimed, rel=0.12)
-    assert claimed < 0.5 * measure(test, table_of(x, y, zero, 1, 2, 4)).weight / STEPS, "ties must count"
+    assert claimed < 0.5 * measure(test, table_of(x, y, zero, 1, 2, 4)).weight / STEPS, (
+        "ties must count"
+    )
 
 
-# --- how far one row moves them --------------------------------------------------------------------------------
+# --- how far one row moves them
+# --------------------------------------------------------------------------------
 
 
-def moves(test: RankTest, table: Ints, cell: tuple[int, int, int], present: tuple[slice, slice] = (ALL, ALL)) -> tuple[int, int, int]:
+def moves(
+    test: RankTest,
+    table: Ints,
+    cell: tuple[int, int, int],
+    present: tuple[slice, slice] = (ALL, ALL),
+) -> tuple[int, int, int]:
     """What one more row in a cell changes."""
     more = table.copy()
     more[cell] += 1
     one, two = measure(test, table, present), measure(test, more, present)
-    return abs(two.score - one.score), abs(two.weight - one.weight), abs(two.variance - one.variance)
+    return (
+        abs(two.score - one.score),
+        abs(two.weight - one.weight),
+        abs(two.variance - one.variance),
+    )
 
 
 def small_tables() -> Iterator[Ints]:
@@ -116,7 +145,14 @@ def small_tables() -> Iterator[Ints]:
             yield np.bincount(np.array(cells, dtype=int), minlength=8).reshape(2, 2, 2)
 
 
-def climb(objective: Callable[[Ints], int], rng: np.random.Generator, *, rows: int, levels: int, steps: int) -> int:
+def climb(
+    objective: Callable[[Ints], int],
+    rng: np.random.Generator,
+    *,
+    rows: int,
+    levels: int,
+    steps: int,
+) -> int:
     """The largest change that moving rows about finds, a few at a time, from a random table."""
     table = np.bincount(rng.integers(0, levels * levels, rows), minlength=levels * levels)
     best = objective(table.reshape(1, levels, levels))
@@ -133,22 +169,31 @@ def climb(objective: Callable[[Ints], int], rng: np.random.Generator, *, rows: i
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_no_row_of_a_small_table_moves_more_than_is_charged(test: RankTest, figure: Callable[..., None]) -> None:
+def test_no_row_of_a_small_table_moves_more_than_is_charged(
+    test: RankTest, figure: Callable[..., None]
+) -> None:
     own, tried = STATISTICS[test], 0
     for table in small_tables():
         for cell in np.ndindex(table.shape):
             for present in ((ALL, ALL), (slice(1), ALL)):
                 score, weight, variance = moves(test, table, cell, present)
-                assert score <= own.score_moves and weight <= own.weight_moves and variance <= own.variance_moves
+                assert (
+                    score <= own.score_moves
+                    and weight <= own.weight_moves
+                    and variance <= own.variance_moves
+                )
                 tried += 1
     figure(f"neighbours of small tables within {test}'s bounds", tried, tried)
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_adversarial_rows_stay_below_the_charge_and_come_near(test: RankTest, figure: Callable[..., None]) -> None:
+def test_adversarial_rows_stay_below_the_charge_and_come_near(
+    test: RankTest, figure: Callable[..., None]
+) -> None:
     own, rng = STATISTICS[test], np.random.default_rng(4)
     reached = np.zeros(3)
-    # The tables of the proofs: all rows discordant, one that is concordant with each; and a new level beside a constant.
+    # The tables of the proofs: all rows discordant, one that is concordant with each; and a new
+    # level beside a constant.
     for n in (10, 1000, 100_000):
         falling = np.zeros((1, 101, 101), dtype=np.int64)
         falling[0, np.arange(100), 99 - np.arange(100)] = n // 100 + 1
@@ -159,11 +204,24 @@ def test_adversarial_rows_stay_below_the_charge_and_come_near(test: RankTest, fi
     for part in range(3):
         for start in range(4):
             corner = (0, 3, 3) if start % 2 else (0, 1, 2)
-            reached[part] = max(reached[part], climb(lambda t, c=corner, p=part: moves(test, t, c)[p], rng, rows=200, levels=4, steps=300))
+            reached[part] = max(
+                reached[part],
+                climb(
+                    lambda t, c=corner, p=part: moves(test, t, c)[p],
+                    rng,
+                    rows=200,
+                    levels=4,
+                    steps=300,
+                ),
+            )
     allowed = np.array([own.score_moves, own.weight_moves, own.variance_moves])
     assert (reached <= allowed).all()
     assert (reached >= 0.9 * allowed).all()
-    figure(f"{test}: largest part of the score's bound that a search reached", float(reached[0]), own.score_moves)
+    figure(
+        f"{test}: largest part of the score's bound that a search reached",
+        float(reached[0]),
+        own.score_moves,
+    )
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -181,8 +239,18 @@ def test_levels_move_no_more_than_is_charged(test: RankTest) -> None:
     rng, farthest = np.random.default_rng(5), 0
     critical = 1.96
     for _ in range(3000):
-        table = rng.multinomial(int(rng.integers(0, 300)), rng.dirichlet(np.full(18, 0.3))).reshape(2, 3, 3)
-        query = RankQuery("a", "b", ("c",), critical, least_spare(test, critical), float(rng.uniform(0, 50)), float(rng.uniform(0, 400)))
+        table = rng.multinomial(int(rng.integers(0, 300)), rng.dirichlet(np.full(18, 0.3))).reshape(
+            2, 3, 3
+        )
+        query = RankQuery(
+            "a",
+            "b",
+            ("c",),
+            critical,
+            least_spare(test, critical),
+            float(rng.uniform(0, 50)),
+            float(rng.uniform(0, 400)),
+        )
         more = table.copy()
         more[tuple(rng.integers(0, 2, 1)) + tuple(rng.integers(0, 3, 2))] += 1
         one, two = (level(test, query, measure(test, t)) for t in (table, more))

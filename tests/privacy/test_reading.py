@@ -1,4 +1,6 @@
-"""Each row by itself, end to end: from CSV, Parquet (whole and in batches) and SQLite; and what is wrong with a source is told as what it is."""
+"""Each row by itself, end to end: from CSV, Parquet (whole and in batches) and SQLite; and what is
+wrong with a source is told as what it is.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,32 @@ def read(tmp_path: Path) -> Read:
     return reader_in(tmp_path)
 
 
-# --- one row never changes how others are read --------------------------------------------------------------------
+# --- one row never changes how others are read
+# --------------------------------------------------------------------
 
-DATES = Domain.from_spec({"day": spec.Datetime(type="datetime", lower="2000-01-01", upper="2030-12-31", bins=8, missing=True)})  # type: ignore[arg-type]
-WHOLE = ("9007199254740993", "9007199254740995")  # neighbours of 2^53, which floating point does not tell apart
-CODED = Domain.from_spec({"code": spec.Categorical(type="categorical", categories=WHOLE, missing=True)})
+DATES = Domain.from_spec(
+    {
+        "day": spec.Datetime(
+            type="datetime", lower="2000-01-01", upper="2030-12-31", bins=8, missing=True
+        )
+    }
+)  # type: ignore[arg-type]
+WHOLE = (
+    "9007199254740993",
+    "9007199254740995",
+)  # neighbours of 2^53, which floating point does not tell apart
+CODED = Domain.from_spec(
+    {"code": spec.Categorical(type="categorical", categories=WHOLE, missing=True)}
+)
 
 
 def counts(table: Table) -> list[int]:
     return np.bincount(table.codes[:, 0], minlength=10).tolist()
 
 
-def sources(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, values: list[Any], kind: Any) -> dict[str, spec.Source]:
+def sources(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, values: list[Any], kind: Any
+) -> dict[str, spec.Source]:
     """The same column as each kind of source."""
     pq.write_table(pa.table({name: pa.array(values, kind)}), folder / "t.parquet")
     with sqlite3.connect(folder / "s.db") as connection:
@@ -47,29 +63,52 @@ def sources(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, values: li
     return {
         "parquet": spec.ParquetSource(kind="parquet", path="t.parquet"),
         "batches": spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=True),
-        "sql": spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=f"select v as {name} from t"),
+        "sql": spec.SqlSource(
+            kind="sql", url_env="TEST_DB_URL", query=f"select v as {name} from t"
+        ),
     }
 
 
 @pytest.mark.finding("math F1")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "batches", "sql"])
-def test_seven_digits_of_a_second_change_no_other_date(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_seven_digits_of_a_second_change_no_other_date(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """A row more moves one count by one; with a unit of time for the whole column it moved 1,801."""
     shared, added = ["9999-12-31"] * 90 + ["2015-05-05"] * 10, "2015-05-05T00:00:00.0000001"
     found = []
     for values in (shared, [*shared, added]):
         if kind == "csv":
-            found.append(counts(read("\n".join(["day", *values, ""]), domain=DATES, out_of_domain="clamp")))
+            found.append(
+                counts(read("\n".join(["day", *values, ""]), domain=DATES, out_of_domain="clamp"))
+            )
         else:
             source = sources(tmp_path, monkeypatch, "day", values, pa.string())[kind]
             found.append(counts(read(source=source, domain=DATES, out_of_domain="clamp")))
-    assert found[0] == [0, 0, 0, 10, 0, 0, 0, 90, 0, 0] and found[1] == [0, 0, 0, 11, 0, 0, 0, 90, 0, 0]
+    assert found[0] == [0, 0, 0, 10, 0, 0, 0, 90, 0, 0] and found[1] == [
+        0,
+        0,
+        0,
+        11,
+        0,
+        0,
+        0,
+        90,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.finding("math F1")
 def test_what_fits_alone_fits_together(read: Read) -> None:
-    wide = Domain.from_spec({"day": spec.Datetime(type="datetime", lower="2000-01-01", upper="9999-12-31", bins=8)})  # type: ignore[arg-type]
-    for rows in (["9999-12-31"], ["2015-05-05T00:00:00.0000001"], ["9999-12-31", "2015-05-05T00:00:00.0000001"]):
+    wide = Domain.from_spec(
+        {"day": spec.Datetime(type="datetime", lower="2000-01-01", upper="9999-12-31", bins=8)}
+    )  # type: ignore[arg-type]
+    for rows in (
+        ["9999-12-31"],
+        ["2015-05-05T00:00:00.0000001"],
+        ["9999-12-31", "2015-05-05T00:00:00.0000001"],
+    ):
         assert len(read("\n".join(["day", *rows, ""]), domain=wide).codes) == len(rows)
 
 
@@ -87,7 +126,9 @@ def test_huge_codes_beside_a_missing_one_stay_what_they_are(
 
 
 @pytest.mark.finding("math F2")
-def test_huge_ids_of_sqlite_stay_apart_beside_a_real_one(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_ids_of_sqlite_stay_apart_beside_a_real_one(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = [2**53 + 1] * 3 + [2**53 + 3] * 3 + [0.5]
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("create table t (person, code)")
@@ -100,7 +141,11 @@ def test_huge_ids_of_sqlite_stay_apart_beside_a_real_one(read: Read, tmp_path: P
 
 @pytest.mark.finding("redteam C3")
 def test_one_person_is_one_unit_however_the_id_is_spelt(read: Read) -> None:
-    text = "person," + HEADER + "".join(f"{i},f,true,3,1,2020-01-01\n" for i in ("1", "1.0", " 1", "01", "2", "A", "a"))
+    text = (
+        "person,"
+        + HEADER
+        + "".join(f"{i},f,true,3,1,2020-01-01\n" for i in ("1", "1.0", " 1", "01", "2", "A", "a"))
+    )
     assert len(read(text, unit=by_id(1)).codes) == 4
     with pytest.raises(DataError, match="missing ids"):
         read(text + '"  ",f,true,3,1,2020-01-01\n', unit=by_id(1))
@@ -111,7 +156,9 @@ def test_one_person_is_one_unit_however_the_id_is_spelt(read: Read) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_row_is_a_line(read: Read, handling: str, end: str) -> None:
     """A quotation mark that opens in one row and closes in another took all rows between them."""
-    letters = Domain.from_spec({n: spec.Categorical(type="categorical", categories=("v", "y", "z")) for n in ("a", "b")})
+    letters = Domain.from_spec(
+        {n: spec.Categorical(type="categorical", categories=("v", "y", "z")) for n in ("a", "b")}
+    )
     rows = ["a,b", *["z,v"] * 20, 'z,v"', "y,y"]
     assert len(read(end.join([*rows, ""]), domain=letters, out_of_domain="clamp").codes) == 22
     for quoted in ([*rows[:1], 'y,"y', *rows[1:]], [*rows, 'y,"y'], ["a,b", 'y,"y', 'v"', "z,z"]):
@@ -120,20 +167,34 @@ def test_a_row_is_a_line(read: Read, handling: str, end: str) -> None:
 
 
 @pytest.mark.finding("redteam A6")
-def test_a_table_of_one_over_delta_rows_is_refused(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_one_over_delta_rows_is_refused(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Delta is checked against the declared rows by `validate`, and against the true ones here."""
     assert len(read(HEADER + GOOD * 4, delta=0.1).codes) == 8
     for kind in ("csv", "parquet", "batches", "sql"):
         values = [int(WHOLE[0])] * 10
-        source = None if kind == "csv" else sources(tmp_path, monkeypatch, "code", values, pa.int64())[kind]
+        source = (
+            None
+            if kind == "csv"
+            else sources(tmp_path, monkeypatch, "code", values, pa.int64())[kind]
+        )
         with pytest.raises(DataError, match="1 / delta = 10 rows or more") as caught:
-            read("\n".join(["code", *map(str, values), ""]), domain=CODED, delta=0.1, **({"source": source} if source else {}))
+            read(
+                "\n".join(["code", *map(str, values), ""]),
+                domain=CODED,
+                delta=0.1,
+                **({"source": source} if source else {}),
+            )
         assert "has spent nothing" in str(caught.value)
 
 
-# --- folders of Parquet files ---------------------------------------------------------------------------------------
+# --- folders of Parquet files
+# ---------------------------------------------------------------------------------------
 
-CODES = Domain.from_spec({"code": spec.Categorical(type="categorical", categories=("01", "02", "9x"), missing=True)})
+CODES = Domain.from_spec(
+    {"code": spec.Categorical(type="categorical", categories=("01", "02", "9x"), missing=True)}
+)
 
 
 def folder_of(path: Path, files: dict[str, pa.Table]) -> None:
@@ -144,7 +205,9 @@ def folder_of(path: Path, files: dict[str, pa.Table]) -> None:
 
 @pytest.mark.parametrize("levels_only", [False, True])
 def test_names_of_folders_are_no_columns(read: Read, tmp_path: Path, levels_only: bool) -> None:
-    """Their types would follow from all names together: a folder more, for one row, changed what all others were read as."""
+    """Their types would follow from all names together: a folder more, for one row, changed what
+    all others were read as.
+    """
     source = spec.ParquetSource(kind="parquet", path="p", levels_only=levels_only)
     rows = {"code=01/a.parquet": 9, "code=02/a.parquet": 1, "code=9x/a.parquet": 1}
     folder_of(tmp_path / "p", {name: pa.table({"n": [0] * count}) for name, count in rows.items()})
@@ -155,13 +218,22 @@ def test_names_of_folders_are_no_columns(read: Read, tmp_path: Path, levels_only
 @pytest.mark.parametrize("levels_only", [False, True])
 @pytest.mark.parametrize(
     "other",
-    [pa.table({"code": pa.array([1], pa.int64())}), pa.table({"code": ["02"], "more": ["x"]}), pa.table({"more": ["x"]})],
+    [
+        pa.table({"code": pa.array([1], pa.int64())}),
+        pa.table({"code": ["02"], "more": ["x"]}),
+        pa.table({"more": ["x"]}),
+    ],
     ids=["another type", "a column more", "a column less"],
 )
-def test_files_of_a_folder_have_one_schema(read: Read, tmp_path: Path, other: pa.Table, levels_only: bool) -> None:
+def test_files_of_a_folder_have_one_schema(
+    read: Read, tmp_path: Path, other: pa.Table, levels_only: bool
+) -> None:
     """Else one file would decide how the values of another are read."""
     source = spec.ParquetSource(kind="parquet", path="p", levels_only=levels_only)
-    folder_of(tmp_path / "p", {"0.parquet": pa.table({"code": ["01", "01"]}), "1.parquet": pa.table({"code": ["02"]})})
+    folder_of(
+        tmp_path / "p",
+        {"0.parquet": pa.table({"code": ["01", "01"]}), "1.parquet": pa.table({"code": ["02"]})},
+    )
     assert counts(read(source=source, domain=CODES))[:3] == [2, 1, 0]
     folder_of(tmp_path / "p", {"2.parquet": other})
     with pytest.raises(DataError, match="differ in the names, order or types of their columns"):
@@ -169,17 +241,33 @@ def test_files_of_a_folder_have_one_schema(read: Read, tmp_path: Path, other: pa
 
 
 @pytest.mark.parametrize("levels_only", [False, True])
-def test_dictionaries_of_any_index_and_texts_that_are_none(read: Read, tmp_path: Path, levels_only: bool) -> None:
-    """One text that is not in UTF-8 is a misfit, and changes no other row; unsigned positions are positions."""
+def test_dictionaries_of_any_index_and_texts_that_are_none(
+    read: Read, tmp_path: Path, levels_only: bool
+) -> None:
+    """One text that is not in UTF-8 is a misfit, and changes no other row; unsigned positions are
+    positions.
+    """
     source = spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=levels_only)
-    pq.write_table(pa.table({"code": pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, None], pa.uint8()), ["01", "02"])}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table(
+            {
+                "code": pa.DictionaryArray.from_arrays(
+                    pa.array([0, 1, 1, None], pa.uint8()), ["01", "02"]
+                )
+            }
+        ),
+        tmp_path / "t.parquet",
+    )
     assert counts(read(source=source, domain=CODES))[:4] == [1, 2, 0, 1]
-    broken = pa.StringArray.from_buffers(3, pa.array([0, 2, 4, 5], pa.int32()).buffers()[1], pa.py_buffer(b"0202\xff"))
+    broken = pa.StringArray.from_buffers(
+        3, pa.array([0, 2, 4, 5], pa.int32()).buffers()[1], pa.py_buffer(b"0202\xff")
+    )
     pq.write_table(pa.table({"code": broken}), tmp_path / "t.parquet")
     assert counts(read(source=source, domain=CODES, out_of_domain="clamp"))[:4] == [1, 2, 0, 0]
 
 
-# --- what is wrong is told as what it is ------------------------------------------------------------------------------
+# --- what is wrong is told as what it is
+# ------------------------------------------------------------------------------
 
 
 @pytest.mark.finding("redteam C5")
@@ -195,7 +283,9 @@ def test_dictionaries_of_any_index_and_texts_that_are_none(read: Read, tmp_path:
 def test_the_hint_is_about_what_does_not_fit(read: Read, row: str, told: str) -> None:
     with pytest.raises(DataError) as caught:
         read(HEADER + row + "\n")
-    assert told in str(caught.value) and ("letter by letter" in str(caught.value)) == ("letter" in told)
+    assert told in str(caught.value) and ("letter by letter" in str(caught.value)) == (
+        "letter" in told
+    )
 
 
 @pytest.mark.finding("redteam C5")
@@ -205,7 +295,10 @@ def test_the_hint_is_about_what_does_not_fit(read: Read, row: str, told: str) ->
         (gzip.compress((HEADER + GOOD).encode(), mtime=0), "it is compressed"),
         ((HEADER + GOOD).encode("utf-16"), "it is in UTF-16 or UTF-32"),
         ((HEADER + GOOD).replace("f,", "\xe9,").encode("latin-1"), "a text is not in UTF-8"),
-        ((HEADER + GOOD).replace("sex", "s\xe9x").encode("latin-1"), "its first line is not in UTF-8"),
+        (
+            (HEADER + GOOD).replace("sex", "s\xe9x").encode("latin-1"),
+            "its first line is not in UTF-8",
+        ),
     ],
 )
 def test_files_that_are_no_text_are_told_so(read: Read, data: bytes, told: str) -> None:
@@ -218,7 +311,11 @@ def test_files_that_are_no_text_are_told_so(read: Read, data: bytes, told: str) 
 @pytest.mark.parametrize(
     ("url", "query", "told"),
     [
-        ("postgresql+psycopg://me:pw@127.0.0.1:1/d", "select 1", "the database of TEST_DB_URL does not answer"),
+        (
+            "postgresql+psycopg://me:pw@127.0.0.1:1/d",
+            "select 1",
+            "the database of TEST_DB_URL does not answer",
+        ),
         ("no address", "select 1", "the URL in TEST_DB_URL cannot be read"),
         ("nosuch://me:pw@h/d", "select 1", "the URL in TEST_DB_URL cannot be read"),
         ("sqlite://", "select strange from nowhere", "the database refuses the query"),
@@ -228,27 +325,57 @@ def test_files_that_are_no_text_are_told_so(read: Read, data: bytes, told: str) 
         ("sqlite://", "select 1 as sex, 2 as sex", "two columns of the table have the same name"),
     ],
 )
-def test_what_is_wrong_with_a_query_is_told(read: Read, monkeypatch: pytest.MonkeyPatch, url: str, query: str, told: str) -> None:
+def test_what_is_wrong_with_a_query_is_told(
+    read: Read, monkeypatch: pytest.MonkeyPatch, url: str, query: str, told: str
+) -> None:
     monkeypatch.setenv("TEST_DB_URL", url)
     with pytest.raises(DataError) as caught:
         read(source=spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=query))
-    assert told in str(caught.value) and "file" not in str(caught.value) and "pw" not in str(caught.value)
+    assert (
+        told in str(caught.value)
+        and "file" not in str(caught.value)
+        and "pw" not in str(caught.value)
+    )
     assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
-def test_values_of_sqlite_are_read_one_by_one(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_sqlite_are_read_one_by_one(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A column of SQLite holds values of any type: each has the level that it would have alone."""
     values = [1, 1.0, "1", "01", b"1", None, 0.5, 2**62, "x"]
-    column = Domain.from_spec({"code": spec.Categorical(type="categorical", categories=("1", "01", "0.5", "x"), missing=True)})
+    column = Domain.from_spec(
+        {
+            "code": spec.Categorical(
+                type="categorical", categories=("1", "01", "0.5", "x"), missing=True
+            )
+        }
+    )
     source = sources(tmp_path, monkeypatch, "code", [], pa.int64())["sql"]
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.executemany("insert into t values (?)", [(v,) for v in values])
     connection.close()
-    assert read(source=source, domain=column, out_of_domain="clamp").codes[:, 0].tolist() == [0, 0, 0, 1, 0, 4, 2, 0, 3]
+    assert read(source=source, domain=column, out_of_domain="clamp").codes[:, 0].tolist() == [
+        0,
+        0,
+        0,
+        1,
+        0,
+        4,
+        2,
+        0,
+        3,
+    ]
 
 
 def test_a_query_without_end_is_stopped(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_DB_URL", "sqlite://")
-    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select '1' as code from n"
+    endless = (
+        "with recursive n(i) as (select 1 union all select i + 1 from n) select '1' as code from n"
+    )
     with pytest.raises(DataError, match="1 / delta"):
-        read(source=spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=endless), domain=CODED, delta=1e-5)
+        read(
+            source=spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=endless),
+            domain=CODED,
+            delta=1e-5,
+        )

@@ -16,7 +16,14 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy import accounting
 from synthdp.privacy.mechanisms import scores
-from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts, Scored, compared, mean_misplaced
+from synthdp.privacy.mechanisms.scores import (
+    ScoreBudget,
+    Scorecard,
+    ScoreCounts,
+    Scored,
+    compared,
+    mean_misplaced,
+)
 from synthdp.privacy.noise import Integers, Streams
 from synthdp.privacy.table import Table
 from tests.privacy.test_noise import SIGNIFICANCE, discrete_law, fit_p_value
@@ -31,10 +38,15 @@ def drawn(domain: Domain, rows: int, seed: int = 0) -> Codes:
 
 def cards(domain: Domain, targets: Sequence[str], seed: int = 0) -> list[Scorecard]:
     rng = np.random.default_rng(seed)
-    return [Scorecard(t, tuple(rng.integers(-9, 10, (size, domain[t].levels)) for size in domain.sizes)) for t in targets]
+    return [
+        Scorecard(t, tuple(rng.integers(-9, 10, (size, domain[t].levels)) for size in domain.sizes))
+        for t in targets
+    ]
 
 
-def chosen(domain: Domain, targets: tuple[str, ...] = (), sigma: float = 2.0, rows: int = 5) -> ScoreCounts:
+def chosen(
+    domain: Domain, targets: tuple[str, ...] = (), sigma: float = 2.0, rows: int = 5
+) -> ScoreCounts:
     return ScoreBudget(domain, targets, sigma).choose(drawn(domain, rows), cards(domain, targets))
 
 
@@ -49,25 +61,40 @@ class Quiet(Streams):
         return counts
 
 
-# --- what one unit moves ------------------------------------------------------------------------------------------
+# --- what one unit moves
+# ------------------------------------------------------------------------------------------
 
 
 def test_no_unit_moves_misplaced_rows_further_than_its_rows(domain_of: MakeDomain) -> None:
-    """Exhaustively over small tables, units of up to two rows, added and replaced; some unit moves them by all its rows."""
+    """Exhaustively over small tables, units of up to two rows, added and replaced; some unit moves
+    them by all its rows.
+    """
     domain = domain_of(2, 2)
     cells = list(itertools.product(range(2), range(2)))
     furthest = {1: 0, 2: 0}
     for synthetic in ([(0, 0)], [(0, 0), (1, 1), (1, 1)], [(0, 1), (1, 0)]):
         for tables in compared(domain).values():
             count = {
-                rows: mean_misplaced(np.array(rows, dtype=np.uint16).reshape(-1, 2), np.array(synthetic, dtype=np.uint16), domain, tables)
+                rows: mean_misplaced(
+                    np.array(rows, dtype=np.uint16).reshape(-1, 2),
+                    np.array(synthetic, dtype=np.uint16),
+                    domain,
+                    tables,
+                )
                 for size in range(5)
                 for rows in itertools.combinations_with_replacement(cells, size)
             }
             for shared in (rows for rows in count if len(rows) <= 2):
-                units = [u for size in range(3) for u in itertools.combinations_with_replacement(cells, size)]
+                units = [
+                    u
+                    for size in range(3)
+                    for u in itertools.combinations_with_replacement(cells, size)
+                ]
                 for before, after in itertools.product(units, units):
-                    moved = abs(count[tuple(sorted((*shared, *before)))] - count[tuple(sorted((*shared, *after)))])
+                    moved = abs(
+                        count[tuple(sorted((*shared, *before)))]
+                        - count[tuple(sorted((*shared, *after)))]
+                    )
                     rows = max(len(before), len(after))
                     assert moved <= rows, (synthetic, shared, before, after)
                     furthest[rows or 1] = max(furthest[rows or 1], moved)
@@ -75,14 +102,24 @@ def test_no_unit_moves_misplaced_rows_further_than_its_rows(domain_of: MakeDomai
 
 
 def test_no_unit_moves_means_over_many_tables_further(domain_of: MakeDomain) -> None:
-    """At random, with wider tables; and what is not rounded down moves a good part of what is allowed."""
+    """At random, with wider tables; and what is not rounded down moves a good part of what is
+    allowed.
+    """
     domain, rng, most = domain_of(3, 5, 2, 4), np.random.default_rng(1), 0
     for trial in range(80):
         k = 1 + trial % 4
-        synthetic, shared = drawn(domain, 1 + trial % 9, trial), drawn(domain, trial % 30, trial + 1000)
-        before, after = (drawn(domain, int(rng.integers(0, k + 1)), trial + more) for more in (2000, 3000))
+        synthetic, shared = (
+            drawn(domain, 1 + trial % 9, trial),
+            drawn(domain, trial % 30, trial + 1000),
+        )
+        before, after = (
+            drawn(domain, int(rng.integers(0, k + 1)), trial + more) for more in (2000, 3000)
+        )
         for tables in compared(domain).values():
-            one, two = (mean_misplaced(np.vstack([shared, unit]), synthetic, domain, tables) for unit in (before, after))
+            one, two = (
+                mean_misplaced(np.vstack([shared, unit]), synthetic, domain, tables)
+                for unit in (before, after)
+            )
             assert abs(one - two) <= max(len(before), len(after))
             most = max(most, abs(one - two))
     assert most >= 2
@@ -113,19 +150,27 @@ def test_the_replay_finds_no_fault_and_would(domain_of: MakeDomain) -> None:
     right = replay(mechanism, pairs, domain=domain, rows_per_unit=2)
     assert right.findings == () and right.largest_share == 1 and pairs[-1].held_out
     doubled = Broken(mechanism.budget, mechanism.synthetic, mechanism.scorecards, factor=2)
-    assert {f.differs for f in replay(doubled, pairs, domain=domain, rows_per_unit=2).findings} == {"moved"}
+    assert {f.differs for f in replay(doubled, pairs, domain=domain, rows_per_unit=2).findings} == {
+        "moved"
+    }
 
     def exact(scored: Scored, table: Table) -> Scored:
         return Scored(scored.codes, np.array([len(table.codes), 0]), scored.answers, scored.sigma)
 
     leaks = Broken(mechanism.budget, mechanism.synthetic, mechanism.scorecards, bug=exact)
-    assert {f.differs for f in replay(leaks, pairs, domain=domain, rows_per_unit=2).findings} >= {"output"}
+    assert {f.differs for f in replay(leaks, pairs, domain=domain, rows_per_unit=2).findings} >= {
+        "output"
+    }
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_event_is_of_each_score_and_of_the_units_rows(rows: int, domain_of: MakeDomain) -> None:
     event = accounting.event_to_json(chosen(domain_of(3, 2), ("b",), sigma=7.0).event(rows))
-    assert event == {"event": "repeated", "count": 3, "of": {"event": "discrete_gaussian", "sigma": 7.0, "sensitivity": rows}}
+    assert event == {
+        "event": "repeated",
+        "count": 3,
+        "of": {"event": "discrete_gaussian", "sigma": 7.0, "sensitivity": rows},
+    }
 
 
 def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> None:
@@ -133,14 +178,20 @@ def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> 
     for factor, accepted in ((1.0, True), (0.7, False), (1.3, False)):
         mechanism = chosen(domain, targets, sigma=6.0 * factor)
         table = table_of(drawn(domain, 40), held_out=range(20))
-        noise = mechanism.run(table, Streams.fresh()).answers - mechanism.run(table, Quiet.fresh()).answers
+        noise = (
+            mechanism.run(table, Streams.fresh()).answers
+            - mechanism.run(table, Quiet.fresh()).answers
+        )
         assert (fit_p_value(noise.ravel(), discrete_law, 6.0) > SIGNIFICANCE) is accepted, factor
 
 
-# --- what is counted ----------------------------------------------------------------------------------------------
+# --- what is counted
+# ----------------------------------------------------------------------------------------------
 
 
-def test_misplaced_rows_are_rows_times_total_variation(domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misplaced_rows_are_rows_times_total_variation(
+    domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scores, "COUNTED_AT_ONCE", 16)  # several passes
     domain = domain_of(3, 4, 2)
     real, synthetic = drawn(domain, 500, 1), drawn(domain, 70, 2) // 2
@@ -162,7 +213,9 @@ def test_distances_are_of_fitted_rows_and_answers_of_held_out_ones(domain_of: Ma
     held = np.arange(0, 60, 3)
     whole = mechanism.run(table_of(codes, held), Quiet.fresh())
     fitted = np.delete(codes, held, axis=0)
-    assert whole.misplaced.tolist() == [mean_misplaced(fitted, mechanism.synthetic, domain, t) for t in compared(domain).values()]
+    assert whole.misplaced.tolist() == [
+        mean_misplaced(fitted, mechanism.synthetic, domain, t) for t in compared(domain).values()
+    ]
     points = mechanism.scorecards[0].points
     right = sum(int(np.argmax(points[0][a] + points[1][b])) == b for a, b in codes[held])
     assert whole.answers.tolist() == [[len(held) - right, right]] and 0 < right < len(held)
@@ -175,7 +228,9 @@ def test_an_answer_is_of_its_row_alone(domain_of: MakeDomain) -> None:
     assert card.answers(codes).tolist() == [card.answers(row[None]).item() for row in codes]
 
 
-def test_what_is_compared_follows_from_the_domain(domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compared_follows_from_the_domain(
+    domain_of: MakeDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert list(compared(domain_of(3))) == ["tv1"]
     assert compared(domain_of(2, 1025, 1025))["tv2"] == (("a", "b"), ("a", "c"))
     monkeypatch.setattr(scores, "MOST_PAIRS", 10)
@@ -187,16 +242,30 @@ def test_what_is_compared_follows_from_the_domain(domain_of: MakeDomain, monkeyp
     compared.cache_clear()
 
 
-def test_counts_survive_the_journal_with_their_table_and_nothing_else_does(domain_of: MakeDomain) -> None:
+def test_counts_survive_the_journal_with_their_table_and_nothing_else_does(
+    domain_of: MakeDomain,
+) -> None:
     domain = domain_of(3, 2)
     mechanism = chosen(domain, ("a",))
     value = mechanism.run(table_of(drawn(domain, 30), [1, 2, 3]), Streams.fresh())
     packed = mechanism.pack(value)
-    again = ScoreBudget(domain, ("a",), 2.0).choose(drawn(domain, 5, seed=9), cards(domain, ["a"], seed=9)).unpack(packed)
-    assert np.array_equal(again.codes, mechanism.synthetic) and again.misplaced.tolist() == value.misplaced.tolist()
+    again = (
+        ScoreBudget(domain, ("a",), 2.0)
+        .choose(drawn(domain, 5, seed=9), cards(domain, ["a"], seed=9))
+        .unpack(packed)
+    )
+    assert (
+        np.array_equal(again.codes, mechanism.synthetic)
+        and again.misplaced.tolist() == value.misplaced.tolist()
+    )
     assert again.answers.tolist() == value.answers.tolist() and again.sigma == 2.0
     shorter = {"misplaced": packed["misplaced"][:1]}
-    for wrong in ({"codes": packed["codes"] + 3}, {"codes": packed["codes"][:2]}, shorter, {"answers": np.zeros((1, 2))}):
+    for wrong in (
+        {"codes": packed["codes"] + 3},
+        {"codes": packed["codes"][:2]},
+        shorter,
+        {"answers": np.zeros((1, 2))},
+    ):
         with pytest.raises(ValueError, match="not "):
             mechanism.unpack(packed | wrong)
 
@@ -215,10 +284,17 @@ def test_what_was_not_planned_is_refused(domain_of: MakeDomain) -> None:
 @pytest.mark.finding("math F7 overflow")
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_counts_of_more_rows_than_sixty_four_bits_hold_are_exact(beyond: int) -> None:
-    """At rows x drawn of 2^63 - 1 and just above, and at the most rows that are read; nothing is counted for shares that agree."""
+    """At rows x drawn of 2^63 - 1 and just above, and at the most rows that are read; nothing is
+    counted for shares that agree.
+    """
     rows, drawn_rows = (2**63 - 1) // 7 + beyond, 7
     ours, theirs = np.array([rows, 0], dtype=np.int64), np.array([0, 7], dtype=np.int64)
     assert scores._misplaced(ours, theirs, rows, drawn_rows) == 7 * rows
     assert scores._misplaced(ours, np.array([7, 0]), rows, drawn_rows) == 0
     most = 16 * 2_000_000_000 + 1_000_000
-    assert scores._misplaced(np.array([most - 3, 3]), np.array([0, 2_000_000_000]), most, 2_000_000_000) == (most - 3) * 2_000_000_000
+    assert (
+        scores._misplaced(
+            np.array([most - 3, 3]), np.array([0, 2_000_000_000]), most, 2_000_000_000
+        )
+        == (most - 3) * 2_000_000_000
+    )

@@ -1,4 +1,6 @@
-"""Searches by sieve and by selection: they keep to their budget whatever the rows say, and release replies alone."""
+"""Searches by sieve and by selection: they keep to their budget whatever the rows say, and release
+replies alone.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,25 @@ def table(domain_of: DomainOf, table_of: TableOf) -> tuple[Domain, Table]:
 PAIRS = [query(*pair) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")]
 
 
-def asks(questions: list[RankQuery], heard: list[SieveReply | None]) -> Generator[RankQuery, SieveReply | None, None]:
+def asks(
+    questions: list[RankQuery], heard: list[SieveReply | None]
+) -> Generator[RankQuery, SieveReply | None, None]:
     for question in questions:
         heard.append((yield question))
 
 
 def sieve(
-    domain: Domain, questions: list[RankQuery], *, passes: int = 9, rate: float = 1.0, noise: float = TINY, examine: float | None = TINY
+    domain: Domain,
+    questions: list[RankQuery],
+    *,
+    passes: int = 9,
+    rate: float = 1.0,
+    noise: float = TINY,
+    examine: float | None = TINY,
 ) -> Sieve:
-    return SieveBudget(domain, "kendall", passes, rate, 2000.0, noise, noise, examine).search(lambda: asks(questions, []))
+    return SieveBudget(domain, "kendall", passes, rate, 2000.0, noise, noise, examine).search(
+        lambda: asks(questions, [])
+    )
 
 
 def test_without_noise_the_sieve_tells_the_truth(table: tuple[Domain, Table]) -> None:
@@ -67,12 +79,16 @@ def test_without_noise_the_sieve_tells_the_truth(table: tuple[Domain, Table]) ->
             assert reply.variance == pytest.approx(measured.variance / 4, abs=1)
 
 
-def test_strata_separate(table: tuple[Domain, Table], table_of: TableOf, domain_of: DomainOf) -> None:
+def test_strata_separate(
+    table: tuple[Domain, Table], table_of: TableOf, domain_of: DomainOf
+) -> None:
     rng, domain = np.random.default_rng(1), domain_of(2, 2, 3)
     z = rng.integers(0, 3, 5000)
     x, y = (rng.random((2, 5000)) < 0.2 + 0.3 * z).astype(int)
     questions = [query("a", "b"), query("a", "b", "c")]
-    replies = sieve(domain, questions).run(table_of(domain, np.column_stack([x, y, z])), Streams.fresh())
+    replies = sieve(domain, questions).run(
+        table_of(domain, np.column_stack([x, y, z])), Streams.fresh()
+    )
     assert [r.above for r in replies] == [False, True]
 
 
@@ -98,7 +114,9 @@ def test_a_sample_is_a_sample(table: tuple[Domain, Table]) -> None:
     own = Rows.of(rows.fit_codes, domain)
     half = own.sample(Streams.fresh().poisson_batch(len(own), rate=0.5))
     assert 850 < len(half) < 1150
-    assert half.measure("kendall", PAIRS[0]).weight == pytest.approx(own.measure("kendall", PAIRS[0]).weight * len(half) / len(own), rel=0.02)
+    assert half.measure("kendall", PAIRS[0]).weight == pytest.approx(
+        own.measure("kendall", PAIRS[0]).weight * len(half) / len(own), rel=0.02
+    )
     assert sum(r.above for r in sieve(domain, PAIRS, rate=0.5).run(rows, Streams.fresh())) >= 2
 
 
@@ -108,7 +126,9 @@ def test_grouping_rows_changes_no_count(domain_of: DomainOf) -> None:
     codes = rng.integers(0, 16, (500, 14)).astype(np.uint16)
     grouped, narrow = Rows.of(codes, wide), Rows.of(codes[:, :3], domain_of(16, 16, 16))
     assert len(grouped) == len(narrow) == 500
-    assert grouped.measure("kendall", query("a", "b", "c")) == narrow.measure("kendall", query("a", "b", "c"))
+    assert grouped.measure("kendall", query("a", "b", "c")) == narrow.measure(
+        "kendall", query("a", "b", "c")
+    )
 
 
 def test_no_rows_are_answered_too(domain_of: DomainOf, table_of: TableOf) -> None:
@@ -119,7 +139,9 @@ def test_no_rows_are_answered_too(domain_of: DomainOf, table_of: TableOf) -> Non
 
 
 @pytest.mark.parametrize("rows_per_unit", [1, 3])
-def test_what_is_charged_does_not_depend_on_rows_or_strategy(table: tuple[Domain, Table], rows_per_unit: int) -> None:
+def test_what_is_charged_does_not_depend_on_rows_or_strategy(
+    table: tuple[Domain, Table], rows_per_unit: int
+) -> None:
     domain, _ = table
     one, other = sieve(domain, PAIRS), sieve(domain, PAIRS[:1])
     assert one.event(rows_per_unit) == other.event(rows_per_unit) == one.budget.event(rows_per_unit)
@@ -128,19 +150,31 @@ def test_what_is_charged_does_not_depend_on_rows_or_strategy(table: tuple[Domain
     assert scaled.sieve_deviation == 2 * one.budget.sieve_deviation
 
 
-# --- selection -----------------------------------------------------------------------------------------------------
+# --- selection
+# -----------------------------------------------------------------------------------------------------
 
 
-def chooses(questions: list[RankQuery], heard: list[int | None]) -> Generator[HowMany | Which, int | None, Any]:
+def chooses(
+    questions: list[RankQuery], heard: list[int | None]
+) -> Generator[HowMany | Which, int | None, Any]:
     many = yield HowMany(tuple((q,) for q in questions))
     heard.append(many)
     for _ in range(many or 0):
         heard.append((yield Which(tuple(questions))))
 
 
-def selection(domain: Domain, questions: list[RankQuery], *, draws: int, noise: float = TINY, heard: list[int | None] | None = None) -> Selection:
+def selection(
+    domain: Domain,
+    questions: list[RankQuery],
+    *,
+    draws: int,
+    noise: float = TINY,
+    heard: list[int | None] | None = None,
+) -> Selection:
     own = [] if heard is None else heard
-    return SelectionBudget(domain, "kendall", draws, 2000.0, noise).search(lambda: chooses(questions, own))
+    return SelectionBudget(domain, "kendall", draws, 2000.0, noise).search(
+        lambda: chooses(questions, own)
+    )
 
 
 def test_without_noise_selection_tells_the_truth(table: tuple[Domain, Table]) -> None:
@@ -156,7 +190,9 @@ def test_without_noise_selection_tells_the_truth(table: tuple[Domain, Table]) ->
 def test_how_many_counts_from_none_to_all(table: tuple[Domain, Table], true: int) -> None:
     domain, rows = table
     easy, never = replace(PAIRS[1], slack=1e4, least_weight=0.0), replace(PAIRS[0], slack=-1e5)
-    (many,) = selection(domain, [easy] * true + [never] * (6 - true), draws=1).run(rows, Streams.fresh())
+    (many,) = selection(domain, [easy] * true + [never] * (6 - true), draws=1).run(
+        rows, Streams.fresh()
+    )
     assert many == true
 
 
@@ -166,7 +202,9 @@ def test_a_group_counts_by_its_best(table: tuple[Domain, Table]) -> None:
     def asking() -> Generator[HowMany | Which, int | None, None]:
         yield HowMany(((PAIRS[0], PAIRS[1]), (PAIRS[0], PAIRS[5])))
 
-    assert SelectionBudget(domain, "kendall", 1, 2000.0, TINY).search(asking).run(rows, Streams.fresh()) == (1,)
+    assert SelectionBudget(domain, "kendall", 1, 2000.0, TINY).search(asking).run(
+        rows, Streams.fresh()
+    ) == (1,)
 
 
 @pytest.mark.parametrize("draws", [0, 1, 3])
@@ -180,13 +218,19 @@ def test_draws_are_never_exceeded(table: tuple[Domain, Table], draws: int) -> No
 def test_much_noise_hides_the_rows(table: tuple[Domain, Table]) -> None:
     domain, rows = table
     streams = Streams.fresh()
-    which = [selection(domain, PAIRS, draws=2, noise=HUGE).run(rows, streams)[-1] for _ in range(200)]
+    which = [
+        selection(domain, PAIRS, draws=2, noise=HUGE).run(rows, streams)[-1] for _ in range(200)
+    ]
     assert len(set(which)) > 3
-    firsts = [sieve(domain, PAIRS, noise=HUGE, examine=None).run(rows, streams)[0].above for _ in range(200)]
+    firsts = [
+        sieve(domain, PAIRS, noise=HUGE, examine=None).run(rows, streams)[0].above
+        for _ in range(200)
+    ]
     assert 60 < sum(firsts) < 140
 
 
-# --- both ----------------------------------------------------------------------------------------------------------
+# --- both
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Sieve, Selection])
@@ -200,7 +244,9 @@ def test_packed_values_come_back(kind: type, domain_of: DomainOf, table_of: Tabl
 
 
 @pytest.mark.parametrize("kind", [Sieve, Selection])
-@pytest.mark.parametrize(("rows_per_unit", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (1, "replace_one")])
+@pytest.mark.parametrize(
+    ("rows_per_unit", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (1, "replace_one")]
+)
 def test_neighbours_differ_by_what_is_charged(
     kind: type, rows_per_unit: int, adjacency: Any, domain_of: DomainOf, figure: Callable[..., None]
 ) -> None:
@@ -208,15 +254,27 @@ def test_neighbours_differ_by_what_is_charged(
     mechanisms = EXAMPLES[kind](domain)
     replays = []
     for mechanism in mechanisms:
-        pairs = neighbours(domain, batch=8, max_rows=rows_per_unit, adjacency=adjacency, random_pairs=10)
-        replays.append(replay(mechanism, pairs, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency))
+        pairs = neighbours(
+            domain, batch=8, max_rows=rows_per_unit, adjacency=adjacency, random_pairs=10
+        )
+        replays.append(
+            replay(
+                mechanism, pairs, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency
+            )
+        )
     found = merged(replays)
     assert not found.findings
     assert found.largest_share > 0.1
-    figure(f"{kind.__name__}: neighbours replayed, {rows_per_unit} rows, {adjacency}", found.pairs, found.pairs)
+    figure(
+        f"{kind.__name__}: neighbours replayed, {rows_per_unit} rows, {adjacency}",
+        found.pairs,
+        found.pairs,
+    )
 
 
-def test_a_sieve_that_claims_less_than_its_rows_move_is_found(domain_of: DomainOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sieve_that_claims_less_than_its_rows_move_is_found(
+    domain_of: DomainOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     domain = domain_of(2, 2, 2)
     moved = replace(STATISTICS["kendall"], score_moves=10, variance_moves=2)
     monkeypatch.setitem(STATISTICS, "kendall", moved)  # type: ignore[arg-type]

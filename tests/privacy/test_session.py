@@ -16,7 +16,12 @@ from safetensors.numpy import save_file
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
 from synthdp.ledger.ledger import Ledger
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Arrays, NoisyMarginals, NoisyTable
+from synthdp.privacy.mechanisms.marginals import (
+    AdaptiveMarginals,
+    Arrays,
+    NoisyMarginals,
+    NoisyTable,
+)
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, Spend
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private
@@ -64,8 +69,18 @@ class Scene:
     measure: NoisyMarginals
 
     def session(self, **changes: Any) -> Session:
-        known = {"dataset": "adult", "run": "r", "streams": Streams.fresh(), "journal": self.journal}
-        return Session(Private(self.table, key=_KERNEL_KEY), changes.pop("plan", self.plan), self.ledger, **{**known, **changes})
+        known = {
+            "dataset": "adult",
+            "run": "r",
+            "streams": Streams.fresh(),
+            "journal": self.journal,
+        }
+        return Session(
+            Private(self.table, key=_KERNEL_KEY),
+            changes.pop("plan", self.plan),
+            self.ledger,
+            **{**known, **changes},
+        )
 
     def file(self, purpose: str) -> Path:
         (found,) = self.journal.glob(f"{purpose}.*.safetensors")
@@ -76,13 +91,27 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, ledger: Ledger, domain_of: Callable[..., Domain], table_of: Callable[..., Table]) -> Scene:
+def scene(
+    tmp_path: Path, ledger: Ledger, domain_of: Callable[..., Domain], table_of: Callable[..., Table]
+) -> Scene:
     domain = domain_of(3, 2)
     measure = NoisyMarginals(domain, (("a",), ("b",)), 30.0)
-    plan = Plan(1.0, 1e-5, "add_remove", 1, (Spend("measure", measure), Spend("graph: all", AdaptiveMarginals(domain, 40.0))))
+    plan = Plan(
+        1.0,
+        1e-5,
+        "add_remove",
+        1,
+        (Spend("measure", measure), Spend("graph: all", AdaptiveMarginals(domain, 40.0))),
+    )
     ledger.reserve("adult", "r", epsilon=1.0, delta=1e-5, cap=None, body={})
     (tmp_path / "journal").mkdir()
-    return Scene(ledger, plan, table_of(domain, np.array([[0, 1], [2, 0], [1, 1]])), tmp_path / "journal", measure)
+    return Scene(
+        ledger,
+        plan,
+        table_of(domain, np.array([[0, 1], [2, 0], [1, 1]])),
+        tmp_path / "journal",
+        measure,
+    )
 
 
 def test_released_value_carries_the_receipt_of_its_charge(scene: Scene) -> None:
@@ -98,7 +127,9 @@ def test_charge_is_durable_before_the_rows_are_seen(scene: Scene) -> None:
     url = scene.ledger.url
 
     def look(table: Table) -> None:
-        seen.append([e.kind for e in Ledger(url).entries()])  # another connection: only what is committed
+        seen.append(
+            [e.kind for e in Ledger(url).entries()]
+        )  # another connection: only what is committed
 
     scene.session().release(Watched(scene.measure, look), purpose="measure")
     assert seen == [["reserve", "lease", "charge"]]
@@ -150,11 +181,15 @@ def test_journal_gives_a_released_value_back_without_a_second_look(scene: Scene)
     again = scene.session().release(Watched(scene.measure, looks.append), purpose="measure")
     assert looks == []
     assert again.receipts == first.receipts
-    assert all(np.array_equal(a.counts, b.counts) for a, b in zip(first.value, again.value, strict=True))
+    assert all(
+        np.array_equal(a.counts, b.counts) for a, b in zip(first.value, again.value, strict=True)
+    )
     assert scene.charges() == ["measure"]
 
 
-def test_killed_between_charge_and_journal_runs_again_under_the_same_charge(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_charge_and_journal_runs_again_under_the_same_charge(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def die(*_: object) -> None:
         raise Killed
 
@@ -169,12 +204,18 @@ def test_killed_between_charge_and_journal_runs_again_under_the_same_charge(scen
 
 
 @pytest.mark.parametrize("step", ["save", "fsync", "replace"])
-def test_killed_while_writing_the_journal_leaves_no_half_value(scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_killed_while_writing_the_journal_leaves_no_half_value(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     def die(*_: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
-        target = {"save": "safetensors.numpy.save", "fsync": "os.fsync", "replace": "pathlib.Path.replace"}[step]
+        target = {
+            "save": "safetensors.numpy.save",
+            "fsync": "os.fsync",
+            "replace": "pathlib.Path.replace",
+        }[step]
         patch.setattr(target, die)
         with pytest.raises(Killed):
             scene.session().release(scene.measure, purpose="measure")
@@ -199,7 +240,11 @@ def test_tables_chosen_late_are_paid_by_the_planned_spend(scene: Scene) -> None:
 
 
 def test_plan_above_the_reservation_is_refused(scene: Scene) -> None:
-    for plan in (replace(scene.plan, epsilon=1.1), replace(scene.plan, delta=1e-4), replace(scene.plan, epsilon=0.01)):
+    for plan in (
+        replace(scene.plan, epsilon=1.1),
+        replace(scene.plan, delta=1e-4),
+        replace(scene.plan, epsilon=0.01),
+    ):
         with pytest.raises(BudgetError, match="reserved epsilon 1"):
             scene.session(plan=plan)
     for wrong in ({"dataset": "other"}, {"run": "s"}):
@@ -207,7 +252,8 @@ def test_plan_above_the_reservation_is_refused(scene: Scene) -> None:
             scene.session(**wrong)
 
 
-# --- copies of a run, and older ones -------------------------------------------------------------------------
+# --- copies of a run, and older ones
+# -------------------------------------------------------------------------
 
 
 @pytest.mark.finding("redteam A1")
@@ -225,8 +271,12 @@ def test_whoever_opens_a_run_takes_it_over_and_the_other_one_stops(scene: Scene)
 
 
 @pytest.mark.finding("redteam A1")
-def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(scene: Scene) -> None:
-    """Both charge once and both look; the one whose value is kept goes on, the other one stops before it uses its own."""
+def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(
+    scene: Scene,
+) -> None:
+    """Both charge once and both look; the one whose value is kept goes on, the other one stops
+    before it uses its own.
+    """
     rival: list[Session] = []
 
     def taken_over(table: Table) -> None:
@@ -235,7 +285,10 @@ def test_a_value_that_was_looked_at_while_another_process_took_over_is_not_used(
     with pytest.raises(BudgetError, match="was used nowhere"):
         scene.session().release(Watched(scene.measure, taken_over), purpose="measure")
     rival[0].release(scene.measure, purpose="measure")
-    assert scene.charges() == ["measure"] and [e.kind for e in scene.ledger.entries()].count("kept") == 1
+    assert (
+        scene.charges() == ["measure"]
+        and [e.kind for e in scene.ledger.entries()].count("kept") == 1
+    )
 
 
 @pytest.mark.finding("redteam A1")
@@ -255,8 +308,12 @@ def test_a_journal_older_than_the_ledger_gives_no_second_look(scene: Scene) -> N
     newest = copy_of(scene.journal, "newest")
     looks: list[Table] = []
     with pytest.raises(OutputError, match="an older copy is refused"):
-        scene.session(journal=backup).release(Watched(scene.measure, looks.append), purpose="measure")
-    again = scene.session(journal=newest).release(Watched(scene.measure, looks.append), purpose="measure")
+        scene.session(journal=backup).release(
+            Watched(scene.measure, looks.append), purpose="measure"
+        )
+    again = scene.session(journal=newest).release(
+        Watched(scene.measure, looks.append), purpose="measure"
+    )
     assert looks == [] and np.array_equal(first.value[0].counts, again.value[0].counts)
 
 
@@ -271,7 +328,9 @@ def test_another_value_under_the_right_name_is_refused(scene: Scene) -> None:
 
 @pytest.mark.finding("redteam A2")
 def test_steps_after_the_checkpoint_that_is_kept_are_done_once(scene: Scene) -> None:
-    """An older checkpoint is refused, the newest one is given, and a value that is kept replaces them."""
+    """An older checkpoint is refused, the newest one is given, and a value that is kept replaces
+    them.
+    """
     session = scene.session()
     keeping = session.checkpoints("train")
     assert keeping is not None and keeping.last() is None
@@ -288,7 +347,9 @@ def test_steps_after_the_checkpoint_that_is_kept_are_done_once(scene: Scene) -> 
         keeping.keep(6, {"w": np.array([3.0])})
 
 
-def test_a_settled_run_looks_at_nothing_even_under_a_charge_that_was_never_used(scene: Scene) -> None:
+def test_a_settled_run_looks_at_nothing_even_under_a_charge_that_was_never_used(
+    scene: Scene,
+) -> None:
     def fail(table: Table) -> None:
         raise Killed
 
@@ -308,7 +369,9 @@ def test_an_answer_that_was_lost_is_the_entry_that_was_written(scene: Scene) -> 
     first = scene.ledger.charge("adult", "r", **write)
     assert scene.ledger.charge("adult", "r", **write) == first
     with pytest.raises(BudgetError, match="taken over"):
-        scene.ledger.keep("adult", "r", purpose="measure", step=None, sha256="0" * 64, after=lease.hash)
+        scene.ledger.keep(
+            "adult", "r", purpose="measure", step=None, sha256="0" * 64, after=lease.hash
+        )
 
 
 def test_a_run_of_an_earlier_version_is_not_gone_on_with(scene: Scene) -> None:

@@ -1,4 +1,6 @@
-"""One example more changes no bit of what the others' passes give, and moves the clipped sum by no more than is charged."""
+"""One example more changes no bit of what the others' passes give, and moves the clipped sum by no
+more than is charged.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ RAREST = 1e-7  # chance that a test of laws fails although they hold, by the chi
 
 @dataclass(frozen=True)
 class Given(Streams):
-    """Every row in every batch, at given places with given normals; sums that are rounded to the lattice, without noise."""
+    """Every row in every batch, at given places with given normals; sums that are rounded to the
+    lattice, without noise.
+    """
 
     normals: npt.NDArray[np.float32] | None = None
     spots: Places | None = None
@@ -52,18 +56,31 @@ class Given(Streams):
 
 
 def settings_for(rows: float) -> DpSgd:
-    return DpSgd(rate=1.0, steps=1, expected_batch=rows, clip=1.0, noise_multiplier=1.0, learning_rate=0.01, ema=0.9, checkpoint_every=100)
+    return DpSgd(
+        rate=1.0,
+        steps=1,
+        expected_batch=rows,
+        clip=1.0,
+        noise_multiplier=1.0,
+        learning_rate=0.01,
+        ema=0.9,
+        checkpoint_every=100,
+    )
 
 
 def slots_of(settings: DpSgd) -> int:
     return getattr(settings, "slots", 1 << 20)
 
 
-def network(hidden: int, latent: int, sizes: tuple[int, ...], *, scale: float, seed: int) -> CausalVae:
+def network(
+    hidden: int, latent: int, sizes: tuple[int, ...], *, scale: float, seed: int
+) -> CausalVae:
     """Each column from the one before it; weights of size `scale`."""
     columns, generator = len(sizes), torch.Generator().manual_seed(seed)
     parents = tuple(tuple(range(max(0, i - 1), i)) for i in range(columns))
-    module = CausalVae(Architecture(sizes, parents, (tuple(range(columns)),) * latent, hidden), generator=generator)
+    module = CausalVae(
+        Architecture(sizes, parents, (tuple(range(columns)),) * latent, hidden), generator=generator
+    )
     with torch.no_grad():
         for p in module.parameters():
             if p.requires_grad:
@@ -81,24 +98,48 @@ def one_more(places: Places, slots: int, rng: np.random.Generator) -> Places:
 
 @pytest.fixture
 def summed(domain_of: Callable[..., Domain], table_of: Callable[[Domain, Codes], Table]) -> Sums:
-    def run(module: CausalVae, rows: Codes, normals: npt.NDArray[np.float32], places: Places, settings: DpSgd) -> Sum:
+    def run(
+        module: CausalVae,
+        rows: Codes,
+        normals: npt.NDArray[np.float32],
+        places: Places,
+        settings: DpSgd,
+    ) -> Sum:
         given = Given(**vars(Streams.fresh()), normals=normals, spots=places)
         weights = {name: p.detach().clone() for name, p in module.named_parameters()}
         fresh = CausalVae(module.architecture, generator=torch.Generator())
         fresh.load_state_dict(weights)
-        Training(settings, fresh, lambda done, total: None, None).run(table_of(domain_of(*module.architecture.sizes), rows), given)
+        Training(settings, fresh, lambda done, total: None, None).run(
+            table_of(domain_of(*module.architecture.sizes), rows), given
+        )
         return given.sums[0]
 
     return run
 
 
-def check_one_more(summed: Sums, module: CausalVae, rows: int, settings: DpSgd, *, seed: int = 0, moves: bool = False) -> None:
-    """A batch, and the same with one example more: one that counts, and one whose loss is not finite, which adds nothing."""
+def check_one_more(
+    summed: Sums,
+    module: CausalVae,
+    rows: int,
+    settings: DpSgd,
+    *,
+    seed: int = 0,
+    moves: bool = False,
+) -> None:
+    """A batch, and the same with one example more: one that counts, and one whose loss is not
+    finite, which adds nothing.
+    """
     rng, sizes = np.random.default_rng(seed), module.architecture.sizes
-    codes = np.column_stack([rng.integers(0, size - 1, rows + 1) for size in sizes]).astype(np.uint16)
+    codes = np.column_stack([rng.integers(0, size - 1, rows + 1) for size in sizes]).astype(
+        np.uint16
+    )
     codes[-1, 0] = sizes[0] - 1  # a level that no other example has
     normals = rng.standard_normal((rows + 1, module.latent), dtype=np.float32)
-    places = Streams.fresh().places(rows, slots_of(settings)) if hasattr(Streams, "places") else np.arange(rows)
+    places = (
+        Streams.fresh().places(rows, slots_of(settings))
+        if hasattr(Streams, "places")
+        else np.arange(rows)
+    )
     more = one_more(places, slots_of(settings), rng)
     without = summed(module, codes[:-1], normals[:-1], places, settings)
     alone = summed(module, codes[-1:], normals[-1:], more[-1:] % slots_of(settings), settings)
@@ -111,16 +152,28 @@ def check_one_more(summed: Sums, module: CausalVae, rows: int, settings: DpSgd, 
     assert np.linalg.norm(others) <= BLOCK_SLACK if moves else not others.any()
 
 
-SHAPES = [(17, 3, (7,) * 6), (33, 5, (5,) * 3), (16, 3, (8,) * 6), (32, 2, (42, 9, 2)), (8, 1, (3,) * 40)]
+SHAPES = [
+    (17, 3, (7,) * 6),
+    (33, 5, (5,) * 3),
+    (16, 3, (8,) * 6),
+    (32, 2, (42, 9, 2)),
+    (8, 1, (3,) * 40),
+]
 
 
 @pytest.mark.finding("math F3")
 @pytest.mark.parametrize("rows", [100, 1024])
 @pytest.mark.parametrize("scale", [0.3, 3.0, 64.0])
 @pytest.mark.parametrize(("hidden", "latent", "sizes"), SHAPES)
-def test_an_example_that_adds_nothing_changes_no_bit(hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, summed: Sums) -> None:
-    """At odd widths and up to the largest weights; and one that counts moves the sum by what it alone has."""
-    check_one_more(summed, network(hidden, latent, sizes, scale=scale, seed=1), rows, settings_for(rows))
+def test_an_example_that_adds_nothing_changes_no_bit(
+    hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, summed: Sums
+) -> None:
+    """At odd widths and up to the largest weights; and one that counts moves the sum by what it
+    alone has.
+    """
+    check_one_more(
+        summed, network(hidden, latent, sizes, scale=scale, seed=1), rows, settings_for(rows)
+    )
 
 
 @pytest.mark.slow
@@ -129,33 +182,65 @@ def test_an_example_that_adds_nothing_changes_no_bit(hidden: int, latent: int, s
 @pytest.mark.parametrize("rows", [4096, 20_000])
 @pytest.mark.parametrize("scale", [1.0, 10.0, 64.0])
 @pytest.mark.parametrize(("hidden", "latent", "sizes"), SHAPES)
-def test_in_large_batches_too(hidden: int, latent: int, sizes: tuple[int, ...], scale: float, rows: int, seed: int, summed: Sums) -> None:
-    check_one_more(summed, network(hidden, latent, sizes, scale=scale, seed=seed), rows, settings_for(rows), seed=seed)
+def test_in_large_batches_too(
+    hidden: int,
+    latent: int,
+    sizes: tuple[int, ...],
+    scale: float,
+    rows: int,
+    seed: int,
+    summed: Sums,
+) -> None:
+    check_one_more(
+        summed,
+        network(hidden, latent, sizes, scale=scale, seed=seed),
+        rows,
+        settings_for(rows),
+        seed=seed,
+    )
 
 
 @pytest.mark.parametrize("rows", [127, 128, 300])
 @pytest.mark.parametrize("scale", [0.3, 64.0])
-def test_in_batches_of_several_chunks_one_other_example_may_move(rows: int, scale: float, summed: Sums) -> None:
-    """Far more rows than expected, so that chunks overflow: the example that changes its slot keeps its numbers, to the last digits."""
-    check_one_more(summed, network(17, 3, (7,) * 6, scale=scale, seed=1), rows, settings_for(8.0), moves=rows >= 128)
+def test_in_batches_of_several_chunks_one_other_example_may_move(
+    rows: int, scale: float, summed: Sums
+) -> None:
+    """Far more rows than expected, so that chunks overflow: the example that changes its slot keeps
+    its numbers, to the last digits.
+    """
+    check_one_more(
+        summed,
+        network(17, 3, (7,) * 6, scale=scale, seed=1),
+        rows,
+        settings_for(8.0),
+        moves=rows >= 128,
+    )
 
 
 def test_with_two_threads_too(summed: Sums) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        check_one_more(summed, network(17, 3, (7,) * 6, scale=3.0, seed=1), 1024, settings_for(1024.0))
+        check_one_more(
+            summed, network(17, 3, (7,) * 6, scale=3.0, seed=1), 1024, settings_for(1024.0)
+        )
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.finding("math F5")
 def test_the_slack_holds_for_any_order_of_additions_in_each_coordinate() -> None:
-    """Half of the terms have all their weight in one coordinate and are added first there, the other half in the other: the worst order known."""
+    """Half of the terms have all their weight in one coordinate and are added first there, the
+    other half in the other: the worst order known.
+    """
     w, n, u = 1.0, MOST_SINGLE, 2.0**-24
-    roundings = np.arange(n, 0, -1)[: n // 2]  # of each term that is added early, its product's included
+    roundings = np.arange(n, 0, -1)[
+        : n // 2
+    ]  # of each term that is added early, its product's included
     worst = float(np.hypot(roundings.sum(), roundings.sum()) * u * w)
-    assert (n + 1) * (n + 2) / 2 * u * w < worst  # more than one order for all coordinates would give
+    assert (n + 1) * (
+        n + 2
+    ) / 2 * u * w < worst  # more than one order for all coordinates would give
     assert 4 * worst <= BLOCK_SLACK  # two blocks, with and without the example
 
 
@@ -164,10 +249,14 @@ def test_room_is_public_and_for_nearly_every_batch() -> None:
         settings = settings_for(expected)
         assert settings.block <= MOST_SINGLE and settings.slots % settings.block == 0
         assert stats.poisson.sf(settings.slots, expected) < 2e-8
-        assert settings.slots <= max(128, expected + 6 * expected**0.5) * 1.01 + settings.slots / settings.block
+        assert (
+            settings.slots
+            <= max(128, expected + 6 * expected**0.5) * 1.01 + settings.slots / settings.block
+        )
 
 
-# --- laws of the places ------------------------------------------------------------------------------------------
+# --- laws of the places
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("rows", "ways"), [(0, 1), (1, 3), (2, 6), (3, 6), (4, 72), (5, 360)])
@@ -176,7 +265,9 @@ def test_each_way_to_place_rows_is_as_likely(rows: int, ways: int) -> None:
     streams, draws = Streams.fresh(), 200 * ways
     found = Counter(tuple(streams.places(rows, 3).tolist()) for _ in range(draws))
     full = max(0, rows - 1) // 3 * 3
-    assert all(sorted(way)[:full] == list(range(full)) and max(way, default=0) < full + 3 for way in found)
+    assert all(
+        sorted(way)[:full] == list(range(full)) and max(way, default=0) < full + 3 for way in found
+    )
     assert len(found) == ways
     assert ways == 1 or stats.chisquare(list(found.values())).pvalue > RAREST
 
@@ -184,10 +275,15 @@ def test_each_way_to_place_rows_is_as_likely(rows: int, ways: int) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("last", [0, -1])
 def test_one_row_more_has_the_law_of_the_coupling(rows: int, last: int) -> None:
-    """Wherever in the table the row is: the law of all places is the same, so that which row came last does not show."""
+    """Wherever in the table the row is: the law of all places is the same, so that which row came
+    last does not show.
+    """
     streams, rng = Streams.fresh(), np.random.default_rng(5)
     draws = 8_000
-    coupled = Counter(tuple(np.roll(one_more(streams.places(rows, 3), 3, rng), last + 1).tolist()) for _ in range(draws))
+    coupled = Counter(
+        tuple(np.roll(one_more(streams.places(rows, 3), 3, rng), last + 1).tolist())
+        for _ in range(draws)
+    )
     drawn = Counter(tuple(streams.places(rows + 1, 3).tolist()) for _ in range(draws))
     assert coupled.keys() == drawn.keys()
     if len(drawn) > 1:
@@ -203,12 +299,24 @@ def test_the_coupling_moves_one_other_row_at_most(rows: int) -> None:
     assert int((more[:-1] != places).sum()) <= (rows >= 128)
 
 
-# --- bounded weights -----------------------------------------------------------------------------------------------
+# --- bounded weights
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.finding("math F3")
-def test_noisy_weights_are_bounded_after_each_step(domain_of: Callable[..., Domain], table_of: Callable[[Domain, Codes], Table]) -> None:
-    settings = DpSgd(rate=1.0, steps=3, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=500.0, ema=0.0, checkpoint_every=2)
+def test_noisy_weights_are_bounded_after_each_step(
+    domain_of: Callable[..., Domain], table_of: Callable[[Domain, Codes], Table]
+) -> None:
+    settings = DpSgd(
+        rate=1.0,
+        steps=3,
+        expected_batch=4.0,
+        clip=1.0,
+        noise_multiplier=1.0,
+        learning_rate=500.0,
+        ema=0.0,
+        checkpoint_every=2,
+    )
     module = network(5, 2, (3, 2), scale=0.3, seed=0)
     weights = Training(settings, module, lambda done, total: None, None).run(
         table_of(domain_of(3, 2), np.zeros((4, 2), dtype=np.uint16)), Streams.fresh()
@@ -218,7 +326,16 @@ def test_noisy_weights_are_bounded_after_each_step(domain_of: Callable[..., Doma
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 def test_a_checkpoint_with_weights_that_no_step_leaves_is_refused() -> None:
-    settings = DpSgd(rate=1.0, steps=3, expected_batch=4.0, clip=1.0, noise_multiplier=1.0, learning_rate=0.1, ema=0.0, checkpoint_every=2)
+    settings = DpSgd(
+        rate=1.0,
+        steps=3,
+        expected_batch=4.0,
+        clip=1.0,
+        noise_multiplier=1.0,
+        learning_rate=0.1,
+        ema=0.0,
+        checkpoint_every=2,
+    )
     trainer = _Trainer(settings, network(5, 2, (3, 2), scale=0.3, seed=0), Streams.fresh())
     trainer.step(np.zeros((4, 2), dtype=np.uint16), 0)
     assert trainer.load(trainer.state(2)) == 2

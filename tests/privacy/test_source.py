@@ -30,7 +30,9 @@ COLUMNS: dict[str, spec.Column] = {
     "ill": spec.Boolean(type="boolean", missing=True),
     "age": spec.Integer(type="integer", lower=0, upper=99, bins=10, spikes=(0,)),
     "pay": spec.Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
-    "day": spec.Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True),  # type: ignore[arg-type]
+    "day": spec.Datetime(
+        type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True
+    ),  # type: ignore[arg-type]
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 HEADER = "sex,ill,age,pay,day\n"
@@ -62,7 +64,14 @@ def reader_in(tmp_path: Path) -> Read:
             rows=rows or spec.Rows(kind="approximate", value=100),
             **dataset,
         )
-        return read_private(described, domain, folder=tmp_path, holdout=holdout, streams=Streams.fresh(), delta=delta).unseal(key=_KERNEL_KEY)
+        return read_private(
+            described,
+            domain,
+            folder=tmp_path,
+            holdout=holdout,
+            streams=Streams.fresh(),
+            delta=delta,
+        ).unseal(key=_KERNEL_KEY)
 
     return reader
 
@@ -76,14 +85,17 @@ def by_id(max_rows: int) -> spec.IdUnit:
     return spec.IdUnit(kind="id", column="person", max_rows=max_rows, meaning="one person")
 
 
-# --- values -----------------------------------------------------------------------------------------------------
+# --- values
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_good_rows_become_levels_and_clean_values(read: Read) -> None:
     table = read(HEADER + GOOD)
     assert table.codes.dtype == np.uint16
     assert table.codes[0, 0] == 0 and table.codes[1, 0] == 1
-    assert list(table.codes[1, [1, 3, 4]]) == [DOMAIN[c].missing_level for c in ("ill", "pay", "day")]
+    assert list(table.codes[1, [1, 3, 4]]) == [
+        DOMAIN[c].missing_level for c in ("ill", "pay", "day")
+    ]
     assert table.frame["age"].tolist() == [3, 99]
     assert np.isnan(table.frame["pay"][1])
     assert all(count == 0 for kinds in table.misfits.values() for count in kinds.values())
@@ -104,7 +116,9 @@ def test_good_rows_become_levels_and_clean_values(read: Read) -> None:
         ("f,true,3,1,soon", "day", "wrong type"),
     ],
 )
-def test_misfits_are_refused_or_clamped_and_counted(read: Read, row: str, column: str, kind: str) -> None:
+def test_misfits_are_refused_or_clamped_and_counted(
+    read: Read, row: str, column: str, kind: str
+) -> None:
     with pytest.raises(DataError, match=f"outside the declared domain in column '{column}'"):
         read(HEADER + GOOD + row + "\n")
     table = read(HEADER + GOOD + row + "\n", out_of_domain="clamp")
@@ -125,17 +139,24 @@ NASTY = ["", "0", "-0", "1", "1.5", "1e400", "-1e400", "nan", "inf", "x", "true"
          " 2 ", "f", "m", "é", "\u0661"]  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(*[st.sampled_from(NASTY)] * 5), min_size=2, max_size=5))
 def test_each_row_is_encoded_by_itself(rows: list[tuple[str, ...]]) -> None:
-    """Neighbours stay neighbours only if no row changes what another becomes (formats guessed from a column would)."""
+    """Neighbours stay neighbours only if no row changes what another becomes (formats guessed from
+    a column would).
+    """
     frame = pd.DataFrame(rows, columns=list(DOMAIN.names), dtype="str").replace("", None)
     together, _ = encode(DOMAIN, frame)
-    alone = np.concatenate([encode(DOMAIN, frame.iloc[i : i + 1].reset_index(drop=True))[0] for i in range(len(frame))])
+    alone = np.concatenate(
+        [encode(DOMAIN, frame.iloc[i : i + 1].reset_index(drop=True))[0] for i in range(len(frame))]
+    )
     assert np.array_equal(together, alone)
 
 
-# --- headers and files --------------------------------------------------------------------------------------------
+# --- headers and files
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,7 +179,9 @@ def test_tables_that_do_not_fit_are_refused(read: Read, text: str | bytes, messa
 
 def test_byte_order_mark_and_delimiter_and_missing_texts(read: Read) -> None:
     text = "\ufeff" + (HEADER + "f,true,3,NA,NA\n").replace(",", ";")
-    table = read(text, source=spec.CsvSource(kind="csv", path="t.csv", delimiter=";", missing_values=("NA",)))
+    table = read(
+        text, source=spec.CsvSource(kind="csv", path="t.csv", delimiter=";", missing_values=("NA",))
+    )
     assert table.codes[0, 3] == DOMAIN["pay"].missing_level
 
 
@@ -202,15 +225,21 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_errors_hold_no_value_of_the_table(read: Read, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_hold_no_value_of_the_table(
+    read: Read, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(DataError) as caught:
         read(BROKEN[kind], unit=by_id(2) if kind == "missing id" else None)
     text = str(caught.value) + repr(caught.value) + "".join(capfd.readouterr())
     assert CANARY not in text
-    assert caught.value.__cause__ is None and (caught.value.__context__ is None or caught.value.__suppress_context__)
+    assert caught.value.__cause__ is None and (
+        caught.value.__context__ is None or caught.value.__suppress_context__
+    )
 
 
-def test_failure_inside_a_conversion_holds_no_value(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_inside_a_conversion_holds_no_value(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise ValueError(CANARY)
 
@@ -220,7 +249,8 @@ def test_failure_inside_a_conversion_holds_no_value(read: Read, monkeypatch: pyt
     assert CANARY not in str(caught.value)
 
 
-# --- units ---------------------------------------------------------------------------------------------------------
+# --- units
+# ---------------------------------------------------------------------------------------------------------
 
 
 def people(counts: dict[str, int]) -> str:
@@ -259,11 +289,20 @@ def test_rows_are_held_out_by_independent_coins(read: Read) -> None:
     assert not read(HEADER + GOOD, holdout=0.0).held_out.any()
 
 
-# --- other sources ----------------------------------------------------------------------------------------------------
+# --- other sources
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_parquet_gives_the_same_levels(read: Read, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"sex": ["f", "m"], "ill": [True, None], "age": [3, 99], "pay": [1.5, np.nan], "day": pd.to_datetime(["2020-02-01", None])})
+    frame = pd.DataFrame(
+        {
+            "sex": ["f", "m"],
+            "ill": [True, None],
+            "age": [3, 99],
+            "pay": [1.5, np.nan],
+            "day": pd.to_datetime(["2020-02-01", None]),
+        }
+    )
     frame.astype({"sex": "category"}).to_parquet(tmp_path / "t.parquet")
     table = read("", source=spec.ParquetSource(kind="parquet", path="t.parquet"))
     assert np.array_equal(table.codes, read(HEADER + GOOD).codes)
@@ -278,7 +317,9 @@ def hard_frame(rows: int) -> pd.DataFrame:
             "ill": rng.choice(np.array([True, False, None], dtype=object), rows),
             "age": rng.integers(0, 100, rows),
             "pay": np.where(rng.random(rows) < 0.2, np.nan, rng.uniform(-5, 5, rows)),
-            "day": pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 366, rows), "D")).where(rng.random(rows) < 0.9),
+            "day": pd.Series(
+                pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 366, rows), "D")
+            ).where(rng.random(rows) < 0.9),
         }
     )
 
@@ -295,7 +336,9 @@ def test_levels_only_gives_the_same_levels_and_misfits_batch_by_batch(
     for name, value in bad.items():
         frame.loc[[3, 500, 501], name] = value
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=300)
-    whole = read("", source=spec.ParquetSource(kind="parquet", path="t.parquet"), out_of_domain="clamp")
+    whole = read(
+        "", source=spec.ParquetSource(kind="parquet", path="t.parquet"), out_of_domain="clamp"
+    )
     streamed = read("", source=LEVELS_ONLY, out_of_domain="clamp")
     assert np.array_equal(whole.codes, streamed.codes) and streamed.codes.dtype == np.uint8
     assert whole.misfits == streamed.misfits and len(streamed.held_out) == 1_000
@@ -304,7 +347,9 @@ def test_levels_only_gives_the_same_levels_and_misfits_batch_by_batch(
             read("", source=LEVELS_ONLY, out_of_domain="refuse")
 
 
-def test_levels_only_reads_folders_refuses_ids_and_quotes_nothing(read: Read, tmp_path: Path) -> None:
+def test_levels_only_reads_folders_refuses_ids_and_quotes_nothing(
+    read: Read, tmp_path: Path
+) -> None:
     (tmp_path / "many").mkdir()
     for i in range(3):
         hard_frame(50).to_parquet(tmp_path / "many" / f"{i}.parquet")
@@ -320,12 +365,22 @@ def test_levels_only_reads_folders_refuses_ids_and_quotes_nothing(read: Read, tm
     assert CANARY not in str(caught.value)
 
 
-def test_sql_url_comes_from_the_environment(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_url_comes_from_the_environment(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with sqlite3.connect(tmp_path / "s.db") as connection:
-        connection.execute("create table t (sex text, ill text, age integer, pay real, day text, name text)")
-        connection.execute("insert into t values ('f','true',3,1.5,'2020-02-01','x'), ('m',null,99,null,null,'y')")
+        connection.execute(
+            "create table t (sex text, ill text, age integer, pay real, day text, name text)"
+        )
+        connection.execute(
+            "insert into t values ('f','true',3,1.5,'2020-02-01','x'), ('m',null,99,null,null,'y')"
+        )
     connection.close()
-    source = spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query="select sex, ill, age, pay, day from t order by age")
+    source = spec.SqlSource(
+        kind="sql",
+        url_env="TEST_DB_URL",
+        query="select sex, ill, age, pay, day from t order by age",
+    )
     monkeypatch.delenv("TEST_DB_URL", raising=False)
     with pytest.raises(DataError, match="TEST_DB_URL is not set"):
         read("", source=source)
@@ -333,9 +388,17 @@ def test_sql_url_comes_from_the_environment(read: Read, tmp_path: Path, monkeypa
     assert np.array_equal(read("", source=source).codes, read(HEADER + GOOD).codes)
 
 
-def test_sql_errors_hold_neither_password_nor_rows(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=f"select '{CANARY}' from nowhere")
-    for url in ("sqlite://", f"postgresql+psycopg://me:{CANARY}@127.0.0.1:1/d", f"nosuch://me:{CANARY}@h/d"):
+def test_sql_errors_hold_neither_password_nor_rows(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = spec.SqlSource(
+        kind="sql", url_env="TEST_DB_URL", query=f"select '{CANARY}' from nowhere"
+    )
+    for url in (
+        "sqlite://",
+        f"postgresql+psycopg://me:{CANARY}@127.0.0.1:1/d",
+        f"nosuch://me:{CANARY}@h/d",
+    ):
         monkeypatch.setenv("TEST_DB_URL", url)
         with pytest.raises(DataError, match=r"TEST_DB_URL|the query of dataset\.source") as caught:
             read("", source=source)
@@ -343,7 +406,9 @@ def test_sql_errors_hold_neither_password_nor_rows(read: Read, monkeypatch: pyte
 
 
 def test_a_row_keeps_its_values_wherever_it_stands(read: Read) -> None:
-    """Also dates: one drawn inside its bin by the row's place would be another date when a row before it is taken out."""
+    """Also dates: one drawn inside its bin by the row's place would be another date when a row
+    before it is taken out.
+    """
     rows = ["f,true,3,1.5,2020-02-03", "m,,99,,2020-11-30", "m,false,0,-0,"]
     table = read(HEADER + "\n".join(rows) + "\n").frame
     assert [str(d) for d in table["day"]] == ["2020-02-03 00:00:00", "2020-11-30 00:00:00", "NaT"]

@@ -1,8 +1,10 @@
-"""Models trained side by side are those that the kernel trains one by one: same draws, same gradients, same steps; and none sees another's rows.
+"""Models trained side by side are those that the kernel trains one by one: same draws, same
+gradients, same steps; and none sees another's rows.
 
-Every start, row and coin here has a seed, so nothing is left to chance. What remains is the last bit of 32-bit sums, which machines
-round differently, and of which Adam's first step makes a whole step where a gradient is next to 0. So gradients are compared
-before Adam takes them, and both sides go on from the same ones.
+Every start, row and coin here has a seed, so nothing is left to chance. What remains is the last
+bit of 32-bit sums, which machines round differently, and of which Adam's first step makes a whole
+step where a gradient is next to 0. So gradients are compared before Adam takes them, and both sides
+go on from the same ones.
 """
 
 from __future__ import annotations
@@ -33,16 +35,34 @@ from synthdp.privacy.table import Table
 MakeTable = Callable[[Domain, Codes], Table]
 SIZES = (4, 2, 3, 7)
 PARENTS = ((), (0,), (0, 1), (2,))
-SETTINGS = DpSgd(rate=0.15, steps=12, expected_batch=9.0, clip=0.7, noise_multiplier=0.8, learning_rate=0.05, ema=0.9, checkpoint_every=100)
+SETTINGS = DpSgd(
+    rate=0.15,
+    steps=12,
+    expected_batch=9.0,
+    clip=0.7,
+    noise_multiplier=0.8,
+    learning_rate=0.05,
+    ema=0.9,
+    checkpoint_every=100,
+)
 LENGTHS = (60, 61, 40)
 
 
 def network(
-    seed: int = 0, parents: tuple[tuple[int, ...], ...] = PARENTS, *, features: bool = False, groups: Sequence[Sequence[int]] | None = None
+    seed: int = 0,
+    parents: tuple[tuple[int, ...], ...] = PARENTS,
+    *,
+    features: bool = False,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> PerExampleLoss:
     generator = torch.Generator().manual_seed(seed)
     known = [torch.eye(size) if size < 4 else _halved(size) for size in SIZES] if features else None
-    module = CausalVae(Architecture(SIZES, parents, ((0, 1, 2, 3), (1, 2)), 6), generator=generator, features=known, groups=groups)
+    module = CausalVae(
+        Architecture(SIZES, parents, ((0, 1, 2, 3), (1, 2)), 6),
+        generator=generator,
+        features=known,
+        groups=groups,
+    )
     module.start_from([np.full(size, 1 / size) for size in SIZES])
     return module
 
@@ -56,21 +76,28 @@ def _halved(size: int) -> torch.Tensor:
 def regression(seed: int = 0) -> PerExampleLoss:
     rng = np.random.default_rng(seed)
     margins = [rng.dirichlet(np.full(size, 5.0)) for size in SIZES]
-    return TargetRegression(Architecture(SIZES, PARENTS, ((0,),), 6), [1, 2], {0: _halved(4), 1: torch.eye(2)}, margins)
+    return TargetRegression(
+        Architecture(SIZES, PARENTS, ((0,),), 6), [1, 2], {0: _halved(4), 1: torch.eye(2)}, margins
+    )
 
 
 KINDS: dict[str, Callable[[int], PerExampleLoss]] = {
     "causal": network,
     "without edges": lambda seed: network(seed, ((), (), (), ())),
     "levels in order": lambda seed: network(seed, features=True),
-    "two groups, and a column in none": lambda seed: network(seed, features=True, groups=[[1, 2], [3]]),
+    "two groups, and a column in none": lambda seed: network(
+        seed, features=True, groups=[[1, 2], [3]]
+    ),
     "targets": regression,
 }
 
 
 def rows_of(lengths: Sequence[int], seed: int = 0) -> list[Codes]:
     rng = np.random.default_rng(seed)
-    return [np.column_stack([rng.integers(0, size, n) for size in SIZES]).astype(np.uint16) for n in lengths]
+    return [
+        np.column_stack([rng.integers(0, size, n) for size in SIZES]).astype(np.uint16)
+        for n in lengths
+    ]
 
 
 class InOrder(Streams):
@@ -85,12 +112,21 @@ def streams(model: int) -> Streams:
     return InOrder(*(np.random.default_rng([model, kind]) for kind in range(4)))
 
 
-def stacked(settings: DpSgd, modules: Sequence[PerExampleLoss], tables: Sequence[Table]) -> list[Weights]:
-    return train_stacked(settings, [copy.deepcopy(m) for m in modules], tables, [streams(k) for k in range(len(modules))])
+def stacked(
+    settings: DpSgd, modules: Sequence[PerExampleLoss], tables: Sequence[Table]
+) -> list[Weights]:
+    return train_stacked(
+        settings,
+        [copy.deepcopy(m) for m in modules],
+        tables,
+        [streams(k) for k in range(len(modules))],
+    )
 
 
 @pytest.fixture
-def tables(domain_of: Callable[..., Domain], table_of: MakeTable) -> Callable[[list[Codes]], list[Table]]:
+def tables(
+    domain_of: Callable[..., Domain], table_of: MakeTable
+) -> Callable[[list[Codes]], list[Table]]:
     return lambda rows: [table_of(domain_of(*SIZES), own) for own in rows]
 
 
@@ -99,7 +135,9 @@ Gradients = list[list[torch.Tensor]]  # of each step, those of all parameters
 
 
 @pytest.fixture
-def adam(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]], None]:
+def adam(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]], None]:
     """Have every Adam that is made from now on step by what a function makes of its gradients."""
     true = torch.optim.Adam
 
@@ -117,8 +155,12 @@ def adam(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[list[torch.Tens
 
 
 def rounding(settings: DpSgd, module: PerExampleLoss) -> float:
-    """How far gradients of equal sums may lie apart: sums that differ in their last bits may go to neighbours on the lattice."""
-    spacing = settings.lattice_spacing(sum(p.numel() for p in module.parameters() if p.requires_grad))
+    """How far gradients of equal sums may lie apart: sums that differ in their last bits may go to
+    neighbours on the lattice.
+    """
+    spacing = settings.lattice_spacing(
+        sum(p.numel() for p in module.parameters() if p.requires_grad)
+    )
     return (spacing + 1e-5) / settings.expected_batch
 
 
@@ -132,8 +174,12 @@ def kept(heard: Gradients) -> Callable[[list[torch.Tensor]], Sequence[torch.Tens
     return seen
 
 
-def followed(heard: Gradients, model: int, atol: float) -> Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]:
-    """Compare the gradients of each step with those that `model` had among others, and go on with the latter."""
+def followed(
+    heard: Gradients, model: int, atol: float
+) -> Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]:
+    """Compare the gradients of each step with those that `model` had among others, and go on with
+    the latter.
+    """
     steps: Iterator[list[torch.Tensor]] = iter(heard)
 
     def seen(gradients: list[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -149,21 +195,36 @@ def followed(heard: Gradients, model: int, atol: float) -> Callable[[list[torch.
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "settings",
-    [SETTINGS, replace(SETTINGS, ema=0.0), replace(SETTINGS, rate=0.02), replace(SETTINGS, rate=0.9, expected_batch=400.0)],
+    [
+        SETTINGS,
+        replace(SETTINGS, ema=0.0),
+        replace(SETTINGS, rate=0.02),
+        replace(SETTINGS, rate=0.9, expected_batch=400.0),
+    ],
     ids=["as planned", "not averaged", "empty batches", "in groups"],
 )
-def test_each_model_is_the_one_that_the_kernel_trains(kind: str, settings: DpSgd, tables: Tables, adam: Callable[..., None]) -> None:
+def test_each_model_is_the_one_that_the_kernel_trains(
+    kind: str, settings: DpSgd, tables: Tables, adam: Callable[..., None]
+) -> None:
     """Also where batches are empty, and where the kernel sums examples in groups."""
-    modules, own, heard = [KINDS[kind](seed) for seed in range(len(LENGTHS))], tables(rows_of(LENGTHS)), list[list[torch.Tensor]]()
+    modules, own, heard = (
+        [KINDS[kind](seed) for seed in range(len(LENGTHS))],
+        tables(rows_of(LENGTHS)),
+        list[list[torch.Tensor]](),
+    )
     adam(kept(heard))
     together = stacked(settings, modules, own)
     assert len(heard) == settings.steps
     for k, weights in enumerate(together):
         adam(followed(heard, k, rounding(settings, modules[k])))
-        alone = Training(settings, copy.deepcopy(modules[k]), lambda done, total: None, None).run(own[k], streams(k))
+        alone = Training(settings, copy.deepcopy(modules[k]), lambda done, total: None, None).run(
+            own[k], streams(k)
+        )
         assert weights.keys() == alone.keys()
         start = dict(modules[k].named_parameters())
-        assert max(float((alone[name] - start[name].detach()).abs().max()) for name in alone) > 0.05  # it has gone somewhere
+        assert (
+            max(float((alone[name] - start[name].detach()).abs().max()) for name in alone) > 0.05
+        )  # it has gone somewhere
         for name, tensor in alone.items():
             torch.testing.assert_close(weights[name], tensor, atol=1e-5, rtol=0)
 
@@ -178,15 +239,23 @@ def test_no_model_sees_the_rows_of_another(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
-def test_an_example_that_is_not_finite_counts_as_zero_and_spoils_no_other_model(poison: float, tables: Tables, adam: Callable[..., None]) -> None:
-    modules, own, heard = [network(seed) for seed in range(len(LENGTHS))], tables(rows_of(LENGTHS)), list[list[torch.Tensor]]()
+def test_an_example_that_is_not_finite_counts_as_zero_and_spoils_no_other_model(
+    poison: float, tables: Tables, adam: Callable[..., None]
+) -> None:
+    modules, own, heard = (
+        [network(seed) for seed in range(len(LENGTHS))],
+        tables(rows_of(LENGTHS)),
+        list[list[torch.Tensor]](),
+    )
     clean = stacked(SETTINGS, modules, own)
     with torch.no_grad():  # examples with a = 3, of the second model alone
         modules[1].get_parameter("encode_columns.weight")[3] = poison
     adam(kept(heard))
     spoilt = stacked(SETTINGS, modules, own)
     adam(followed(heard, 1, rounding(SETTINGS, modules[1])))
-    alone = Training(SETTINGS, copy.deepcopy(modules[1]), lambda done, total: None, None).run(own[1], streams(1))
+    alone = Training(SETTINGS, copy.deepcopy(modules[1]), lambda done, total: None, None).run(
+        own[1], streams(1)
+    )
     for name, tensor in alone.items():
         torch.testing.assert_close(spoilt[1][name], tensor, atol=1e-5, rtol=0, equal_nan=True)
     assert bool(spoilt[1]["decode_levels.weight"].isfinite().all())
@@ -205,7 +274,9 @@ def test_rehearsals_are_held_to_their_plans(domain_of: Callable[..., Domain]) ->
     domain = domain_of(*SIZES)
     own = [rehearsal(domain, rows) for rows in rows_of((30, 31))]
     trained = train_side_by_side(own, [training(), training()], purpose="train")
-    assert all(weights.receipts == {next(iter(trained[0].receipts))} for weights in trained)  # one that no ledger holds
+    assert all(
+        weights.receipts == {next(iter(trained[0].receipts))} for weights in trained
+    )  # one that no ledger holds
     with pytest.raises(BudgetError, match="already released"):
         train_side_by_side(own, [training(), training()], purpose="train")
     other = replace(SETTINGS, noise_multiplier=0.4)
@@ -216,10 +287,14 @@ def test_rehearsals_are_held_to_their_plans(domain_of: Callable[..., Domain]) ->
         train_side_by_side(fresh, [training(), training(other)], purpose="train")
 
 
-def test_what_cannot_be_stacked_is_refused(domain_of: Callable[..., Domain], tables: Tables) -> None:
+def test_what_cannot_be_stacked_is_refused(
+    domain_of: Callable[..., Domain], tables: Tables
+) -> None:
     own = [rehearsal(domain_of(*SIZES), rows) for rows in rows_of((30, 31))]
     with pytest.raises(BoundaryError, match="one shape"):
-        train_side_by_side(own, [training(), training(module=network(0, ((), (), (), ())))], purpose="train")
+        train_side_by_side(
+            own, [training(), training(module=network(0, ((), (), (), ())))], purpose="train"
+        )
     with pytest.raises(BoundaryError, match="its own module, table and randomness"):
         train_stacked(SETTINGS, [network()], tables(rows_of((30, 31))), [streams(0)])
 
@@ -236,4 +311,6 @@ def test_what_cannot_be_stacked_is_refused(domain_of: Callable[..., Domain], tab
 
 def test_the_door_to_a_rehearsals_rows_has_a_key(domain_of: Callable[..., Domain]) -> None:
     with pytest.raises(BoundaryError, match=r"only synthdp\.privacy"):
-        rehearsal(domain_of(*SIZES), rows_of((30,))[0]).admit(training(), purpose="train", key=object())
+        rehearsal(domain_of(*SIZES), rows_of((30,))[0]).admit(
+            training(), purpose="train", key=object()
+        )

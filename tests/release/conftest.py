@@ -41,7 +41,12 @@ SPEC: dict[str, Any] = {
         "weight": {"type": "number", "lower": 40, "upper": 120, "bins": 4, "decimals": 1},
         "joined": {"type": "datetime", "lower": "2020-01-01", "upper": "2023-12-31", "bins": 3},
     },
-    "privacy": {"epsilon": 1.0, "delta": 1e-5, "shares": {"measure": 0.3, "train": 0.7}, "cap": {"epsilon": 2.5, "delta": 1e-4}},
+    "privacy": {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "shares": {"measure": 0.3, "train": 0.7},
+        "cap": {"epsilon": 2.5, "delta": 1e-4},
+    },
     "graph": {"mode": "given", "edges": ["sex -> smoker, weight", "smoker, grade -> visits"]},
     "synthesizer": {"steps": 20, "batch": 64, "hidden": 16, "latent": 2, "checkpoint_every": 5},
     "sampling": {"rows": 250, "oversample": 2},
@@ -59,7 +64,12 @@ MODES: dict[str, dict[str, Any]] = {
         "privacy": {"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
     },
     "learn": {
-        "graph": {"mode": "learn", "edges": ["sex -> smoker"], "forbidden": ["visits -> joined"], "tiers": [["sex"], ["grade", "smoker", "joined"]]},
+        "graph": {
+            "mode": "learn",
+            "edges": ["sex -> smoker"],
+            "forbidden": ["visits -> joined"],
+            "tiers": [["sex"], ["grade", "smoker", "joined"]],
+        },
         "privacy": {"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
     },
 }
@@ -73,7 +83,9 @@ def table(rows: int = ROWS) -> pd.DataFrame:
         {
             "sex": sex,
             "grade": rng.choice(["low", "middle", "high", ""], rows),
-            "smoker": np.where(rng.random(rows) < np.where(sex == "male", 0.9, 0.1), "yes", "never"),
+            "smoker": np.where(
+                rng.random(rows) < np.where(sex == "male", 0.9, 0.1), "yes", "never"
+            ),
             "visits": rng.integers(0, 9, rows) * (rng.random(rows) < 0.6),
             "weight": np.round(rng.uniform(45, 110, rows), 1),
             "joined": (np.datetime64("2020-01-01") + rng.integers(0, 1400, rows)).astype(str),
@@ -85,7 +97,11 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     """`base` with `changes` laid over it, section by section; graphs are replaced as a whole."""
     out = copy.deepcopy(dict(base))
     for key, value in changes.items():
-        deep = isinstance(value, Mapping) and isinstance(out.get(key), Mapping) and key not in ("graph", "source", "privacy_unit", "shares")
+        deep = (
+            isinstance(value, Mapping)
+            and isinstance(out.get(key), Mapping)
+            and key not in ("graph", "source", "privacy_unit", "shares")
+        )
         out[key] = merged(out[key], value) if deep else value
     return out
 
@@ -119,7 +135,9 @@ class Tiny:
     def write(self, frame: pd.DataFrame | None = None, **changes: Any) -> Tiny:
         """Write the table and the spec with `changes`."""
         (table() if frame is None else frame).to_csv(self.folder / "table.csv", index=False)
-        self.spec.write_text(yaml.safe_dump(merged(SPEC, changes), sort_keys=False), encoding="utf-8")
+        self.spec.write_text(
+            yaml.safe_dump(merged(SPEC, changes), sort_keys=False), encoding="utf-8"
+        )
         return self
 
     def release(self, **options: Any) -> Outcome:
@@ -142,7 +160,9 @@ class Heard:
         self.steps: dict[str, list[tuple[int, int, str]]] = {}
 
     def start(self, title: str) -> Advance:
-        return lambda done, total, what="", /: self.steps.setdefault(title, []).append((done, total, what))
+        return lambda done, total, what="", /: self.steps.setdefault(title, []).append(
+            (done, total, what)
+        )
 
     def finish(self, title: str, seconds: float) -> None:
         """Nothing to show."""
@@ -178,7 +198,9 @@ def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def synthdp(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
+def synthdp(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Printed]:
     """`synthdp(argument, ...)` in this process."""
 
     def run(*arguments: object) -> Printed:

@@ -1,4 +1,6 @@
-"""A relative ledger or store is beside the spec, whatever folder a command runs in: else a cap would hold in one folder only."""
+"""A relative ledger or store is beside the spec, whatever folder a command runs in: else a cap
+would hold in one folder only.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ RELATIVE = (
 
 def ledgers(folder: Path) -> list[str]:
     """Every ledger under `folder`, by its place in it."""
-    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.read_bytes()[:6] == b"SQLite")
+    return sorted(
+        str(p.relative_to(folder))
+        for p in folder.rglob("*")
+        if p.is_file() and p.read_bytes()[:6] == b"SQLite"
+    )
 
 
 @pytest.fixture
@@ -45,45 +51,66 @@ def sub(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class TestLedger:
     @pytest.mark.parametrize("address", RELATIVE)
-    def test_the_cap_holds_in_every_folder(self, tiny: Any, sub: Path, synthdp: Any, address: str) -> None:
-        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve("tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={})
+    def test_the_cap_holds_in_every_folder(
+        self, tiny: Any, sub: Path, synthdp: Any, address: str
+    ) -> None:
+        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve(
+            "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
+        )
         tiny.write(privacy={"ledger": address})
         for where in (tiny.folder, sub, Path("/")):
             os.chdir(where)
             for command in ("plan", "release"):
                 done = synthdp(command, os.path.relpath(tiny.spec))
-                assert done.code == 3 and "needs 1, 0.5 left on dataset tiny" in done.err, (where, command)
+                assert done.code == 3 and "needs 1, 0.5 left on dataset tiny" in done.err, (
+                    where,
+                    command,
+                )
         assert ledgers(tiny.folder) == ["led.db"]
 
-    def test_a_link_to_the_spec_has_no_budget_of_its_own(self, tiny: Any, sub: Path, synthdp: Any) -> None:
+    def test_a_link_to_the_spec_has_no_budget_of_its_own(
+        self, tiny: Any, sub: Path, synthdp: Any
+    ) -> None:
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
-        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve("tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={})
+        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve(
+            "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
+        )
         (sub / "link.yaml").symlink_to(tiny.spec)
         assert synthdp("plan", "link.yaml").code == 3 and ledgers(tiny.folder) == ["led.db"]
 
     @pytest.mark.parametrize("address", ["sqlite:///led.db", None])
-    def test_a_run_is_resumed_on_its_ledger(self, tiny: Any, sub: Path, monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+    def test_a_run_is_resumed_on_its_ledger(
+        self, tiny: Any, sub: Path, monkeypatch: pytest.MonkeyPatch, address: str | None
+    ) -> None:
         tiny.write(privacy={"ledger": address})
         monkeypatch.chdir(tiny.folder)
         with pytest.raises(KeyboardInterrupt):
             interrupted(tiny)
-        book = Ledger(f"sqlite:///{tiny.folder / (address or '/.synthdp/ledger.db').rpartition('///')[2].lstrip('/')}")
+        book = Ledger(
+            f"sqlite:///{tiny.folder / (address or '/.synthdp/ledger.db').rpartition('///')[2].lstrip('/')}"
+        )
         before = [e.kind for e in book.entries()]
         monkeypatch.chdir(sub)
         assert resume(tiny.out).bundle is not None
         assert before.count("reserve") == [e.kind for e in book.entries()].count("reserve") == 1
         assert [e.kind for e in book.entries()][-1] == "settle" and len(ledgers(tiny.folder)) == 1
 
-    def test_a_run_whose_ledger_is_gone_does_not_pay_into_a_new_one(self, tiny: Any, sub: Path) -> None:
+    def test_a_run_whose_ledger_is_gone_does_not_pay_into_a_new_one(
+        self, tiny: Any, sub: Path
+    ) -> None:
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
         with pytest.raises(KeyboardInterrupt):
             interrupted(tiny)
         (tiny.folder / "led.db").unlink()
-        with pytest.raises(BudgetError, match=r"led\.db, which held this run's reservation, is gone"):
+        with pytest.raises(
+            BudgetError, match=r"led\.db, which held this run's reservation, is gone"
+        ):
             resume(tiny.out)
         assert ledgers(tiny.folder) == []
 
-    def test_a_ledger_in_the_working_folder_is_not_passed_over_in_silence(self, tiny: Any, sub: Path, synthdp: Any) -> None:
+    def test_a_ledger_in_the_working_folder_is_not_passed_over_in_silence(
+        self, tiny: Any, sub: Path, synthdp: Any
+    ) -> None:
         """Relative addresses once led there."""
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
         Ledger(f"sqlite:///{sub / 'led.db'}")
@@ -94,32 +121,69 @@ class TestLedger:
         (sub / "led.db").rename(tiny.folder / "led.db")
         assert synthdp("plan", "../spec.yaml").code == 0
 
-    def test_what_looks_at_a_ledger_finds_the_same(self, tiny: Any, sub: Path, synthdp: Any) -> None:
+    def test_what_looks_at_a_ledger_finds_the_same(
+        self, tiny: Any, sub: Path, synthdp: Any
+    ) -> None:
         tiny.write(privacy={"ledger": "sqlite:///led.db"})
-        looked = {f["what"]: f["found"] for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]}
+        looked = {
+            f["what"]: f["found"]
+            for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]
+        }
         assert looked["ledger"].startswith(f"{tiny.folder / 'led.db'}: none yet")
-        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve("tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={})
-        looked = {f["what"]: f["found"] for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]}
+        Ledger(f"sqlite:///{tiny.folder / 'led.db'}").reserve(
+            "tiny", "first", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
+        )
+        looked = {
+            f["what"]: f["found"]
+            for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]
+        }
         assert looked["ledger"] == "whole; datasets: tiny"
-        for named in ("../led.db", "sqlite:///../led.db"):  # an option is the working folder's, as every path of a command line
-            assert json.loads(synthdp("budget", "--ledger", named, "--json").out)["datasets"][0]["epsilon"] == 2.0
+        for named in (
+            "../led.db",
+            "sqlite:///../led.db",
+        ):  # an option is the working folder's, as every path of a command line
+            assert (
+                json.loads(synthdp("budget", "--ledger", named, "--json").out)["datasets"][0][
+                    "epsilon"
+                ]
+                == 2.0
+            )
         done = synthdp("budget", "--ledger", "sqlite:///led.db")
-        assert done.code == 3 and f"no ledger at {sub / 'led.db'}" in done.err and ledgers(tiny.folder) == ["led.db"]
+        assert (
+            done.code == 3
+            and f"no ledger at {sub / 'led.db'}" in done.err
+            and ledgers(tiny.folder) == ["led.db"]
+        )
 
-    def test_a_graph_run_goes_on_where_it_paid(self, tiny: Any, sub: Path, synthdp: Any, modes: Any) -> None:
-        change = modes["learn"] | {"privacy": modes["learn"]["privacy"] | {"ledger": "sqlite:///led.db"}}
+    def test_a_graph_run_goes_on_where_it_paid(
+        self, tiny: Any, sub: Path, synthdp: Any, modes: Any
+    ) -> None:
+        change = modes["learn"] | {
+            "privacy": modes["learn"]["privacy"] | {"ledger": "sqlite:///led.db"}
+        }
         tiny.write(**change)
         with pytest.raises(KeyboardInterrupt):
-            run_graph(tiny.spec, mode="learn", out=tiny.out, reporter=Reporter(StopsAt("measure the graph")))
+            run_graph(
+                tiny.spec,
+                mode="learn",
+                out=tiny.out,
+                reporter=Reporter(StopsAt("measure the graph")),
+            )
         for name in ("spec.yaml", "table.csv"):
             (sub / name).write_bytes((tiny.folder / name).read_bytes())
         done = synthdp("graph", "learn", "spec.yaml", "--out", "../out")
         book = Ledger(f"sqlite:///{tiny.folder / 'led.db'}")
-        assert done.code == 0 and ledgers(tiny.folder) == ["led.db"] and [e.kind for e in book.entries()].count("reserve") == 1
+        assert (
+            done.code == 0
+            and ledgers(tiny.folder) == ["led.db"]
+            and [e.kind for e in book.entries()].count("reserve") == 1
+        )
 
     @pytest.mark.parametrize("address", [*RELATIVE, "sqlite:///file:led.db"])
     def test_nothing_relative_is_ever_opened(self, tiny: Any, sub: Path, address: str) -> None:
-        """The second wall: where an address was not led to a folder, no ledger is made. (Without uri=true, file: is a plain name.)"""
+        """The second wall: where an address was not led to a folder, no ledger is made. (Without
+        uri=true, file: is a plain name.)
+        """
         with pytest.raises(BudgetError, match="relative"):
             Ledger(address)
         assert ledgers(tiny.folder) == []
@@ -146,7 +210,9 @@ def interrupted(tiny: Any) -> None:
 
 
 class TestAddress:
-    @pytest.mark.parametrize("address", [*RELATIVE, "sqlite:///file:led.db", "sqlite:///a/../led.db"])
+    @pytest.mark.parametrize(
+        "address", [*RELATIVE, "sqlite:///file:led.db", "sqlite:///a/../led.db"]
+    )
     @pytest.mark.parametrize("name", ["plain", "a b?c%41#d"])
     def test_it_leads_into_the_folder(self, tmp_path: Path, address: str, name: str) -> None:
         import sqlalchemy
@@ -160,7 +226,9 @@ class TestAddress:
         engine.dispose()
         plain = address == "sqlite:///file:led.db"
         assert ledgers(tmp_path) == [f"{name}/{'file:led.db' if plain else 'led.db'}"]
-        assert sqlite_file(led) is not None and sqlite_file(led).samefile(folder / ("file:led.db" if plain else "led.db"))  # type: ignore[union-attr]
+        assert sqlite_file(led) is not None and sqlite_file(led).samefile(
+            folder / ("file:led.db" if plain else "led.db")
+        )  # type: ignore[union-attr]
         assert from_folder(led, tmp_path / "other") == led
 
     @pytest.mark.parametrize(
@@ -178,12 +246,16 @@ class TestAddress:
     def test_others_stay_as_they_are(self, tmp_path: Path, address: str) -> None:
         assert from_folder(address, tmp_path) == address
 
-    def test_the_folder_is_that_of_the_file_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_folder_is_that_of_the_file_itself(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "real").mkdir()
         (tmp_path / "real/spec.yaml").write_text("")
         (tmp_path / "link.yaml").symlink_to("real/spec.yaml")
         monkeypatch.chdir(tmp_path)
-        assert home(Path("link.yaml")) == home(Path("real/spec.yaml")) == (tmp_path / "real").resolve()
+        assert (
+            home(Path("link.yaml")) == home(Path("real/spec.yaml")) == (tmp_path / "real").resolve()
+        )
 
 
 class TestStore:
@@ -193,7 +265,10 @@ class TestStore:
         assert tracker(spec, folder=tiny.folder, run="x")._uri == expected  # type: ignore[attr-defined]
         with pytest.raises(OutputError, match=f"no MLflow store at {tiny.folder / 'my.db'}"):
             store_of(spec, tiny.folder)
-        looked = {f["what"]: f["found"] for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]}
+        looked = {
+            f["what"]: f["found"]
+            for f in json.loads(synthdp("doctor", "../spec.yaml", "--json").out)["findings"]
+        }
         assert looked["mlflow"].startswith(f"{tiny.folder / 'my.db'}: none yet")
         (tiny.folder / "my.db").write_text("")
         assert store_of(spec, tiny.folder) == (expected, "synthdp")
@@ -213,7 +288,10 @@ class TestStore:
         synthdp("ui", "../spec.yaml")
         synthdp("ui", "--store", "sqlite:///../my.db")
         assert opened == [f"sqlite:///{tiny.folder / 'my.db'}", f"sqlite:///{sub / '../my.db'}"]
-        for arguments in (("--store", "./mlruns"), (tiny.write(tracking={"enabled": True, "uri": "file:mlruns"}).spec,)):
+        for arguments in (
+            ("--store", "./mlruns"),
+            (tiny.write(tracking={"enabled": True, "uri": "file:mlruns"}).spec,),
+        ):
             done = synthdp("ui", *arguments)
             assert done.code == 2 and "no longer supports" in done.err
         assert len(opened) == 2

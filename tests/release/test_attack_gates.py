@@ -1,4 +1,6 @@
-"""Gates on attacks: which figure decides, what is said when it fails, and that what simulated rows decide costs nothing."""
+"""Gates on attacks: which figure decides, what is said when it fails, and that what simulated rows
+decide costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from attacks.epsilon import provable_epsilon
 from attacks.game import Outcome
 from attacks.report import attack_row
 from attacks.threat import FloatArray
-from synthdp.bundle.certificate.audit_record import PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, spends_of
+from synthdp.bundle.certificate.audit_record import (
+    PUBLIC_FILE,
+    AuditRecord,
+    DeclaredAttack,
+    Membership,
+    spends_of,
+)
 from synthdp.data.domain import Domain
 from synthdp.model.pipeline import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
@@ -26,17 +34,37 @@ from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, A
 pytestmark = pytest.mark.usefixtures("seeded")
 
 BLACK = DeclaredAttack(
-    attack="targeted with random_forest", models=20, advantage=0.1, lower=-0.2, upper=0.4, auc=0.6, auc_upper=0.8, epsilon_lower=0, refuted=False
+    attack="targeted with random_forest",
+    models=20,
+    advantage=0.1,
+    lower=-0.2,
+    upper=0.4,
+    auc=0.6,
+    auc_upper=0.8,
+    epsilon_lower=0,
+    refuted=False,
 )
-WHITE = BLACK.model_copy(update={"attack": "elbo with lira_online", "upper": 0.7, "auc": 0.5, "auc_upper": 0.7, "epsilon_lower": 0.3})
+WHITE = BLACK.model_copy(
+    update={
+        "attack": "elbo with lira_online",
+        "upper": 0.7,
+        "auc": 0.5,
+        "auc_upper": 0.7,
+        "epsilon_lower": 0.3,
+    }
+)
 
 
 def audited(tiny: Any, *attacks: DeclaredAttack, rows: str = "simulated") -> None:
     """Leave the record of an audit that found `attacks`."""
     release = load_spec(tiny.spec)
-    found = Membership(pairs=40, advantage=0.1, lower=-0.2, upper=0.4, ceiling=0.1, refuted=False, attacks=attacks)
+    found = Membership(
+        pairs=40, advantage=0.1, lower=-0.2, upper=0.4, ceiling=0.1, refuted=False, attacks=attacks
+    )
     spends = spends_of(plan_for(release, Domain.from_spec(release.columns)))
-    record = AuditRecord(program="synthdp 0", day="2026-01-01", rows=rows, spends=spends, membership=found)  # type: ignore[arg-type]
+    record = AuditRecord(
+        program="synthdp 0", day="2026-01-01", rows=rows, spends=spends, membership=found
+    )  # type: ignore[arg-type]
     path: Path = tiny.out / PUBLIC_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(record.model_dump_json(), encoding="utf-8")
@@ -60,35 +88,64 @@ def test_the_attack_that_does_best_decides_and_is_named() -> None:
 
 def test_every_figure_of_an_attack_can_be_a_gate_in_both_forms() -> None:
     full = BLACK.model_copy(update={"tpr_upper": 0.1})
-    assert set(attack_figures([full], prefix="attack")) == set(ATTACK_METRICS) == {f"attack_{name}" for name in ATTACK_FIGURES}
-    assert set(attack_figures([full], prefix="simulated")) == {name for name in PUBLIC_METRICS if name.startswith("simulated_")}
-    assert Gate(metric="simulated_auc_upper", at_most=0.6).attacked == "auc_upper" and Gate(metric="tv1_noisy", at_most=0.6).attacked is None
+    assert (
+        set(attack_figures([full], prefix="attack"))
+        == set(ATTACK_METRICS)
+        == {f"attack_{name}" for name in ATTACK_FIGURES}
+    )
+    assert set(attack_figures([full], prefix="simulated")) == {
+        name for name in PUBLIC_METRICS if name.startswith("simulated_")
+    }
+    assert (
+        Gate(metric="simulated_auc_upper", at_most=0.6).attacked == "auc_upper"
+        and Gate(metric="tv1_noisy", at_most=0.6).attacked is None
+    )
 
 
 def test_what_models_can_prove_is_what_the_record_tells() -> None:
     for models in (10, 20, 100, 500):
-        assert provable(models, 1e-5) == provable_epsilon(models, delta=1e-5, confidence=1 - 0.05 / DECLARED)
+        assert provable(models, 1e-5) == provable_epsilon(
+            models, delta=1e-5, confidence=1 - 0.05 / DECLARED
+        )
 
 
 RUNS = 600
-# Of 600 runs: what 5% of failures exceed in less than 1 of 200 (45), and the least that tells a limit from one that luck never reaches.
+# Of 600 runs: what 5% of failures exceed in less than 1 of 200 (45), and the least that tells a
+# limit from one that luck never reaches.
 MOST, LEAST = 45, 1
 
 
 def without_leak(scores: FloatArray) -> DeclaredAttack:
-    """An attack that guesses, as the record tells it; `scores` of models without the target and then of as many with it."""
+    """An attack that guesses, as the record tells it; `scores` of models without the target and
+    then of as many with it.
+    """
     row = attack_row("x", "y", Outcome(scores, np.repeat([False, True], len(scores) // 2)))
     tpr = row.tpr_at[0][1]
-    found = {"advantage": row.advantage.value, "lower": row.advantage.lower, "upper": row.advantage.upper}
-    found |= {"auc": row.auc.value, "auc_upper": row.auc.upper, "tpr_upper": tpr.upper if tpr else None}
+    found = {
+        "advantage": row.advantage.value,
+        "lower": row.advantage.lower,
+        "upper": row.advantage.upper,
+    }
+    found |= {
+        "auc": row.auc.value,
+        "auc_upper": row.auc.upper,
+        "tpr_upper": tpr.upper if tpr else None,
+    }
     return BLACK.model_copy(update=found)
 
 
 @pytest.mark.parametrize("models", [12, 100, 150])
 def test_a_release_without_leak_passes_the_lowest_limit_that_is_allowed(models: int) -> None:
-    """Three attacks that share nothing, which is the worst case; any gate below the lowest limit is refused."""
+    """Three attacks that share nothing, which is the worst case; any gate below the lowest limit is
+    refused.
+    """
     rng = np.random.default_rng(1)
-    runs = [attack_figures([without_leak(rng.normal(size=2 * models)) for _ in range(DECLARED)], prefix="simulated") for _ in range(RUNS)]
+    runs = [
+        attack_figures(
+            [without_leak(rng.normal(size=2 * models)) for _ in range(DECLARED)], prefix="simulated"
+        )
+        for _ in range(RUNS)
+    ]
     for figure in LUCKY if models >= 100 else ("advantage_upper", "auc_upper"):
         gate = Gate(metric=f"simulated_{figure}", at_most=lowest_limit(figure, models))
         failed = sum(not check_gates([gate], found)[0].passed for found in runs)
@@ -99,12 +156,25 @@ def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[Cross
     """What the spec is told of one gate, with so many test models in each world."""
     tiny.write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
     release = load_spec(tiny.spec)
-    attacks = Attacks(membership=release.attacks.membership.model_copy(update={"pairs": 2 * models}))
-    return list(decidable(release.model_copy(update={"gates": (Gate(metric=f"simulated_{figure}", at_most=bound),), "attacks": attacks})))
+    attacks = Attacks(
+        membership=release.attacks.membership.model_copy(update={"pairs": 2 * models})
+    )
+    return list(
+        decidable(
+            release.model_copy(
+                update={
+                    "gates": (Gate(metric=f"simulated_{figure}", at_most=bound),),
+                    "attacks": attacks,
+                }
+            )
+        )
+    )
 
 
 @pytest.mark.parametrize("figure", LUCKY)
-def test_limits_that_chance_fails_or_nothing_are_refused_and_the_lowest_is_told(tiny: Any, figure: str) -> None:
+def test_limits_that_chance_fails_or_nothing_are_refused_and_the_lowest_is_told(
+    tiny: Any, figure: str
+) -> None:
     least = lowest_limit(figure, 100)
     assert 0 < least < 1 and not problems(tiny, figure, least, models=100)
     (below,) = problems(tiny, figure, least - 0.001, models=100)
@@ -121,18 +191,30 @@ def test_so_few_models_that_no_limit_decides_need_more(tiny: Any) -> None:
     assert "every limit below 1" in few.message and few.hint == "set attacks.membership.pairs: 20"
     (never,) = problems(tiny, "auc_upper", 0.3, models=12)  # what was accepted once
     assert never.hint and never.hint.endswith("no number of pairs is enough for 0.3")
-    assert problems(tiny, "auc_upper", 0.51, models=12) and problems(tiny, "epsilon_lower", -0.1, models=100)
+    assert problems(tiny, "auc_upper", 0.51, models=12) and problems(
+        tiny, "epsilon_lower", -0.1, models=100
+    )
     assert not problems(tiny, "epsilon_lower", 0.0, models=100)
 
 
-def test_a_gate_on_simulated_rows_is_decided_before_anything_is_spent(tiny: Any, synthdp: Any) -> None:
+def test_a_gate_on_simulated_rows_is_decided_before_anything_is_spent(
+    tiny: Any, synthdp: Any
+) -> None:
     gates = [{"metric": "simulated_advantage_upper", "at_most": 0.65}]
-    tiny.write(gates=gates, attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
+    tiny.write(
+        gates=gates, attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}}
+    )
     none = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert none.code == 2 and "needs an audit of this plan" in none.err and "--simulated" in none.err
+    assert (
+        none.code == 2 and "needs an audit of this plan" in none.err and "--simulated" in none.err
+    )
     audited(tiny, BLACK, WHITE)
     failed = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert failed.code == 4 and "there will be no bundle" in failed.err and "nothing was spent" in failed.err
+    assert (
+        failed.code == 4
+        and "there will be no bundle" in failed.err
+        and "nothing was spent" in failed.err
+    )
     assert "got 0.7 by elbo with lira_online on 20 test models in each world" in failed.err
     assert tiny.kinds() == [] and not tiny.bundle.exists() and not (tiny.out / "internal").exists()
 
@@ -151,16 +233,26 @@ def test_a_gate_on_simulated_rows_that_holds_is_inside_the_guarantee(tiny: Any) 
 
 @pytest.mark.slow
 def test_a_gate_on_the_real_attack_withholds_and_says_which(tiny: Any, synthdp: Any) -> None:
-    """Noisy tables at so large an epsilon tell the worlds apart: the attack that does best is told with its name and its number of models."""
+    """Noisy tables at so large an epsilon tell the worlds apart: the attack that does best is told
+    with its name and its number of models.
+    """
     gates = [{"metric": "attack_auc_upper", "at_most": 0.85, "outside_guarantee": True}]
     tiny.write(
         gates=gates,
         attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}},
-        privacy={"epsilon": 20, "shares": {"measure": 0.9, "train": 0.1}, "cap": {"epsilon": 20, "delta": 1e-4}},
+        privacy={
+            "epsilon": 20,
+            "shares": {"measure": 0.9, "train": 0.1},
+            "cap": {"epsilon": 20, "delta": 1e-4},
+        },
         evaluation={"enabled": False, "targets": []},
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 4 and " test models in each world, beyond the bound by" in done.err and not tiny.bundle.exists()
+    assert (
+        done.code == 4
+        and " test models in each world, beyond the bound by" in done.err
+        and not tiny.bundle.exists()
+    )
     report = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert report["gates"][0]["outside_guarantee"] and not report["gates"][0]["passed"]
 
@@ -168,4 +260,6 @@ def test_a_gate_on_the_real_attack_withholds_and_says_which(tiny: Any, synthdp: 
 def test_a_figure_without_a_source_reads_as_before() -> None:
     gate = Gate(metric="tv1_noisy", at_most=0.25)
     held, failed = (check_gates([gate], {"tv1_noisy": Figure(value)})[0] for value in (0.125, 0.5))
-    assert str(held) == "tv1_noisy: needs at most 0.25, got 0.125" and str(failed).endswith("got 0.5, beyond the bound by 0.25")
+    assert str(held) == "tv1_noisy: needs at most 0.25, got 0.125" and str(failed).endswith(
+        "got 0.5, beyond the bound by 0.25"
+    )

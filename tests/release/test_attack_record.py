@@ -1,4 +1,6 @@
-"""What an audit record, its texts and the reports tell of a membership attack: all that the attack told, of each attack its own figures."""
+"""What an audit record, its texts and the reports tell of a membership attack: all that the attack
+told, of each attack its own figures.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attacks import Claim, Fleet, MembershipReport, NoisyTable, Public, attack_membership, attack_tables, shared_confidence
+from attacks import (
+    Claim,
+    Fleet,
+    MembershipReport,
+    NoisyTable,
+    Public,
+    attack_membership,
+    attack_tables,
+    shared_confidence,
+)
 from attacks.threat import Codes
 from synthdp.audit.membership import attack_facts
 from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
@@ -28,57 +39,116 @@ def ignorant(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> Codes:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
-    """Two declared attacks: the black box, one of whose pairs was lost, and one on tables, judged on many more releases."""
+    """Two declared attacks: the black box, one of whose pairs was lost, and one on tables, judged
+    on many more releases.
+    """
     rng = np.random.default_rng(1)
     fleet = Fleet(folder=tmp_path_factory.mktemp("fleet"), runner=deadly, attempts=2)
     black = attack_membership(
-        ROWS, ignorant, public=Public((3, 3)), targets=[0], pairs=ASKED, rng=rng, fleet=fleet, claim=CLAIM, extractors=(), classifiers=(), elsewhere=1
+        ROWS,
+        ignorant,
+        public=Public((3, 3)),
+        targets=[0],
+        pairs=ASKED,
+        rng=rng,
+        fleet=fleet,
+        claim=CLAIM,
+        extractors=(),
+        classifiers=(),
+        elsewhere=1,
     )
 
     def measured(rows: Codes) -> list[NoisyTable]:
-        return [NoisyTable((0,), np.bincount(rows[:, 0], minlength=3) + rng.normal(scale=5, size=3), 5.0)]
+        return [
+            NoisyTable(
+                (0,), np.bincount(rows[:, 0], minlength=3) + rng.normal(scale=5, size=3), 5.0
+            )
+        ]
 
-    tables = attack_tables(measured, ROWS[1:], ROWS, releases=RELEASES, claim=CLAIM, confidence=shared_confidence(2))
+    tables = attack_tables(
+        measured, ROWS[1:], ROWS, releases=RELEASES, claim=CLAIM, confidence=shared_confidence(2)
+    )
     return replace(black, others=(tables,))
 
 
 def record(facts: Membership) -> AuditRecord:
-    return AuditRecord(program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=facts)
+    return AuditRecord(
+        program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=facts
+    )
 
 
 def test_facts_are_of_the_pairs_that_were_used_and_of_each_attack(report: MembershipReport) -> None:
     facts = attack_facts(report, pairs=ASKED)
-    assert (facts.pairs, facts.pairs_dropped) == (31, 1) and facts.attacks[0].models == report.main.models
+    assert (facts.pairs, facts.pairs_dropped) == (31, 1) and facts.attacks[
+        0
+    ].models == report.main.models
     assert facts.warnings == report.warnings and any("dropped" in w for w in facts.warnings)
-    assert facts.baseline and facts.baseline.value == report.baseline.value and facts.baseline.upper == report.baseline.upper
+    assert (
+        facts.baseline
+        and facts.baseline.value == report.baseline.value
+        and facts.baseline.upper == report.baseline.upper
+    )
     black, tables = facts.attacks
     assert black.epsilon_provable == facts.epsilon_provable == report.epsilon_provable
-    assert tables.models == RELEASES and tables.epsilon_provable and black.epsilon_provable and tables.epsilon_provable > 3 * black.epsilon_provable
+    assert (
+        tables.models == RELEASES
+        and tables.epsilon_provable
+        and black.epsilon_provable
+        and tables.epsilon_provable > 3 * black.epsilon_provable
+    )
     for told, verdict in zip(facts.attacks, report.declared, strict=True):
         assert verdict.control and told.control
-        assert told.control.model_dump() == {"value": verdict.control.value, "lower": verdict.control.lower, "upper": verdict.control.upper}
+        assert told.control.model_dump() == {
+            "value": verdict.control.value,
+            "lower": verdict.control.lower,
+            "upper": verdict.control.upper,
+        }
         assert told.auc < told.auc_upper == verdict.row.auc.upper
     assert Membership.model_validate_json(facts.model_dump_json()) == facts
-    whole = attack_facts(replace(report, remarks=(), dropped=0, verdict=replace(report.verdict, control=None)), pairs=ASKED)
+    whole = attack_facts(
+        replace(report, remarks=(), dropped=0, verdict=replace(report.verdict, control=None)),
+        pairs=ASKED,
+    )
     assert (whole.pairs, whole.pairs_dropped) == (ASKED, 0) and whole.attacks[0].control is None
 
 
 def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) -> None:
     facts = attack_facts(report, pairs=ASKED)
     text = audit_markdown(record(facts))
-    assert "31 pairs of shadow models (1 more were dropped" in text and facts.baseline and f"had {facts.baseline.value:.3f} (" in text
+    assert (
+        "31 pairs of shadow models (1 more were dropped" in text
+        and facts.baseline
+        and f"had {facts.baseline.value:.3f} (" in text
+    )
     assert all(f"- {plain(warning)}" in text for warning in facts.warnings)
     lines = {
-        a.attack: next(line for line in text.splitlines() if line.startswith(f"| {a.attack.replace('_', chr(92) + '_')}")) for a in facts.attacks
+        a.attack: next(
+            line
+            for line in text.splitlines()
+            if line.startswith(f"| {a.attack.replace('_', chr(92) + '_')}")
+        )
+        for a in facts.attacks
     }
     listed = record(facts).model_dump() | {"refuted": ()}
     tables = {t.caption.split(" on simulated")[0]: t for t in audit_tables([listed])}
-    rows = {row[0]: dict(zip(tables["Attacks"].headings, row, strict=True)) for row in tables["Attacks"].rows}
+    rows = {
+        row[0]: dict(zip(tables["Attacks"].headings, row, strict=True))
+        for row in tables["Attacks"].rows
+    }
     for a in facts.attacks:
         assert a.control and a.epsilon_provable and a.auc_upper
-        assert f"{a.control.value:.3f} ({a.control.lower:.3f} to {a.control.upper:.3f}) |" in lines[a.attack]
-        assert f"| {a.epsilon_provable:.3g} |" in lines[a.attack] and f"(up to {a.auc_upper:.3f})" in lines[a.attack]
-        assert rows[a.attack]["could show at most"] == f"{a.epsilon_provable:.3g}" and rows[a.attack]["AUC at most"] == f"{a.auc_upper:.3g}"
+        assert (
+            f"{a.control.value:.3f} ({a.control.lower:.3f} to {a.control.upper:.3f}) |"
+            in lines[a.attack]
+        )
+        assert (
+            f"| {a.epsilon_provable:.3g} |" in lines[a.attack]
+            and f"(up to {a.auc_upper:.3f})" in lines[a.attack]
+        )
+        assert (
+            rows[a.attack]["could show at most"] == f"{a.epsilon_provable:.3g}"
+            and rows[a.attack]["AUC at most"] == f"{a.auc_upper:.3g}"
+        )
         assert rows[a.attack]["control"].startswith(f"{a.control.value:.3g} (")
     (row,) = tables["Membership attack"].rows
     assert row[:2] == ("31", "1") and row[-1].startswith(f"{facts.baseline.value:.3g} (")
@@ -86,8 +156,29 @@ def test_texts_and_reports_tell_each_attack_its_own(report: MembershipReport) ->
 
 
 def test_a_record_of_an_earlier_version_claims_nothing_that_it_lacks() -> None:
-    old = DeclaredAttack(attack="elbo", models=50, advantage=0.1, lower=-0.1, upper=0.3, auc=0.6, epsilon_lower=0, refuted=False)
-    facts = Membership(pairs=100, advantage=0.1, lower=-0.1, upper=0.3, ceiling=0.11, epsilon_provable=2.7, refuted=False, attacks=(old,))
+    old = DeclaredAttack(
+        attack="elbo",
+        models=50,
+        advantage=0.1,
+        lower=-0.1,
+        upper=0.3,
+        auc=0.6,
+        epsilon_lower=0,
+        refuted=False,
+    )
+    facts = Membership(
+        pairs=100,
+        advantage=0.1,
+        lower=-0.1,
+        upper=0.3,
+        ceiling=0.11,
+        epsilon_provable=2.7,
+        refuted=False,
+        attacks=(old,),
+    )
     text = audit_markdown(record(facts))
-    assert "| elbo | 50 | 0.100 (-0.100 to 0.300) | none | 0.600 | 0 | not recorded | not refuted |" in text
+    assert (
+        "| elbo | 50 | 0.100 (-0.100 to 0.300) | none | 0.600 | 0 | not recorded | not refuted |"
+        in text
+    )
     assert "dropped" not in text and "histograms" not in text and "Before you believe" not in text

@@ -1,4 +1,6 @@
-"""An attack that is interrupted goes on with the models that it has trained: in a release, whose budget is spent by then, and in an audit."""
+"""An attack that is interrupted goes on with the models that it has trained: in a release, whose
+budget is spent by then, and in an audit.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from synthdp.audit import membership
 from synthdp.audit import plan as audit
 from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
 from synthdp.audit.membership import ShadowTrainer, attack_rows
-from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, spends_of
+from synthdp.bundle.certificate.audit_record import (
+    CONFIDENTIAL_FILE,
+    PUBLIC_FILE,
+    AuditRecord,
+    spends_of,
+)
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
@@ -70,7 +77,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits of the attack alone: the other stages have tests of their own."""
 
     def nothing(job: Any, rows: Any, **settings: int) -> AuditRecord:
-        return AuditRecord(program="synthdp 0", day="2026-01-01", rows=rows, spends=spends_of(job.plan))
+        return AuditRecord(
+            program="synthdp 0", day="2026-01-01", rows=rows, spends=spends_of(job.plan)
+        )
 
     monkeypatch.setattr(audit, "without_rows", nothing)
     monkeypatch.setattr(audit_bundle, "without_rows", nothing)
@@ -88,7 +97,9 @@ def interrupt(trained: Trained, after: int, run: Callable[[], Any]) -> None:
 def assert_one_game(trained: Trained) -> None:
     """Every model of one game was trained, once."""
     assert len(trained.seeds) == len(set(trained.seeds)) == MODELS
-    assert len({seed[:4] for seed in trained.seeds}) == 1 and {seed[-1] for seed in trained.seeds} == set(range(MODELS))
+    assert len({seed[:4] for seed in trained.seeds}) == 1 and {
+        seed[-1] for seed in trained.seeds
+    } == set(range(MODELS))
 
 
 def finished(folder: Path) -> int:
@@ -105,12 +116,18 @@ def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
     resume(tiny.out)
     assert_one_game(trained)
     attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
-    assert [a["models"] for a in attack["declared"]][:2] == [PAIRS // 2] * 2  # of each world; the attacker learns from the others
-    assert verify_bundle(tiny.bundle).ok and sorted(p.name for p in tiny.out.iterdir()) == ["bundle", "internal"]
+    assert [a["models"] for a in attack["declared"]][:2] == [
+        PAIRS // 2
+    ] * 2  # of each world; the attacker learns from the others
+    assert verify_bundle(tiny.bundle).ok and sorted(p.name for p in tiny.out.iterdir()) == [
+        "bundle",
+        "internal",
+    ]
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
 
 
-# --- the folder of an attack -------------------------------------------------------------------------------
+# --- the folder of an attack
+# -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -122,7 +139,14 @@ def attack(tiny: Any, trained: Trained) -> Callable[..., Any]:
     codes = np.random.default_rng(1).integers(0, domain.sizes, (90, len(domain)))
 
     def play(*, codes: Any = codes, graph: CausalGraph = graph, spec: Any = loaded) -> Any:
-        return attack_rows(codes, spec, domain, graph, folder=tiny.folder / "shadows", progress=lambda done, total: None)
+        return attack_rows(
+            codes,
+            spec,
+            domain,
+            graph,
+            folder=tiny.folder / "shadows",
+            progress=lambda done, total: None,
+        )
 
     interrupt(trained, 5, play)
     assert finished(tiny.folder / "shadows") == 5
@@ -142,7 +166,9 @@ def lose_the_name_of_the_game(shadows: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lose_the_key, damage_the_key, lose_the_name_of_the_game])
-def test_a_game_that_cannot_go_on_starts_anew(tiny: Any, trained: Trained, attack: Callable[..., Any], damage: Callable[[Path], None]) -> None:
+def test_a_game_that_cannot_go_on_starts_anew(
+    tiny: Any, trained: Trained, attack: Callable[..., Any], damage: Callable[[Path], None]
+) -> None:
     damage(tiny.folder / "shadows")
     del trained.seeds[:]
     assert attack().main.models == PAIRS // 2
@@ -150,7 +176,13 @@ def test_a_game_that_cannot_go_on_starts_anew(tiny: Any, trained: Trained, attac
 
 
 @pytest.mark.parametrize("change", ["rows", "graph", "spec", "version"])
-def test_another_game_does_not_go_on(tiny: Any, trained: Trained, attack: Callable[..., Any], change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_game_does_not_go_on(
+    tiny: Any,
+    trained: Trained,
+    attack: Callable[..., Any],
+    change: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     played = attack.__kwdefaults__
     privacy = played["spec"].privacy.model_copy(update={"epsilon": 2.0})
     changes = {
@@ -164,13 +196,17 @@ def test_another_game_does_not_go_on(tiny: Any, trained: Trained, attack: Callab
     assert finished(tiny.folder / "shadows") == 1
 
 
-def test_where_shadows_run_may_change_in_between(trained: Trained, attack: Callable[..., Any]) -> None:
+def test_where_shadows_run_may_change_in_between(
+    trained: Trained, attack: Callable[..., Any]
+) -> None:
     spec = attack.__kwdefaults__["spec"]
     attack(spec=spec.model_copy(update={"compute": spec.compute.model_copy(update={"threads": 2})}))
     assert_one_game(trained)
 
 
-def test_a_result_that_was_cut_short_is_made_again(tiny: Any, trained: Trained, attack: Callable[..., Any]) -> None:
+def test_a_result_that_was_cut_short_is_made_again(
+    tiny: Any, trained: Trained, attack: Callable[..., Any]
+) -> None:
     file = next((tiny.folder / "shadows").rglob("*000003.npz"))
     file.write_bytes(file.read_bytes()[:-30])
     attack()
@@ -178,7 +214,9 @@ def test_a_result_that_was_cut_short_is_made_again(tiny: Any, trained: Trained, 
 
 
 def test_the_same_models_give_the_same_answer(attack: Callable[..., Any]) -> None:
-    """The halves are dealt, and the classifiers seeded, by coins of the game too: an interruption is no second throw."""
+    """The halves are dealt, and the classifiers seeded, by coins of the game too: an interruption
+    is no second throw.
+    """
     first, again = attack(), attack()
     assert (first.main, first.table, first.control) == (again.main, again.table, again.control)
 
@@ -192,10 +230,20 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_keys_are_fresh_and_not_shown(tmp_path: Path) -> None:
     one, other = AttackFolder.open(tmp_path / "one"), AttackFolder.open(tmp_path / "other")
     assert one.key != other.key and one.key not in repr(one)
-    assert len({folder.coins(purpose).random() for folder in (one, other, one) for purpose in ("game", "twin")}) == 4
+    assert (
+        len(
+            {
+                folder.coins(purpose).random()
+                for folder in (one, other, one)
+                for purpose in ("game", "twin")
+            }
+        )
+        == 4
+    )
 
 
-# --- audits ------------------------------------------------------------------------------------------------
+# --- audits
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("quick")
@@ -214,7 +262,9 @@ def test_an_audit_that_is_given_again_goes_on(tiny: Any, trained: Trained, rows:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_rows_that_a_unit_may_keep_are_the_same_ones(tiny: Any, trained: Trained, make_table: Callable[..., Any]) -> None:
+def test_rows_that_a_unit_may_keep_are_the_same_ones(
+    tiny: Any, trained: Trained, make_table: Callable[..., Any]
+) -> None:
     frame = make_table(400).assign(person=[f"p{i // 4}" for i in range(400)])
     unit = {"kind": "id", "column": "person", "max_rows": 2, "meaning": "one person"}
     tiny.write(frame, attacks=ATTACK, dataset={"privacy_unit": unit})
@@ -232,7 +282,11 @@ def test_an_audit_of_a_bundle_goes_on(released: Any, trained: Trained) -> None:
         load = audit_bundle.load_spec
         attacks = {"attacks": load(released.write(attacks=ATTACK).spec).attacks}
         patch.setattr(audit_bundle, "load_spec", lambda path: load(path).model_copy(update=attacks))
-        interrupt(trained, 5, lambda: audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out))
+        interrupt(
+            trained,
+            5,
+            lambda: audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out),
+        )
         record, _ = audit_bundle.audit_bundle(released.bundle, replay_only=False, out=out)
     assert_one_game(trained)
     assert record.membership is not None and sorted(p.name for p in out.iterdir()) == ["audit.json"]
@@ -247,12 +301,18 @@ def test_an_audit_without_models_leaves_nothing(tmp_path: Path) -> None:
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
     other = f"from pathlib import Path\nfrom synthdp.audit.folder import audit_folder\nwith audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
     with audit_folder(tmp_path, "real") as folder:
-        done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
-        assert "another process is auditing" in done.stderr and AttackFolder.open(folder.path).key == folder.key
+        done = subprocess.run(
+            [sys.executable, "-c", other], capture_output=True, text=True, check=False
+        )
+        assert (
+            "another process is auditing" in done.stderr
+            and AttackFolder.open(folder.path).key == folder.key
+        )
     subprocess.run([sys.executable, "-c", other], check=True)
 
 
-# --- real processes ----------------------------------------------------------------------------------------
+# --- real processes
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -264,7 +324,8 @@ def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
     started = subprocess.Popen(
         [sys.executable, "-c", program, "release", str(tiny.spec), "--out", str(tiny.out)],
         cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background of a script ignores it
+        # a job in the background of a script ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     yield started
     if started.poll() is None:

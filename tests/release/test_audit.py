@@ -12,7 +12,15 @@ import pytest
 from synthdp.audit import plan as audit
 from synthdp.audit.mechanisms.f_curve import AuditResult
 from synthdp.audit.plan import confirmed
-from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FILE, AuditRecord, DeclaredAttack, Membership, Replay, spends_of
+from synthdp.bundle.certificate.audit_record import (
+    CONFIDENTIAL_FILE,
+    PUBLIC_FILE,
+    AuditRecord,
+    DeclaredAttack,
+    Membership,
+    Replay,
+    spends_of,
+)
 from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
@@ -34,16 +42,29 @@ def test_certificate_and_report_tell_the_simulated_audit(tiny: Any) -> None:
     (tiny.folder / "hidden.csv").rename(table)
     release(tiny.spec, out=tiny.out)
     text = (audited.bundle / "privacy" / "certificate.md").read_text(encoding="utf-8")
-    assert "Record and replay" in text and "canaries in the gradient" in text and "Nothing found speaks against the claim." in text
+    assert (
+        "Record and replay" in text
+        and "canaries in the gradient" in text
+        and "Nothing found speaks against the claim." in text
+    )
     stated = json.loads((audited.bundle / "privacy" / "certificate.json").read_text())["audit"]
-    assert stated["rows"] == "simulated" and len(stated["audits"]) >= 3 and stated["replay"]["findings"] == []
+    assert (
+        stated["rows"] == "simulated"
+        and len(stated["audits"]) >= 3
+        and stated["replay"]["findings"] == []
+    )
     assert verify_bundle(audited.bundle).ok
     page = (audited.out / "internal" / "internal.html").read_text(encoding="utf-8")
-    assert "Statistical audits on simulated rows" in page and "found nothing that speaks against the claim" in page
+    assert (
+        "Statistical audits on simulated rows" in page
+        and "found nothing that speaks against the claim" in page
+    )
 
 
 @pytest.mark.slow
-def test_no_budget_is_spent_and_no_row_read_without_rows(tiny: Any, synthdp: Callable[..., Any]) -> None:
+def test_no_budget_is_spent_and_no_row_read_without_rows(
+    tiny: Any, synthdp: Callable[..., Any]
+) -> None:
     tiny.write()
     (tiny.folder / "table.csv").unlink()
     printed = synthdp("audit", tiny.spec, "--replay", "--out", tiny.out, "--json")
@@ -57,10 +78,16 @@ def test_no_budget_is_spent_and_no_row_read_without_rows(tiny: Any, synthdp: Cal
 def test_an_audit_on_real_rows_stays_inside(tiny: Any) -> None:
     tiny.write()
     record, path = audit.audit(tiny.spec, rows="real", out=tiny.out, runs=400, pairs=1)
-    assert path == tiny.out / CONFIDENTIAL_FILE and record.rows == "real" and not (tiny.out / PUBLIC_FILE).exists()
+    assert (
+        path == tiny.out / CONFIDENTIAL_FILE
+        and record.rows == "real"
+        and not (tiny.out / PUBLIC_FILE).exists()
+    )
     release(tiny.spec, out=tiny.out)
     assert json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["audit"] is None
-    assert "Statistical audits on real rows" in (tiny.out / "internal" / "internal.html").read_text(encoding="utf-8")
+    assert "Statistical audits on real rows" in (tiny.out / "internal" / "internal.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -74,7 +101,12 @@ def audit_file(tiny: Any) -> Path:
     replay = Replay(mechanisms=2, pairs=90, largest_share=0.99, findings=())
     tiny.out.mkdir()
     path: Path = tiny.out / PUBLIC_FILE
-    path.write_text(AuditRecord(program="synthdp 0", day="2026-01-01", rows="none", spends=spends, replay=replay).model_dump_json(), encoding="utf-8")
+    path.write_text(
+        AuditRecord(
+            program="synthdp 0", day="2026-01-01", rows="none", spends=spends, replay=replay
+        ).model_dump_json(),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -110,10 +142,25 @@ def test_a_record_on_real_rows_is_no_public_one(tiny: Any) -> None:
 
 def test_every_figure_of_an_audit_has_its_heading() -> None:
     (fact,) = confirmed(lambda: [result(False)])
-    (table,) = audit_tables([{"rows": "real", "day": "2026-01-01", "replay": None, "audits": [fact.model_dump()], "membership": None}])
+    (table,) = audit_tables(
+        [
+            {
+                "rows": "real",
+                "day": "2026-01-01",
+                "replay": None,
+                "audits": [fact.model_dump()],
+                "membership": None,
+            }
+        ]
+    )
     (row,) = table.rows
     told = dict(zip(table.headings, row, strict=True))
-    assert told["mechanism"] == "m" and told["runs"] == "100" and told["would notice"] == "half the noise: 90%" and told["claim"] == "not refuted"
+    assert (
+        told["mechanism"] == "m"
+        and told["runs"] == "100"
+        and told["would notice"] == "half the noise: 90%"
+        and told["claim"] == "not refuted"
+    )
 
 
 def test_every_declared_attack_is_told() -> None:
@@ -128,15 +175,44 @@ def test_every_declared_attack_is_told() -> None:
         epsilon_provable=2.7,
         refuted=False,
     )
-    white = black.model_copy(update={"attack": "elbo with lira_online", "advantage": 0.9, "epsilon_lower": 2.5, "refuted": True})
-    attack = Membership(pairs=100, advantage=0.1, lower=-0.1, upper=0.3, ceiling=0.11, epsilon_provable=2.7, refuted=True, attacks=(black, white))
-    record = AuditRecord(program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=attack)
+    white = black.model_copy(
+        update={
+            "attack": "elbo with lira_online",
+            "advantage": 0.9,
+            "epsilon_lower": 2.5,
+            "refuted": True,
+        }
+    )
+    attack = Membership(
+        pairs=100,
+        advantage=0.1,
+        lower=-0.1,
+        upper=0.3,
+        ceiling=0.11,
+        epsilon_provable=2.7,
+        refuted=True,
+        attacks=(black, white),
+    )
+    record = AuditRecord(
+        program="synthdp 0", day="2026-01-01", rows="simulated", spends=(), membership=attack
+    )
     text = audit_markdown(record)
-    assert r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | none | 0.600 | 2.5 | 2.7 | **refuted** |" in text
+    assert (
+        r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | none | 0.600 | 2.5 | 2.7 | **refuted** |"
+        in text
+    )
     assert "The claim is refuted" in text and record.refuted
-    tables = {t.caption.split(" on ")[0]: t for t in audit_tables([record.model_dump() | {"refuted": record.refuted}])}
-    told = [dict(zip(tables["Attacks"].headings, row, strict=True)) for row in tables["Attacks"].rows]
-    assert [(t["attack"], t["claim"]) for t in told] == [("targeted with random_forest", "not refuted"), ("elbo with lira_online", "refuted")]
+    tables = {
+        t.caption.split(" on ")[0]: t
+        for t in audit_tables([record.model_dump() | {"refuted": record.refuted}])
+    }
+    told = [
+        dict(zip(tables["Attacks"].headings, row, strict=True)) for row in tables["Attacks"].rows
+    ]
+    assert [(t["attack"], t["claim"]) for t in told] == [
+        ("targeted with random_forest", "not refuted"),
+        ("elbo with lira_online", "refuted"),
+    ]
     older = record.model_copy(update={"membership": attack.model_copy(update={"attacks": ()})})
     assert "elbo" not in audit_markdown(older)  # a record of an earlier version
 
@@ -146,7 +222,13 @@ def result(alarm: bool) -> AuditResult:
 
 
 @pytest.mark.parametrize(
-    ("alarms", "refuted"), [([[False]], False), ([[True], [False]], False), ([[True], [True], [False]], False), ([[True]] * 3, True)]
+    ("alarms", "refuted"),
+    [
+        ([[False]], False),
+        ([[True], [False]], False),
+        ([[True], [True], [False]], False),
+        ([[True]] * 3, True),
+    ],
 )
 def test_one_alarm_is_not_a_refutation(alarms: list[list[bool]], refuted: bool) -> None:
     rounds = iter(alarms)

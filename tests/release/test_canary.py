@@ -1,7 +1,7 @@
 """Values planted in the table turn up nowhere: not in files, output, errors, databases or tracking.
 
-The canaries are an id, an out-of-domain category and a number off the grid that synthetic numbers are written on,
-so none of them can come up by chance. Only the table itself may hold them.
+The canaries are an id, an out-of-domain category and a number off the grid that synthetic numbers
+are written on, so none of them can come up by chance. Only the table itself may hold them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.release import judge as judging
 
-ID, CATEGORY, NUMBER, DATE = "patient-Zq7Xw1", "canaryCategoryK9", 73.9182736455, "2021-07-13T11:22:33"
-UNIT = {"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}}
-# As long as chance does not write them: figures have three decimals or many, and a clock may show the time without this day.
+ID, CATEGORY, NUMBER, DATE = (
+    "patient-Zq7Xw1",
+    "canaryCategoryK9",
+    73.9182736455,
+    "2021-07-13T11:22:33",
+)
+UNIT = {
+    "privacy_unit": {"kind": "id", "column": "patient", "max_rows": 1, "meaning": "one patient"}
+}
+# As long as chance does not write them: figures have three decimals or many, and a clock may show
+# the time without this day.
 TRACES = [text.encode() for text in (ID, CATEGORY, "73.918273", DATE, DATE.replace("T", " "))] + [
     struct.pack("<d", NUMBER),
     struct.pack("<f", NUMBER),
@@ -45,7 +53,11 @@ def traces_in(content: bytes) -> list[bytes]:
 
 def leaks(folder: Path, *texts: str) -> dict[str, list[bytes]]:
     """Where canaries are found, outside the table itself."""
-    files = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "table.csv"}
+    files = {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != "table.csv"
+    }
     found = files | {f"text {i}": t.encode() for i, t in enumerate(texts)}
     return {name: traces for name, content in found.items() if (traces := traces_in(content))}
 
@@ -58,7 +70,9 @@ def test_the_search_finds_what_it_looks_for(tiny: Any, planted: pd.DataFrame) ->
 
 
 @pytest.mark.parametrize("attacked", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_whole_tracked_release_shows_no_planted_value(tiny: Any, planted: pd.DataFrame, synthdp: Any, attacked: bool) -> None:
+def test_a_whole_tracked_release_shows_no_planted_value(
+    tiny: Any, planted: pd.DataFrame, synthdp: Any, attacked: bool
+) -> None:
     tiny.write(
         planted,
         dataset={**UNIT, "out_of_domain": "clamp"},
@@ -74,7 +88,9 @@ def test_a_whole_tracked_release_shows_no_planted_value(tiny: Any, planted: pd.D
     assert (report["attack"] is not None) == attacked
 
 
-def test_refusing_says_which_column_and_no_more(tiny: Any, planted: pd.DataFrame, synthdp: Any) -> None:
+def test_refusing_says_which_column_and_no_more(
+    tiny: Any, planted: pd.DataFrame, synthdp: Any
+) -> None:
     tiny.write(planted, dataset=UNIT)
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 5 and "'sex'" in done.err
@@ -82,11 +98,17 @@ def test_refusing_says_which_column_and_no_more(tiny: Any, planted: pd.DataFrame
 
 
 @pytest.mark.parametrize("column", ["visits", "weight", "joined"])
-def test_a_value_of_the_wrong_type_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: Any, column: str) -> None:
+def test_a_value_of_the_wrong_type_is_not_quoted(
+    tiny: Any, planted: pd.DataFrame, synthdp: Any, column: str
+) -> None:
     frame = planted.assign(sex="male", joined="2021-07-13")
     frame[column] = CATEGORY  # in every row: which rows of a unit are used is drawn at random
     done = synthdp("release", tiny.write(frame, dataset=UNIT).spec, "--out", tiny.out)
-    assert done.code == 5 and f"'{column}'" in done.err and leaks(tiny.folder, done.out, done.err) == {}
+    assert (
+        done.code == 5
+        and f"'{column}'" in done.err
+        and leaks(tiny.folder, done.out, done.err) == {}
+    )
 
 
 def test_a_broken_file_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: Any) -> None:
@@ -94,7 +116,9 @@ def test_a_broken_file_is_not_quoted(tiny: Any, planted: pd.DataFrame, synthdp: 
     with (tiny.folder / "table.csv").open("a") as file:
         file.write(f"{ID},{CATEGORY},1,2,3,4,5,6,7,8,9\n")
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 5 and "cannot read" in done.err and "402" not in done.err  # nor which row it is
+    assert (
+        done.code == 5 and "cannot read" in done.err and "402" not in done.err
+    )  # nor which row it is
     assert leaks(tiny.folder, done.out, done.err) == {}
 
 
@@ -116,15 +140,26 @@ def test_a_bug_in_the_middle_is_reported_by_kind_and_place(
         "judging": (judging, "_evaluate", _dies_judging),
     }[where]
     monkeypatch.setattr(*target)
-    tiny.write(planted, dataset={**UNIT, "out_of_domain": "clamp"}, tracking={"enabled": where == "training"})
+    tiny.write(
+        planted,
+        dataset={**UNIT, "out_of_domain": "clamp"},
+        tracking={"enabled": where == "training"},
+    )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 1 and "internal error" in done.err and "message withheld" in done.err and target[2].__name__ in done.err
+    assert (
+        done.code == 1
+        and "internal error" in done.err
+        and "message withheld" in done.err
+        and target[2].__name__ in done.err
+    )
     assert leaks(tiny.folder, done.out, done.err) == {}
     assert tiny.kinds()[:2] == ["cap", "reserve"]  # what was reserved stays visible
 
 
 def test_errors_raised_to_python_callers_hold_no_value(tiny: Any, planted: pd.DataFrame) -> None:
-    """Message, cause and traceback of what a table that does not fit raises, chained errors included."""
+    """Message, cause and traceback of what a table that does not fit raises, chained errors
+    included.
+    """
     for frame in (planted, planted.assign(extra=ID), planted.drop(columns="sex")):
         with pytest.raises(Exception) as caught:
             tiny.write(frame, dataset=UNIT).release()

@@ -1,4 +1,6 @@
-"""A release whose headline scores are charged: what is published, what it costs, and that nothing exact goes with it."""
+"""A release whose headline scores are charged: what is published, what it costs, and that nothing
+exact goes with it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ CHARGED = {
 
 @dataclass
 class Made:
-    """A release with charged scores; what the mechanism saw and gave; what the ledger held when it looked."""
+    """A release with charged scores; what the mechanism saw and gave; what the ledger held when it
+    looked.
+    """
 
     tiny: Tiny
     outcome: Outcome | None = None
@@ -71,7 +75,13 @@ def make(folder: Path, *, interrupted: bool) -> Made:
     true_run = ScoreCounts.run
 
     def run(self: ScoreCounts, table: Any, randomness: Any) -> Scored:
-        made.ledger.append([e.body.get("purpose", e.kind) for e in made.tiny.ledger.entries() if e.kind not in INTERNAL])
+        made.ledger.append(
+            [
+                e.body.get("purpose", e.kind)
+                for e in made.tiny.ledger.entries()
+                if e.kind not in INTERNAL
+            ]
+        )
         made.seen.append(true_run(self, table, Listening(randomness, made.exact)))  # type: ignore[arg-type]
         return made.seen[-1]
 
@@ -96,8 +106,13 @@ def test_scores_are_charged_before_rows_are_looked_at_and_once(made: Made) -> No
     assert [e.body["purpose"] for e in charged] == ["measure", "train", "scores"]
     facts = made.certificate
     assert [p["purpose"] for p in facts["purposes"]] == ["measure", "train", "scores"]
-    assert facts["planned"][-1]["event"] == charged[-1].body["event"] and charged[-1].body["event"]["count"] == 3
-    assert made.outcome is not None and facts["epsilon"] == pytest.approx(made.outcome.job.plan.epsilon_spent)
+    assert (
+        facts["planned"][-1]["event"] == charged[-1].body["event"]
+        and charged[-1].body["event"]["count"] == 3
+    )
+    assert made.outcome is not None and facts["epsilon"] == pytest.approx(
+        made.outcome.job.plan.epsilon_spent
+    )
     assert 0.98 < facts["epsilon"] <= 1 and 0 < facts["purposes"][-1]["epsilon"] < 0.9
 
 
@@ -105,18 +120,35 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
     facts, scored = made.certificate, made.seen[0]
     shown = [s["counts"] for s in facts["scores"]]
     assert shown == [*([n] for n in scored.misplaced.tolist()), *scored.answers.tolist()]
-    assert [(s["name"], s["target"], s["tables"]) for s in facts["scores"]] == [("tv1", None, 6), ("tv2", None, 15), ("tstr_accuracy", "sex", None)]
+    assert [(s["name"], s["target"], s["tables"]) for s in facts["scores"]] == [
+        ("tv1", None, 6),
+        ("tv2", None, 15),
+        ("tstr_accuracy", "sex", None),
+    ]
     paid = {r["file"]: r["receipts"] for r in facts["released"]}
     assert all(facts["charges"][-1]["entry"] in paid[name] for name in SCORED_FILES)
     for score in facts["scores"]:
-        assert score["low"] <= score["value"] <= score["high"] and score["high"] - score["low"] > 0.05
+        assert (
+            score["low"] <= score["value"] <= score["high"] and score["high"] - score["low"] > 0.05
+        )
         for name in ("DATACARD.md", "privacy/certificate.md"):
-            assert f"{score['value']:.4f}" in made.text(name) and f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
+            assert f"{score['value']:.4f}" in made.text(
+                name
+            ) and f"{score['low']:.4f} to {score['high']:.4f}" in made.text(name)
     report = made.text("report.html")
-    assert "Scores on real rows, with noise that was paid for" in report and "can only be measured on real rows" not in report
+    assert (
+        "Scores on real rows, with noise that was paid for" in report
+        and "can only be measured on real rows" not in report
+    )
     assert f"{facts['scores'][2]['counts'][0]}, {facts['scores'][2]['counts'][1]}" in report
-    assert "`tv2_charged` at most 0.9: on released scores alone, so that it is inside the guarantee" in made.text("privacy/certificate.md")
-    assert made.outcome is not None and made.outcome.metrics["tv2_charged"] == facts["scores"][1]["value"]
+    assert (
+        "`tv2_charged` at most 0.9: on released scores alone, so that it is inside the guarantee"
+        in made.text("privacy/certificate.md")
+    )
+    assert (
+        made.outcome is not None
+        and made.outcome.metrics["tv2_charged"] == facts["scores"][1]["value"]
+    )
 
 
 def test_nothing_exact_goes_with_them(made: Made) -> None:
@@ -124,12 +156,27 @@ def test_nothing_exact_goes_with_them(made: Made) -> None:
     noisy = [n for s in made.certificate["scores"] for n in s["counts"]]
     assert len(made.exact) == len(noisy) == 4 and made.exact != noisy
     assert made.outcome is not None
-    figures = {name: value for name, value in made.outcome.metrics.items() if name in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")}
+    figures = {
+        name: value
+        for name, value in made.outcome.metrics.items()
+        if name in ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
+    }
     assert len(figures) == 5
-    figures = {name: str(value)[:10] for name, value in figures.items() if len(str(value)) > 10}  # so many digits that none stands there by chance
+    figures = {
+        name: str(value)[:10] for name, value in figures.items() if len(str(value)) > 10
+    }  # so many digits that none stands there by chance
     assert len(figures) >= 3  # one of few digits, such as .625, happens
-    texts = {p: p.read_text(encoding="utf-8") for p in made.tiny.bundle.rglob("*") if p.suffix in (".md", ".json", ".html", ".yaml", ".svg")}
-    assert not [(p.name, name) for p, text in texts.items() for name, value in figures.items() if value in text]
+    texts = {
+        p: p.read_text(encoding="utf-8")
+        for p in made.tiny.bundle.rglob("*")
+        if p.suffix in (".md", ".json", ".html", ".yaml", ".svg")
+    }
+    assert not [
+        (p.name, name)
+        for p, text in texts.items()
+        for name, value in figures.items()
+        if value in text
+    ]
     internal = (made.tiny.out / "internal" / "internal.json").read_text()
     assert all(value in internal for value in figures.values()), "the search would find them"
 
@@ -138,19 +185,38 @@ def test_nothing_exact_goes_with_them(made: Made) -> None:
 def test_a_run_that_goes_on_publishes_the_table_that_was_scored(tmp_path: Path) -> None:
     """Although it drew another; and it does not look again."""
     made = make(tmp_path, interrupted=True)
-    assert len(made.seen) == 1 and made.tiny.kinds() == ["cap", "reserve", "charge", "charge", "charge", "settle"]
-    assert made.certificate["scores"][0]["counts"] == made.seen[0].misplaced[:1].tolist() and verify_bundle(made.tiny.bundle).ok
+    assert len(made.seen) == 1 and made.tiny.kinds() == [
+        "cap",
+        "reserve",
+        "charge",
+        "charge",
+        "charge",
+        "settle",
+    ]
+    assert (
+        made.certificate["scores"][0]["counts"] == made.seen[0].misplaced[:1].tolist()
+        and verify_bundle(made.tiny.bundle).ok
+    )
     spec = load_spec(made.tiny.spec)
     domain = Domain.from_spec(spec.columns)
-    frame = pd.read_csv(made.tiny.bundle / "synthetic.csv", keep_default_na=False, na_values=[""], parse_dates=["joined"])
+    frame = pd.read_csv(
+        made.tiny.bundle / "synthetic.csv",
+        keep_default_na=False,
+        na_values=[""],
+        parse_dates=["joined"],
+    )
     published, _ = encode(domain, frame)
-    assert np.array_equal(*(np.array(sorted(codes.tolist())) for codes in (published, made.seen[0].codes)))
+    assert np.array_equal(
+        *(np.array(sorted(codes.tolist())) for codes in (published, made.seen[0].codes))
+    )
 
 
 LIES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "do not follow from their noisy counts": lambda facts: facts["scores"][1].update(value=0.001),
     "are not as many as the spec has charged": lambda facts: facts["scores"].pop(),
-    "have not the noise, or the number": lambda facts: [s.update(sigma=1.0) for s in facts["scores"]],
+    "have not the noise, or the number": lambda facts: [
+        s.update(sigma=1.0) for s in facts["scores"]
+    ],
     "they are missing": lambda facts: facts.update(scores=[]),
 }
 
@@ -174,7 +240,10 @@ def test_verify_derives_them_again(made: Made) -> None:
 @pytest.mark.slow
 def test_a_lie_about_them_does_not_verify(made: Made) -> None:
     assert verify_bundle(made.tiny.bundle).ok
-    path, text = made.tiny.bundle / "privacy" / "certificate.json", made.text("privacy/certificate.json")
+    path, text = (
+        made.tiny.bundle / "privacy" / "certificate.json",
+        made.text("privacy/certificate.json"),
+    )
     for problem, lie in LIES.items():
         facts = json.loads(text)
         lie(facts)
@@ -187,7 +256,17 @@ def test_a_lie_about_them_does_not_verify(made: Made) -> None:
 def test_without_charged_there_is_nothing_of_it(one_release: Path) -> None:
     bundle = one_release / "out" / "bundle"
     facts = json.loads((bundle / "privacy" / "certificate.json").read_text())
-    assert facts["scores"] == [] and facts["charged_gates"] == [] and [p["purpose"] for p in facts["planned"]] == ["measure", "train"]
-    for name, words in (("DATACARD.md", "## Quality"), ("privacy/certificate.md", "Scores on real rows"), ("report.html", "Scores on real rows")):
+    assert (
+        facts["scores"] == []
+        and facts["charged_gates"] == []
+        and [p["purpose"] for p in facts["planned"]] == ["measure", "train"]
+    )
+    for name, words in (
+        ("DATACARD.md", "## Quality"),
+        ("privacy/certificate.md", "Scores on real rows"),
+        ("report.html", "Scores on real rows"),
+    ):
         assert words not in (bundle / name).read_text(encoding="utf-8")
-    assert "can only be measured on real rows" in (bundle / "report.html").read_text(encoding="utf-8")
+    assert "can only be measured on real rows" in (bundle / "report.html").read_text(
+        encoding="utf-8"
+    )

@@ -1,4 +1,6 @@
-"""`synthdp doctor` finds what would stop a release, and creates nothing; `synthdp ui` shows the store on loopback, at the reviewers' view."""
+"""`synthdp doctor` finds what would stop a release, and creates nothing; `synthdp ui` shows the
+store on loopback, at the reviewers' view.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from synthdp.tracking.note import AttackOutcome, Verdict
 from synthdp.tracking.server import serving, store_of
 
 
-def examined(synthdp: Callable[..., Any], *arguments: object) -> tuple[int, dict[str, dict[str, Any]]]:
+def examined(
+    synthdp: Callable[..., Any], *arguments: object
+) -> tuple[int, dict[str, dict[str, Any]]]:
     done = synthdp("doctor", *arguments, "--json")
     return done.code, {f["what"]: f for f in json.loads(done.out)["findings"]}
 
@@ -32,8 +36,21 @@ class TestDoctor:
         before = sorted(p.name for p in tiny.write().folder.iterdir())
         code, found = examined(synthdp, tiny.spec)
         assert code == 0 and {f["state"] for f in found.values()} <= {"ok", "note"}
-        assert set(found) >= {"synthdp", "libraries", "cores", "memory", "disk", "telemetry", "ledger", "mlflow", "gpu", "signing"}
-        assert "mlflow 3.17" in found["libraries"]["found"] and "none yet" in found["ledger"]["found"]
+        assert set(found) >= {
+            "synthdp",
+            "libraries",
+            "cores",
+            "memory",
+            "disk",
+            "telemetry",
+            "ledger",
+            "mlflow",
+            "gpu",
+            "signing",
+        }
+        assert (
+            "mlflow 3.17" in found["libraries"]["found"] and "none yet" in found["ledger"]["found"]
+        )
         assert sorted(p.name for p in tiny.folder.iterdir()) == before
         text = synthdp("doctor", tiny.spec)
         assert text.code == 0 and "libraries" in text.out and text.err == ""
@@ -44,32 +61,59 @@ class TestDoctor:
         code, found = examined(synthdp, released.spec)
         assert code == 0 and found["ledger"]["found"] == "whole; datasets: tiny"
         with sqlite3.connect(released.folder / ".synthdp/ledger.db") as database:
-            database.execute("UPDATE synthdp_ledger SET body = replace(body, '1.0', '0.5') WHERE kind = 'reserve'")
+            database.execute(
+                "UPDATE synthdp_ledger SET body = replace(body, '1.0', '0.5') WHERE kind = 'reserve'"
+            )
         code, found = examined(synthdp, released.spec)
         assert code == 2 and found["ledger"]["state"] == "wrong" and found["ledger"]["hint"]
 
     def test_stores(self, tiny: Any, synthdp: Any) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            tiny.write(tracking={"enabled": True, "uri": f"http://steward:secret@127.0.0.1:{probe.getsockname()[1]}"})
+            tiny.write(
+                tracking={
+                    "enabled": True,
+                    "uri": f"http://steward:secret@127.0.0.1:{probe.getsockname()[1]}",
+                }
+            )
         code, found = examined(synthdp, tiny.spec)
-        assert code == 2 and "does not answer" in found["mlflow"]["found"] and "secret" not in json.dumps(found)
+        assert (
+            code == 2
+            and "does not answer" in found["mlflow"]["found"]
+            and "secret" not in json.dumps(found)
+        )
         tiny.write(tracking={"enabled": True})
         (tiny.folder / "mlflow.db").write_text("no database")
         code, found = examined(synthdp, tiny.spec)
         assert code == 2 and "is no MLflow store" in found["mlflow"]["found"]
 
-    def test_what_else_can_be_wrong(self, tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_else_can_be_wrong(
+        self, tiny: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         tiny.write(compute={"device": "cuda"})
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-        monkeypatch.setattr(doctor.metadata, "requires", lambda name: ["torch>=99", "nobody-has-this>=1", "pytest>=99; extra == 'dev'"])
+        monkeypatch.setattr(
+            doctor.metadata,
+            "requires",
+            lambda name: ["torch>=99", "nobody-has-this>=1", "pytest>=99; extra == 'dev'"],
+        )
         monkeypatch.setattr(doctor, "LEAST_MEMORY", 1e9)
         monkeypatch.setenv("SYNTHDP_SIGNING_KEY", str(tiny.folder / "no-key.pem"))
         monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
         code, found = examined(synthdp, tiny.spec)
-        assert code == 2 and {what for what, f in found.items() if f["state"] == "wrong"} == {"libraries", "gpu", "signing"}
-        assert "nobody-has-this is missing" in found["libraries"]["found"] and ">=99 is wanted" in found["libraries"]["found"]
-        assert found["memory"]["state"] == found["telemetry"]["state"] == "note" and "pytest" not in found["libraries"]["found"]
+        assert code == 2 and {what for what, f in found.items() if f["state"] == "wrong"} == {
+            "libraries",
+            "gpu",
+            "signing",
+        }
+        assert (
+            "nobody-has-this is missing" in found["libraries"]["found"]
+            and ">=99 is wanted" in found["libraries"]["found"]
+        )
+        assert (
+            found["memory"]["state"] == found["telemetry"]["state"] == "note"
+            and "pytest" not in found["libraries"]["found"]
+        )
         assert "libraries, gpu, signing" in synthdp("doctor", tiny.spec).err
 
 
@@ -78,7 +122,12 @@ class TestUi:
         assert "tracking is off" in synthdp("ui", tiny.write().spec).err
         done = synthdp("ui", tiny.write(tracking={"enabled": True}).spec)
         assert done.code == 2 and "no MLflow store" in done.err and "hint" in done.err
-        assert store_of(load_spec(tiny.write(tracking={"enabled": True, "uri": "http://x:1", "experiment": "e"}).spec), tiny.folder) == (
+        assert store_of(
+            load_spec(
+                tiny.write(tracking={"enabled": True, "uri": "http://x:1", "experiment": "e"}).spec
+            ),
+            tiny.folder,
+        ) == (
             "http://x:1",
             "e",
         )
@@ -87,12 +136,20 @@ class TestUi:
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             holder.listen()
-            with pytest.raises(OutputError, match="is taken"), serving("sqlite:///x.db", port=holder.getsockname()[1], experiment="synthdp"):
+            with (
+                pytest.raises(OutputError, match="is taken"),
+                serving("sqlite:///x.db", port=holder.getsockname()[1], experiment="synthdp"),
+            ):
                 pass
 
-    def test_a_server_that_does_not_start(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_server_that_does_not_start(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(sys, "executable", "/bin/false")
-        with pytest.raises(OutputError, match="ended with code 1"), serving("sqlite:///x.db", port=None, experiment="synthdp"):
+        with (
+            pytest.raises(OutputError, match="ended with code 1"),
+            serving("sqlite:///x.db", port=None, experiment="synthdp"),
+        ):
             pass
 
     def test_a_password_is_no_part_of_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +167,12 @@ class TestUi:
         assert "hunter2" not in str(command) and environment["MLFLOW_BACKEND_STORE_URI"] == uri
 
     @pytest.mark.slow
-    def test_a_release_is_reviewed_on_the_pages_and_through_a_server(self, tiny: Any, capfd: pytest.CaptureFixture[str]) -> None:
-        """The command over a SQLite store, then the same release tracked through the server that it started."""
+    def test_a_release_is_reviewed_on_the_pages_and_through_a_server(
+        self, tiny: Any, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """The command over a SQLite store, then the same release tracked through the server that it
+        started.
+        """
         from mlflow.tracking import MlflowClient
 
         from synthdp.tracking.mlflow_run import tracker
@@ -121,22 +182,38 @@ class TestUi:
             pass
         with served(tiny.spec) as address:
             host, _, rest = address.partition("/#/")
-            assert host.startswith("http://127.0.0.1:") and rest.startswith("experiments/") and rest.endswith("&viewStateShareKey=synthdp")
+            assert (
+                host.startswith("http://127.0.0.1:")
+                and rest.startswith("experiments/")
+                and rest.endswith("&viewStateShareKey=synthdp")
+            )
             experiment = rest.split("/")[1]
             with urlopen(host) as page:
                 assert b"<html" in page.read().lower()
-            release = spec.model_copy(update={"tracking": spec.tracking.model_copy(update={"uri": host})})
+            release = spec.model_copy(
+                update={"tracking": spec.tracking.model_copy(update={"uri": host})}
+            )
             with tracker(release, folder=tiny.folder, run="on-a-server") as log:
                 log.metrics({"epsilon_planned": 0.99})
-                log.attack(AttackOutcome(name="membership", params={"pairs": 4}, metrics={"advantage": 0.03}))
+                log.attack(
+                    AttackOutcome(
+                        name="membership", params={"pairs": 4}, metrics={"advantage": 0.03}
+                    )
+                )
                 log.artifact(tiny.spec)
                 log.conclude(Verdict(released=True, gates=("gate tv1_noisy: passed",)))
             assert log.warnings == [] and capfd.readouterr().out == ""  # data alone goes there
             client = MlflowClient(tracking_uri=host)
-            runs = {r.data.tags.get("synthdp.run", r.data.tags.get("attack", "")): r for r in client.search_runs([experiment])}
+            runs = {
+                r.data.tags.get("synthdp.run", r.data.tags.get("attack", "")): r
+                for r in client.search_runs([experiment])
+            }
             assert set(runs) == {"on-sqlite", "on-a-server", "membership"}
             parent = runs["on-a-server"]
-            assert parent.data.tags["mlflow.note.content"].startswith("## Released") and parent.data.tags["gate"] == "passed"
+            assert (
+                parent.data.tags["mlflow.note.content"].startswith("## Released")
+                and parent.data.tags["gate"] == "passed"
+            )
             assert runs["membership"].data.tags["mlflow.parentRunId"] == parent.info.run_id
             assert [f.path for f in client.list_artifacts(parent.info.run_id)] == ["spec.yaml"]
             with serving(host, port=None, experiment=spec.tracking.experiment) as same:
@@ -153,7 +230,9 @@ class served:
 
     def __enter__(self) -> str:
         command = [sys.executable, "-m", "synthdp.cli.main", "ui", str(self.spec), "--json"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         assert self.process.stdout is not None
         text = "".join(iter(self.process.stdout.readline, "}\n")) + "}"
         self.address = str(json.loads(text)["url"])

@@ -1,4 +1,5 @@
-"""What a user is told when data, budget, a gate, an output folder or a bundle is refused, to the letter, and with which exit code.
+"""What a user is told when data, budget, a gate, an output folder or a bundle is refused, to the
+letter, and with which exit code.
 
 Run with SYNTHDP_UPDATE_GOLDEN=1 to write the texts anew, then read them.
 """
@@ -24,7 +25,9 @@ Case = Callable[[Any, Callable[..., Any]], Any]
 def without(tiny: Any, column: str) -> None:
     rows = [line.split(",") for line in (tiny.folder / "table.csv").read_text().splitlines()]
     place = rows[0].index(column)
-    (tiny.folder / "table.csv").write_text("\n".join(",".join(r[:place] + r[place + 1 :]) for r in rows) + "\n")
+    (tiny.folder / "table.csv").write_text(
+        "\n".join(",".join(r[:place] + r[place + 1 :]) for r in rows) + "\n"
+    )
 
 
 def spoilt(tiny: Any, old: str, new: str) -> None:
@@ -49,7 +52,9 @@ def data_not_there(tiny: Any, run: Callable[..., Any]) -> Any:
 
 
 def budget_above_cap(tiny: Any, run: Callable[..., Any]) -> Any:
-    tiny.ledger.reserve("tiny", "20260101-000000000000", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={})
+    tiny.ledger.reserve(
+        "tiny", "20260101-000000000000", epsilon=2.0, delta=1e-5, cap=(2.5, 1e-4), body={}
+    )
     tiny.write()
     return run("release", tiny.spec, "--out", tiny.out)
 
@@ -128,12 +133,18 @@ def test_the_text_and_the_code(name: str, tiny: Any, synthdp: Callable[..., Any]
 
 
 def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -> None:
-    """Every problem at once: a value, a fact of the certificate, a stranger's file, a form of the table."""
+    """Every problem at once: a value, a fact of the certificate, a stranger's file, a form of the
+    table.
+    """
     bundle = released.bundle
     lines = (bundle / "synthetic.csv").read_text().splitlines(keepends=True)
-    (bundle / "synthetic.csv").write_text("".join([lines[0], lines[1].replace("male", "martian"), *lines[2:]]))
+    (bundle / "synthetic.csv").write_text(
+        "".join([lines[0], lines[1].replace("male", "martian"), *lines[2:]])
+    )
     certificate = bundle / "privacy/certificate.json"
-    certificate.write_text(re.sub(r'"epsilon_allowed": 1.0', '"epsilon_allowed": 0.1', certificate.read_text()))
+    certificate.write_text(
+        re.sub(r'"epsilon_allowed": 1.0', '"epsilon_allowed": 0.1', certificate.read_text())
+    )
     shutil.copy(bundle / "graph.svg", bundle / "extra.svg")
     done = synthdp("verify", bundle)
     assert done.code == 6
@@ -146,14 +157,20 @@ def test_a_bundle_that_was_changed(released: Any, synthdp: Callable[..., Any]) -
     assert len(found["problems"]) > 3 and all(p["message"] in done.err for p in found["problems"])
     compare(
         "verify_changed",
-        told(SimpleNamespace(err=f"synthdp: {json.dumps(found, indent=1)}\n"), released.folder).removeprefix("synthdp: "),
+        told(
+            SimpleNamespace(err=f"synthdp: {json.dumps(found, indent=1)}\n"), released.folder
+        ).removeprefix("synthdp: "),
         ending="json",
     )
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_json_says_what_the_text_says(name: str, tiny: Any, synthdp: Callable[..., Any]) -> None:
-    """Where there were no facts to tell: of a release that a gate withheld they are on stdout already, one object as ever."""
+def test_the_json_says_what_the_text_says(
+    name: str, tiny: Any, synthdp: Callable[..., Any]
+) -> None:
+    """Where there were no facts to tell: of a release that a gate withheld they are on stdout
+    already, one object as ever.
+    """
     code, case = CASES[name]
     done = case(tiny, lambda *arguments: synthdp(*arguments, "--json"))
     error = json.loads(done.out)
@@ -161,8 +178,18 @@ def test_the_json_says_what_the_text_says(name: str, tiny: Any, synthdp: Callabl
     if name == "gate_failed":
         assert error["bundle"] is None and "error" not in error
         return
-    assert set(error) == {"error", "hint", "exit_code", "problems"} and error["exit_code"] == code and error["problems"]
-    compare(name, told(SimpleNamespace(err=f"synthdp: {json.dumps(error, indent=1)}\n"), tiny.folder).removeprefix("synthdp: "), ending="json")
+    assert (
+        set(error) == {"error", "hint", "exit_code", "problems"}
+        and error["exit_code"] == code
+        and error["problems"]
+    )
+    compare(
+        name,
+        told(
+            SimpleNamespace(err=f"synthdp: {json.dumps(error, indent=1)}\n"), tiny.folder
+        ).removeprefix("synthdp: "),
+        ending="json",
+    )
     for word in leaves(error):  # nothing that the text withholds
         assert str(word) in done.err or word == code
 
@@ -176,10 +203,17 @@ def leaves(value: Any) -> Iterator[str | int]:
         yield value
 
 
-def test_the_json_of_what_is_no_error_of_ours(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_json_of_what_is_no_error_of_ours(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Usage, a Ctrl-C and a bug, whose text may quote rows."""
     usage = synthdp("plan", "--json")
-    assert usage.code == 2 and json.loads(usage.out)["exit_code"] == 2 and json.loads(usage.out)["error"] in usage.err and "Error:" in usage.err
+    assert (
+        usage.code == 2
+        and json.loads(usage.out)["exit_code"] == 2
+        and json.loads(usage.out)["error"] in usage.err
+        and "Error:" in usage.err
+    )
     assert json.loads(synthdp("graph", "show", "--json").out)["exit_code"] == 2
 
     def fails(error: BaseException) -> Callable[..., Any]:
@@ -190,10 +224,17 @@ def test_the_json_of_what_is_no_error_of_ours(tiny: Any, synthdp: Callable[..., 
 
     monkeypatch.setattr("synthdp.spec.load.loader.load_spec", fails(KeyError(CANARY)))
     bug = synthdp("validate", "spec.yaml", "--json")
-    assert bug.code == json.loads(bug.out)["exit_code"] == 1 and "KeyError" in json.loads(bug.out)["error"] and CANARY not in bug.out + bug.err
+    assert (
+        bug.code == json.loads(bug.out)["exit_code"] == 1
+        and "KeyError" in json.loads(bug.out)["error"]
+        and CANARY not in bug.out + bug.err
+    )
     monkeypatch.setattr("synthdp.spec.load.loader.load_spec", fails(KeyboardInterrupt()))
     stopped = synthdp("validate", "spec.yaml", "--json")
-    assert stopped.code == json.loads(stopped.out)["exit_code"] == 130 and json.loads(stopped.out)["hint"] is None
+    assert (
+        stopped.code == json.loads(stopped.out)["exit_code"] == 130
+        and json.loads(stopped.out)["hint"] is None
+    )
 
 
 def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Callable[..., Any]) -> None:
@@ -202,10 +243,17 @@ def test_a_problem_of_each_kind_has_its_place(tiny: Any, synthdp: Callable[..., 
     lines = tiny.spec.read_text().splitlines()
     assert found["error"] == "2 mistakes in the spec"
     for problem, text in zip(found["problems"], ("-1", "stepz"), strict=True):
-        assert problem["file"] == str(tiny.spec) and lines[problem["line"] - 1][problem["column"] - 1 :].startswith(text)
-    assert found["problems"][1]["where"] == "synthesizer.stepz" and found["problems"][1]["hint"] == "did you mean 'steps'?"
+        assert problem["file"] == str(tiny.spec) and lines[problem["line"] - 1][
+            problem["column"] - 1 :
+        ].startswith(text)
+    assert (
+        found["problems"][1]["where"] == "synthesizer.stepz"
+        and found["problems"][1]["hint"] == "did you mean 'steps'?"
+    )
 
 
 def test_no_golden_is_left_over() -> None:
     assert {p.stem for p in FOLDER.glob("*.txt")} == {*CASES, "verify_stranger", "verify_changed"}
-    assert {p.stem for p in FOLDER.glob("*.json")} == {*CASES} - {"gate_failed"} | {"verify_changed"}
+    assert {p.stem for p in FOLDER.glob("*.json")} == {*CASES} - {"gate_failed"} | {
+        "verify_changed"
+    }

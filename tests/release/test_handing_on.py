@@ -1,4 +1,5 @@
-"""What each stage of a release is handed: which rows, which relation, which table, and what of all that goes to MLflow.
+"""What each stage of a release is handed: which rows, which relation, which table, and what of all
+that goes to MLflow.
 
 Everything around the seam is a stand-in, so that only the handing on is tested.
 """
@@ -52,32 +53,66 @@ def rows(loaded: spec.ReleaseSpec) -> Table:
 
 
 def released(value: Any, *receipts: str) -> Released[Any]:
-    return Released(value, frozenset(Receipt("r", one) for one in receipts or ("a",)), key=_KERNEL_KEY)
+    return Released(
+        value, frozenset(Receipt("r", one) for one in receipts or ("a",)), key=_KERNEL_KEY
+    )
 
 
-# --- rows ----------------------------------------------------------------------------------------------------
+# --- rows
+# ----------------------------------------------------------------------------------------------------
 
 
-def test_fitted_rows_teach_and_held_out_rows_judge(loaded: spec.ReleaseSpec, rows: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fitted_rows_teach_and_held_out_rows_judge(
+    loaded: spec.ReleaseSpec, rows: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heard: dict[str, Any] = {}
-    monkeypatch.setattr(judging, "evaluate", lambda train, test, synthetic, **more: heard.update(more, train=train, test=test, synthetic=synthetic))
+    monkeypatch.setattr(
+        judging,
+        "evaluate",
+        lambda train, test, synthetic, **more: heard.update(
+            more, train=train, test=test, synthetic=synthetic
+        ),
+    )
     drawn, synthetic = rows.codes[:3], rows.frame[:3]
     graph = CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
-    judging._evaluate(rows, loaded, Domain.from_spec(loaded.columns), drawn, synthetic, graph, lambda done, total, what="", /: None)
+    judging._evaluate(
+        rows,
+        loaded,
+        Domain.from_spec(loaded.columns),
+        drawn,
+        synthetic,
+        graph,
+        lambda done, total, what="", /: None,
+    )
     pd.testing.assert_frame_equal(heard["train"], rows.frame[10:].reset_index(drop=True))
     pd.testing.assert_frame_equal(heard["test"], rows.frame[:10].reset_index(drop=True))
-    for found, wanted in zip(heard["codes"], (rows.codes[10:], rows.codes[:10], drawn), strict=True):
+    for found, wanted in zip(
+        heard["codes"], (rows.codes[10:], rows.codes[:10], drawn), strict=True
+    ):
         np.testing.assert_array_equal(found, wanted)
-    assert heard["synthetic"] is synthetic and heard["settings"] is loaded.evaluation and heard["graph"] is graph
+    assert (
+        heard["synthetic"] is synthetic
+        and heard["settings"] is loaded.evaluation
+        and heard["graph"] is graph
+    )
 
 
-def test_the_attack_is_on_the_rows_that_were_fitted(loaded: spec.ReleaseSpec, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attack_is_on_the_rows_that_were_fitted(
+    loaded: spec.ReleaseSpec, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Held-out rows were trained on by nobody: as members they would make every attack look weak."""
     seen: list[Any] = []
     monkeypatch.setattr(membership, "attack_rows", lambda codes, *_, **__: seen.append(codes))
-    session = SimpleNamespace(inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY))
-    domain, graph = Domain.from_spec(loaded.columns), CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
-    membership.attack_release(session, loaded, domain, graph, folder=tmp_path, progress=lambda done, total: None)  # type: ignore[arg-type]
+    session = SimpleNamespace(
+        inspect=lambda fn, *, reason: Confidential(fn(rows), reason, key=_KERNEL_KEY)
+    )
+    domain, graph = (
+        Domain.from_spec(loaded.columns),
+        CausalGraph.from_spec(loaded.graph, tuple(loaded.columns)),
+    )
+    membership.attack_release(
+        session, loaded, domain, graph, folder=tmp_path, progress=lambda done, total: None
+    )  # type: ignore[arg-type]
     np.testing.assert_array_equal(seen[0], rows.codes[10:])
 
 
@@ -85,7 +120,12 @@ def test_the_attack_is_on_the_rows_that_were_fitted(loaded: spec.ReleaseSpec, ro
 def test_games_are_played_on_neighbours_of_the_specs_relation(
     adjacency: str, tiny: Any, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = load_spec(tiny.write(privacy={"adjacency": adjacency}, attacks={"membership": {"enabled": True, "rows": 20, "pairs": 4}}).spec)
+    own = load_spec(
+        tiny.write(
+            privacy={"adjacency": adjacency},
+            attacks={"membership": {"enabled": True, "rows": 20, "pairs": 4}},
+        ).spec
+    )
     relations: list[str] = []
     sizes: list[tuple[int, int]] = []
     made = SimpleNamespace(epsilon=1.0, delta=1e-5, profile=(), spends=(), rows_per_unit=1)
@@ -102,14 +142,21 @@ def test_games_are_played_on_neighbours_of_the_specs_relation(
 
     monkeypatch.setattr(membership, "attack_membership", models)
     monkeypatch.setattr(membership, "attack_tables", tables)
-    domain, graph = Domain.from_spec(own.columns), CausalGraph.from_spec(own.graph, tuple(own.columns))
+    domain, graph = (
+        Domain.from_spec(own.columns),
+        CausalGraph.from_spec(own.graph, tuple(own.columns)),
+    )
     with pytest.raises(Stop):
-        membership.attack_rows(rows.fit_codes, own, domain, graph, folder=tmp_path, progress=lambda done, total: None)
+        membership.attack_rows(
+            rows.fit_codes, own, domain, graph, folder=tmp_path, progress=lambda done, total: None
+        )
     assert relations == [adjacency] and sizes == [(19, 20 if adjacency == "add_remove" else 19)]
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_rows_are_held_out_only_where_something_is_judged_on_them(enabled: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_held_out_only_where_something_is_judged_on_them(
+    enabled: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def read(*_: object, holdout: float, **__: object) -> None:
         seen.append(holdout)
         raise Stop
@@ -121,26 +168,35 @@ def test_rows_are_held_out_only_where_something_is_judged_on_them(enabled: bool,
     assert seen == [0.2 if enabled else 0.0] and tiny.kinds() == []
 
 
-# --- the table that is published ----------------------------------------------------------------------------
+# --- the table that is published
+# ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_the_table_that_was_scored_is_the_one_to_publish(same: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_that_was_scored_is_the_one_to_publish(
+    same: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A resumed run draws another table than the one that was scored before it was interrupted."""
     own = load_spec(tiny.write(evaluation={"disclosure": "charged", "disclosure_share": 0.5}).spec)
     drawn = np.arange(6, dtype=np.uint16).reshape(3, 2)
     scored = SimpleNamespace(codes=drawn.copy() if same else drawn[::-1])
     scores: ChargedScores = ()
-    monkeypatch.setattr(release_module, "score_table", lambda *_: released(scored, "drawn", "scores"))
+    monkeypatch.setattr(
+        release_module, "score_table", lambda *_: released(scored, "drawn", "scores")
+    )
     monkeypatch.setattr(release_module, "charged_scores", lambda *_: scores)
-    job, fitted = SimpleNamespace(release=own, domain=None), SimpleNamespace(tables=released((), "tables"))
+    job, fitted = (
+        SimpleNamespace(release=own, domain=None),
+        SimpleNamespace(tables=released((), "tables")),
+    )
     codes, paid = release_module.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(codes.value, scored.codes)
     assert paid is not None and {r.entry for r in paid.receipts} == {"drawn", "scores", "tables"}
     assert {r.entry for r in codes.receipts} == ({"drawn"} if same else {"drawn", "scores"})
 
 
-# --- what MLflow gets ---------------------------------------------------------------------------------------
+# --- what MLflow gets
+# ---------------------------------------------------------------------------------------
 
 
 class Heard:
@@ -170,29 +226,52 @@ class Heard:
 
 def verdict(extractor: str) -> Any:
     gap = SimpleNamespace(value=0.1, lower=0.0, upper=0.2)
-    return SimpleNamespace(row=SimpleNamespace(extractor=extractor, advantage=gap, auc=gap), name=f"{extractor} with x", epsilon_lower=0.0)
+    return SimpleNamespace(
+        row=SimpleNamespace(extractor=extractor, advantage=gap, auc=gap),
+        name=f"{extractor} with x",
+        epsilon_lower=0.0,
+    )
 
 
 @pytest.mark.parametrize("bundle", [Path("bundle"), None])
-def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(bundle: Path | None, loaded: spec.ReleaseSpec) -> None:
-    """A tracker keeps the last attack's figures as the run's own; and a withheld bundle has no file there."""
+def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
+    bundle: Path | None, loaded: spec.ReleaseSpec
+) -> None:
+    """A tracker keeps the last attack's figures as the run's own; and a withheld bundle has no file
+    there.
+    """
     declared = tuple(map(verdict, ("targeted", "elbo", "tables")))
-    report = SimpleNamespace(declared=declared, main=declared[0].row, ceiling=None, baseline=SimpleNamespace(value=0.0))
-    run = SimpleNamespace(release=loaded, spent=SimpleNamespace(epsilon_spent=0.4), plan=SimpleNamespace(epsilon_spent=0.9))
+    report = SimpleNamespace(
+        declared=declared, main=declared[0].row, ceiling=None, baseline=SimpleNamespace(value=0.0)
+    )
+    run = SimpleNamespace(
+        release=loaded,
+        spent=SimpleNamespace(epsilon_spent=0.4),
+        plan=SimpleNamespace(epsilon_spent=0.9),
+    )
     graph = CausalGraph.from_spec(loaded.graph, tuple(loaded.columns))
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=graph, validation=None))
     attack = Confidential(report, "x", key=_KERNEL_KEY)
-    judgement = Judgement(released(0.25), None, attack, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY))  # type: ignore[arg-type]
+    judgement = Judgement(
+        released(0.25), None, attack, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
+    )  # type: ignore[arg-type]
     log = Heard()
     steward.record(log, run, fitted, judgement, (), bundle=bundle, report=Path("internal.html"))  # type: ignore[arg-type]
-    assert log.figures == {"epsilon_spent": 0.4, "epsilon_planned": 0.9, "tv1_noisy": 0.25, **steward.graph_figures(graph, None)}
+    assert log.figures == {
+        "epsilon_spent": 0.4,
+        "epsilon_planned": 0.9,
+        "tv1_noisy": 0.25,
+        **steward.graph_figures(graph, None),
+    }
     assert log.names == ["membership, tables", "membership, elbo", "membership"]
     assert log.files[0] == ("internal.html", None) and log.released == [bundle is not None]
     assert [name for name, _ in log.files[1:]] == (list(steward.TRACKED) if bundle else [])
 
 
 @pytest.mark.parametrize("run", ["20260101-aaaaaaaaaaaa", "20260101-bbbbbbbbbbbb"])
-def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(run: str, loaded: spec.ReleaseSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(
+    run: str, loaded: spec.ReleaseSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the dataset's name, a second release would write over the first one's record."""
 
     def tracker(release: object, *, folder: Path, run: str, **_: object) -> None:
@@ -202,13 +281,18 @@ def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(run: str, loaded: spec.Re
     heard: list[tuple[Path, str]] = []
     monkeypatch.setattr(release_module, "tracker", tracker)
     ledger = SimpleNamespace(run_entries=lambda run: [])
-    job = SimpleNamespace(release=loaded, ledger=ledger, folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run))
+    job = SimpleNamespace(
+        release=loaded,
+        ledger=ledger,
+        folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run),
+    )
     with pytest.raises(Stop):
         release_module.run(job, Reporter(), force=False)  # type: ignore[arg-type]
     assert heard == [(tmp_path, run)]
 
 
-# --- the steward's report -----------------------------------------------------------------------------------
+# --- the steward's report
+# -----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -223,7 +307,9 @@ class Content:
     misfits: Any = None
 
 
-def test_the_steward_reads_of_each_gate_what_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_steward_reads_of_each_gate_what_was_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gates = [
         spec.Gate(metric="tv1_noisy", at_most=0.5),
         spec.Gate(metric="tv1_noisy", at_most=0.1),
@@ -233,18 +319,27 @@ def test_the_steward_reads_of_each_gate_what_was_decided(tmp_path: Path, monkeyp
     monkeypatch.setattr(steward, "_content", lambda *_, **__: Content())
     monkeypatch.setattr(steward, "_graph_view", lambda *_: None)
     monkeypatch.setattr(steward, "write_internal_report", lambda target, content: content)
-    judgement = Judgement(released(0.25), None, None, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY))
+    judgement = Judgement(
+        released(0.25), None, None, Confidential({"sex": {"outside": 17}}, "x", key=_KERNEL_KEY)
+    )
     fitted = SimpleNamespace(graph=SimpleNamespace(graph=None, validation=None))
-    told: Any = steward.internal_report(tmp_path, None, fitted, judgement, verdicts, audits=(), seconds={})  # type: ignore[arg-type]
+    told: Any = steward.internal_report(
+        tmp_path, None, fitted, judgement, verdicts, audits=(), seconds={}
+    )  # type: ignore[arg-type]
     assert [(g.metric, g.value, g.passed, g.outside_guarantee) for g in told.gates] == [
         ("tv1_noisy", 0.25, True, False),
         ("tv1_noisy", 0.25, False, False),
         ("tv1", None, False, True),
     ]
-    assert told.tv1_noisy == 0.25 and told.misfits == {"sex": {"outside": 17}} and told.evaluation is told.attack is None
+    assert (
+        told.tv1_noisy == 0.25
+        and told.misfits == {"sex": {"outside": 17}}
+        and told.evaluation is told.attack is None
+    )
 
 
-# --- the steward's own ---------------------------------------------------------------------------------------
+# --- the steward's own
+# ---------------------------------------------------------------------------------------
 
 
 def test_nobody_is_named_who_has_not_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,15 +357,20 @@ def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-# --- a run that goes on --------------------------------------------------------------------------------------
+# --- a run that goes on
+# --------------------------------------------------------------------------------------
 
 
-def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     audit, opened = SimpleNamespace(rows="none", membership=None), list[bool]()
 
     def open_ledger(*_: object, resumed: bool = False) -> Any:
         opened.append(resumed)
-        return SimpleNamespace(balance=lambda dataset: None, run_entries=lambda run: [], entries=lambda: [])
+        return SimpleNamespace(
+            balance=lambda dataset: None, run_entries=lambda run: [], entries=lambda: []
+        )
 
     monkeypatch.setattr(release_module, "public_audit", lambda out, plan: audit)
     monkeypatch.setattr(release_module, "open_ledger", open_ledger)
@@ -278,9 +378,19 @@ def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(tiny: Any, m
     monkeypatch.setattr(release_module, "run", lambda job, reporter, *, force: job)
     made: Any = tiny.write().release()
     held = SimpleNamespace(
-        spec_path=tiny.spec, spec_text=tiny.spec.read_text(), command="release", run="r", path=tiny.out, journal=tiny.out, close=lambda: None
+        spec_path=tiny.spec,
+        spec_text=tiny.spec.read_text(),
+        command="release",
+        run="r",
+        path=tiny.out,
+        journal=tiny.out,
+        close=lambda: None,
     )
     monkeypatch.setattr(release_module.run_folder, "reopen", lambda out: held)
     again: Any = release_module.resume(tiny.out)
     assert made.audit is again.audit is audit and opened == [False, True]
-    assert (made.plan, made.out, made.domain) == (again.plan, again.out, again.domain) and again.folder is held
+    assert (made.plan, made.out, made.domain) == (
+        again.plan,
+        again.out,
+        again.domain,
+    ) and again.folder is held

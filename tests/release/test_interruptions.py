@@ -1,4 +1,6 @@
-"""What an interruption or an error says of the budget: nothing was spent, or how much and what can still be done. SIGTERM is a Ctrl-C."""
+"""What an interruption or an error says of the budget: nothing was spent, or how much and what can
+still be done. SIGTERM is a Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def terminated(*_: object, **__: object) -> Any:
 
 
 @pytest.mark.finding("redteam D4")
-@pytest.mark.parametrize("where", ["synthdp.release.run.spec_text", "synthdp.release.run.read_private"])
+@pytest.mark.parametrize(
+    "where", ["synthdp.release.run.spec_text", "synthdp.release.run.read_private"]
+)
 def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -37,7 +41,9 @@ def test_before_anything_is_reserved_nothing_is_to_be_resumed(
     assert not (tiny.out / ".run").exists()
 
 
-def test_of_a_command_that_spends_nothing_nothing_is_said(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_command_that_spends_nothing_nothing_is_said(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("synthdp.spec.load.loader.load_spec", raiser(KeyboardInterrupt()))
     assert synthdp("validate", tiny.write().spec).err == "synthdp: interrupted\n"
     monkeypatch.setattr("synthdp.audit.plan.load_spec", raiser(KeyboardInterrupt()))
@@ -46,20 +52,27 @@ def test_of_a_command_that_spends_nothing_nothing_is_said(tiny: Any, synthdp: Ca
 
 
 @pytest.mark.finding("redteam D5")
-def test_sigterm_is_a_ctrl_c(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_is_a_ctrl_c(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.release.run.sample", terminated)
         done = synthdp("release", tiny.write().spec, "--out", tiny.out, "--json")
     told = json.loads(done.out)
     assert done.code == told["exit_code"] == 143 and told["error"] == "ended by SIGTERM"
-    assert "epsilon 1 at delta 1e-05 stays spent, reserved by run" in told["budget"] and "charged so far: measure, train" in told["budget"]
+    assert (
+        "epsilon 1 at delta 1e-05 stays spent, reserved by run" in told["budget"]
+        and "charged so far: measure, train" in told["budget"]
+    )
     assert f"`synthdp resume {tiny.out}` goes on, and pays nothing again" in done.err
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert synthdp("resume", tiny.out).code == 0 and tiny.kinds().count("reserve") == 1
 
 
-def test_a_handler_of_others_stays(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_of_others_stays(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         synthdp("validate", tiny.write().spec)
@@ -68,27 +81,44 @@ def test_a_handler_of_others_stays(tiny: Any, synthdp: Callable[..., Any], monke
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("error", [OutputError("no room", hint="make room"), KeyboardInterrupt(), KeyError("canary-7391")])
+@pytest.mark.parametrize(
+    "error",
+    [OutputError("no room", hint="make room"), KeyboardInterrupt(), KeyError("canary-7391")],
+)
 def test_every_error_after_a_charge_says_what_was_spent(
     tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.release.run.write_bundle", raiser(error))
         done = synthdp("release", tiny.write().spec, "--out", tiny.out)
-    assert done.code == {OutputError: 2, KeyboardInterrupt: 130, KeyError: 1}[type(error)] and "canary" not in done.err
-    assert "budget: epsilon 1 at delta 1e-05 stays spent" in done.err and "goes on, and pays nothing again" in done.err
+    assert (
+        done.code == {OutputError: 2, KeyboardInterrupt: 130, KeyError: 1}[type(error)]
+        and "canary" not in done.err
+    )
+    assert (
+        "budget: epsilon 1 at delta 1e-05 stays spent" in done.err
+        and "goes on, and pays nothing again" in done.err
+    )
     (tiny.folder / ".synthdp/ledger.db").rename(tiny.folder / "away.db")
-    assert "budget" not in synthdp("resume", tiny.out).err  # the ledger is gone: that is what is said
+    assert (
+        "budget" not in synthdp("resume", tiny.out).err
+    )  # the ledger is gone: that is what is said
     (tiny.folder / "away.db").rename(tiny.folder / ".synthdp/ledger.db")
     assert synthdp("resume", tiny.out).code == 0
 
 
-def test_a_graph_run_says_it_too(tiny: Any, synthdp: Callable[..., Any], modes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_run_says_it_too(
+    tiny: Any, synthdp: Callable[..., Any], modes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiny.write(**modes["validate"])
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.release.graph_only._write", raiser(OutputError("no room")))
         done = synthdp("graph", "validate", tiny.spec, "--out", tiny.out)
-    assert done.code == 2 and "budget: epsilon 0.2 at delta 2e-06 stays spent" in done.err and "the same command goes on" in done.err
+    assert (
+        done.code == 2
+        and "budget: epsilon 0.2 at delta 2e-06 stays spent" in done.err
+        and "the same command goes on" in done.err
+    )
     with monkeypatch.context() as patch:
         patch.setattr("synthdp.release.graph_only.open_session", raiser(KeyboardInterrupt()))
         done = synthdp("graph", "validate", tiny.spec, "--out", tiny.folder / "other")

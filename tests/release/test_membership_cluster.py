@@ -1,4 +1,6 @@
-"""Where a release's shadow models run is what its spec says, and a cluster that is not there is told in time."""
+"""Where a release's shadow models run is what its spec says, and a cluster that is not there is
+told in time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def computing(*, attacked: bool = True, **compute: object) -> ReleaseSpec:
     release = load_spec(SPEC)
     attack = release.attacks.membership.model_copy(update={"enabled": attacked})
     attacks = release.attacks.model_copy(update={"membership": attack})
-    return release.model_copy(update={"compute": release.compute.model_copy(update=compute), "attacks": attacks})
+    return release.model_copy(
+        update={"compute": release.compute.model_copy(update=compute), "attacks": attacks}
+    )
 
 
 def test_the_runner_is_the_one_of_the_spec() -> None:
@@ -33,7 +37,9 @@ def test_the_runner_is_the_one_of_the_spec() -> None:
 
 def test_a_cluster_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "_runner", lambda release: Dask(NOWHERE, timeout_s=0.3))
-    with pytest.raises(OutputError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9") as caught:
+    with pytest.raises(
+        OutputError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"
+    ) as caught:
         membership.check_cluster(computing(backend="dask", address=NOWHERE))
     assert caught.value.exit_code == 2
     membership.check_cluster(computing(backend="dask", address=NOWHERE, attacked=False))

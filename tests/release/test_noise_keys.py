@@ -1,4 +1,6 @@
-"""Noise of a run never follows from what the run has stored: a resumed run draws anew, and who has its folder has no key."""
+"""Noise of a run never follows from what the run has stored: a resumed run draws anew, and who has
+its folder has no key.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.finding("mutant stored noise key")
-def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never(tiny: Any, keys: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never(
+    tiny: Any, keys: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[tuple[Streams, set[int]]] = []
 
     def session(*_: object, streams: Streams, **__: object) -> None:
@@ -47,29 +51,50 @@ def test_every_opening_of_a_run_draws_its_noise_anew_and_its_held_out_rows_never
 
     monkeypatch.setattr(release_module, "Session", session)
     tiny.write()
-    starts: list[Callable[[], object]] = [tiny.release, lambda: resume(tiny.out), lambda: resume(tiny.out)]
+    starts: list[Callable[[], object]] = [
+        tiny.release,
+        lambda: resume(tiny.out),
+        lambda: resume(tiny.out),
+    ]
     for start in starts:
         keys.clear()
         with pytest.raises(KeyboardInterrupt):
             start()
     assert tiny.kinds() == ["cap", "reserve"]
     for streams, given in opened:
-        assert {key_of(getattr(streams, name)) for name in PROTECTING} <= given  # from the operating system, in this very opening
-    assert len({key_of(getattr(streams, name)) for streams, _ in opened for name in PROTECTING}) == 3 * len(PROTECTING)
+        assert {
+            key_of(getattr(streams, name)) for name in PROTECTING
+        } <= given  # from the operating system, in this very opening
+    assert len(
+        {key_of(getattr(streams, name)) for streams, _ in opened for name in PROTECTING}
+    ) == 3 * len(PROTECTING)
     held = {key_of(streams.holdout) for streams, _ in opened}
-    assert len(held) == 1 and not held & {key_of(getattr(streams, name)) for streams, _ in opened for name in PROTECTING}
+    assert len(held) == 1 and not held & {
+        key_of(getattr(streams, name)) for streams, _ in opened for name in PROTECTING
+    }
 
 
 @pytest.mark.finding("mutant stored noise key")
-def test_what_an_interrupted_run_leaves_behind_holds_no_key_of_noise(tiny: Any, keys: list[int]) -> None:
+def test_what_an_interrupted_run_leaves_behind_holds_no_key_of_noise(
+    tiny: Any, keys: list[int]
+) -> None:
     """By any spelling: digits, hexadecimal digits, or bytes of either order."""
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
         tiny.release(reporter=Reporter(InterruptedAt("measure and train", 12)))
     left = {p: p.read_bytes() for p in tiny.folder.rglob("*") if p.is_file()}
-    assert any(p.name == "state.json" for p in left) and any(p.suffix == ".safetensors" for p in left)
+    assert any(p.name == "state.json" for p in left) and any(
+        p.suffix == ".safetensors" for p in left
+    )
     assert len(keys) >= 4
     for key in (k for k in keys if k >= 2**64):
         width = (key.bit_length() + 7) // 8
-        spelled = [str(key).encode(), f"{key:x}".encode(), key.to_bytes(width, "big"), key.to_bytes(width, "little")]
-        assert not [p.name for p, content in left.items() if any(text in content for text in spelled)]
+        spelled = [
+            str(key).encode(),
+            f"{key:x}".encode(),
+            key.to_bytes(width, "big"),
+            key.to_bytes(width, "little"),
+        ]
+        assert not [
+            p.name for p, content in left.items() if any(text in content for text in spelled)
+        ]

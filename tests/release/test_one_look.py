@@ -1,4 +1,6 @@
-"""One look for one charge: copies of a run, older copies, runs that others take, and ledgers that forgot."""
+"""One look for one charge: copies of a run, older copies, runs that others take, and ledgers that
+forgot.
+"""
 
 from __future__ import annotations
 
@@ -73,18 +75,33 @@ def copy(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.finding("redteam A1")
-def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(interrupted: Any, synthdp: Any) -> None:
+def test_of_copies_of_a_run_one_is_finished_and_the_others_are_refused(
+    interrupted: Any, synthdp: Any
+) -> None:
     copies = [copy(interrupted.out, f"copy-{i}") for i in range(2)]
     assert synthdp("resume", interrupted.out).code == 0
     for other in copies:
         refused = synthdp("resume", other)
-        assert refused.code == 2 and "an older copy is refused" in refused.err and not (other / "bundle").exists()
-    assert verify_bundle(interrupted.bundle).ok and interrupted.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
+        assert (
+            refused.code == 2
+            and "an older copy is refused" in refused.err
+            and not (other / "bundle").exists()
+        )
+    assert verify_bundle(interrupted.bundle).ok and interrupted.kinds() == [
+        "cap",
+        "reserve",
+        "charge",
+        "charge",
+        "settle",
+    ]
 
 
 @pytest.mark.finding("redteam A1")
 def test_budget_refuses_two_bundles_of_one_run_that_differ(released: Any, synthdp: Any) -> None:
-    other, ledger = copy(released.out, "copy") / "bundle", released.folder / ".synthdp" / "ledger.db"
+    other, ledger = (
+        copy(released.out, "copy") / "bundle",
+        released.folder / ".synthdp" / "ledger.db",
+    )
     same = synthdp("budget", "--ledger", ledger, "--check", released.bundle, "--check", other)
     assert same.code == 0, same.err
     sums = other / "SHA256SUMS"
@@ -94,25 +111,39 @@ def test_budget_refuses_two_bundles_of_one_run_that_differ(released: Any, synthd
 
 
 @pytest.mark.finding("redteam A2")
-def test_a_value_whose_file_is_gone_is_not_looked_at_again(interrupted: Any, synthdp: Any, looks: list[str]) -> None:
+def test_a_value_whose_file_is_gone_is_not_looked_at_again(
+    interrupted: Any, synthdp: Any, looks: list[str]
+) -> None:
     (value,) = interrupted.out.glob(".run/*/measure.*.safetensors")
     value.unlink()
     refused = synthdp("resume", interrupted.out)
-    assert refused.code == 2 and "an older copy is refused" in refused.err and "backup" not in refused.err and looks == []
+    assert (
+        refused.code == 2
+        and "an older copy is refused" in refused.err
+        and "backup" not in refused.err
+        and looks == []
+    )
 
 
 @pytest.mark.finding("redteam A2")
-def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(interrupted: Any, synthdp: Any) -> None:
+def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
+    interrupted: Any, synthdp: Any
+) -> None:
     backup = copy(interrupted.out, "backup")
     assert synthdp("resume", interrupted.out).code == 0
     shutil.rmtree(interrupted.out)
     backup.rename(interrupted.out)
     before = interrupted.kinds()
     refused = synthdp("resume", interrupted.out)
-    assert refused.code == 2 and "train of the interrupted run is missing" in refused.err and interrupted.kinds() == before
+    assert (
+        refused.code == 2
+        and "train of the interrupted run is missing" in refused.err
+        and interrupted.kinds() == before
+    )
 
 
-# --- a run that another one takes ----------------------------------------------------------------------------
+# --- a run that another one takes
+# ----------------------------------------------------------------------------
 
 
 HOLD = """
@@ -128,21 +159,39 @@ sys.stdin.read()
 @pytest.mark.finding("redteam A3")
 @pytest.mark.parametrize("command", ["release", "release --force", "resume"])
 def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(interrupted.out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(interrupted.out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     with holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         before = sorted(p.name for p in interrupted.out.rglob("*"))
-        arguments = ["resume", interrupted.out] if command == "resume" else [*command.split(), interrupted.spec, "--out", interrupted.out]
+        arguments = (
+            ["resume", interrupted.out]
+            if command == "resume"
+            else [*command.split(), interrupted.spec, "--out", interrupted.out]
+        )
         refused = synthdp(*arguments)
-        assert refused.code == 3 and f"another release is running in {interrupted.out} (process {holder.pid})" in refused.err
-        assert "--force" not in refused.err and sorted(p.name for p in interrupted.out.rglob("*")) == before
+        assert (
+            refused.code == 3
+            and f"another release is running in {interrupted.out} (process {holder.pid})"
+            in refused.err
+        )
+        assert (
+            "--force" not in refused.err
+            and sorted(p.name for p in interrupted.out.rglob("*")) == before
+        )
         holder.kill()
     assert synthdp("resume", interrupted.out).code == 0
 
 
 @pytest.mark.finding("redteam A3")
 def test_a_living_run_is_left_alone_by_its_own_process_too(tmp_path: Path) -> None:
-    """Locks of files are a process' own, and closing one drops it: a second start would take the run, or let another process take it."""
+    """Locks of files are a process' own, and closing one drops it: a second start would take the
+    run, or let another process take it.
+    """
     out, spec = tmp_path / "out", tmp_path / "spec.yaml"
     first = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=False)
     for force in (False, True):
@@ -150,7 +199,9 @@ def test_a_living_run_is_left_alone_by_its_own_process_too(tmp_path: Path) -> No
             run_folder.start(out, spec, "", command=run_folder.RELEASE, force=force)
     with pytest.raises(BudgetError, match="this process"):
         run_folder.reopen(out)
-    done = subprocess.run([sys.executable, "-c", HOLD, str(out)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HOLD, str(out)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1 and "another release is running" in done.stderr
     first.close()
     run_folder.reopen(out).close()
@@ -167,7 +218,9 @@ def test_a_run_whose_place_was_taken_writes_nothing_into_the_other_one(tmp_path:
     ledger.reserve("d", first.run, epsilon=1.0, delta=1e-6, cap=None, body={})
     before = sorted(p.relative_to(out) for p in out.rglob("*"))
     with pytest.raises(OutputError, match="cannot write"):
-        Journal(first.journal, Lease(ledger, dataset="d", run=first.run)).write("train", {"w": np.zeros(2)})
+        Journal(first.journal, Lease(ledger, dataset="d", run=first.run)).write(
+            "train", {"w": np.zeros(2)}
+        )
     with pytest.raises(OutputError, match="cannot write"):
         AttackFolder.open(first.shadows)
     first.remove()
@@ -176,20 +229,26 @@ def test_a_run_whose_place_was_taken_writes_nothing_into_the_other_one(tmp_path:
     assert run_folder.reopen(out).run == second.run
 
 
-def test_a_disk_without_locks_is_worked_on_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_locks_is_worked_on_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ledger's lease takes their place; nobody is told to wait for a process that there is not."""
 
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(run_folder.fcntl, "lockf", none)
-    made = run_folder.start(tmp_path / "out", tmp_path / "spec.yaml", "", command=run_folder.RELEASE, force=False)
+    made = run_folder.start(
+        tmp_path / "out", tmp_path / "spec.yaml", "", command=run_folder.RELEASE, force=False
+    )
     made.close()
     assert run_folder.reopen(tmp_path / "out").run == made.run
 
 
 def test_who_lost_a_run_removes_no_file_of_who_has_it(tmp_path: Path) -> None:
-    """Both work in one folder; the first one's last write to the ledger came through before the second one took over."""
+    """Both work in one folder; the first one's last write to the ledger came through before the
+    second one took over.
+    """
     ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.reserve("d", "r", epsilon=1.0, delta=1e-6, cap=None, body={})
     late = Journal(tmp_path, Lease(ledger, dataset="d", run="r"))
@@ -221,10 +280,13 @@ def test_a_run_of_an_earlier_version_is_told_as_such(interrupted: Any, synthdp: 
     assert refused.code == 3 and "was begun by an earlier version of synthdp" in refused.err
 
 
-# --- a spec or a plan that changed -----------------------------------------------------------------------------
+# --- a spec or a plan that changed
+# -----------------------------------------------------------------------------
 
 
-def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, true = tiny.write(evaluation={"enabled": False}).spec.read_text(), release_module.plan_for
 
     def plan_and_edit(*arguments: Any) -> Any:
@@ -236,48 +298,75 @@ def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(tiny: Any, monke
         tiny.release(reporter=Reporter(KilledInTraining()))
     state = json.loads((tiny.out / ".run" / "state.json").read_text())
     reserved = next(e.body for e in tiny.ledger.entries() if e.kind == "reserve")
-    assert state["spec_text"] == text and reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert (
+        state["spec_text"] == text
+        and reserved["spec_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    )
 
 
-def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(interrupted: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
+    interrupted: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = len(interrupted.ledger.entries())
     monkeypatch.setattr(release_module, "plan_digest", lambda planned: "another")
     refused = synthdp("resume", interrupted.out)
-    assert refused.code == 3 and "was planned otherwise" in refused.err and len(interrupted.ledger.entries()) == before
+    assert (
+        refused.code == 3
+        and "was planned otherwise" in refused.err
+        and len(interrupted.ledger.entries()) == before
+    )
 
 
-# --- a ledger that forgot --------------------------------------------------------------------------------------
+# --- a ledger that forgot
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.finding("redteam A5")
 @pytest.mark.parametrize("where", ["its own folder", "a folder beside it"])
-def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(released: Any, synthdp: Any, where: str) -> None:
+def test_a_deleted_ledger_is_held_against_the_bundles_at_hand(
+    released: Any, synthdp: Any, where: str
+) -> None:
     shutil.rmtree(released.folder / ".synthdp")
     out = released.out if where == "its own folder" else released.out.with_name("another")
     refused = synthdp("release", released.spec, "--out", out, "--force")
-    assert refused.code == 3 and "published a release of dataset 'tiny' that the ledger does not know" in refused.err
+    assert (
+        refused.code == 3
+        and "published a release of dataset 'tiny' that the ledger does not know" in refused.err
+    )
     assert verify_bundle(released.bundle).ok and released.kinds() == []
 
 
 @pytest.mark.finding("redteam A5")
 def test_a_run_is_not_paid_anew_in_an_empty_ledger(interrupted: Any, synthdp: Any) -> None:
-    """A refused command once made the empty ledger that let the run go on as if nothing had been spent."""
+    """A refused command once made the empty ledger that let the run go on as if nothing had been
+    spent.
+    """
     shutil.rmtree(interrupted.folder / ".synthdp")
     assert synthdp("resume", interrupted.out).code == 3
     Ledger(f"sqlite:///{interrupted.folder / '.synthdp' / 'ledger.db'}")
     refused = synthdp("resume", interrupted.out)
-    assert refused.code == 3 and "it was deleted or set back" in refused.err and interrupted.kinds() == []
+    assert (
+        refused.code == 3
+        and "it was deleted or set back" in refused.err
+        and interrupted.kinds() == []
+    )
 
 
 @pytest.mark.finding("redteam A5")
-def test_plan_holds_the_ledger_against_the_bundles_at_hand(released: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_holds_the_ledger_against_the_bundles_at_hand(
+    released: Any, synthdp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(released.folder)
     (released.folder / "releases").mkdir()
     released.out.rename(released.folder / "releases" / "tiny")
     assert synthdp("plan", released.spec).code == 0
     shutil.rmtree(released.folder / ".synthdp")
     refused = synthdp("plan", released.spec)
-    assert refused.code == 3 and "more was spent than it says" in refused.err and not (released.folder / ".synthdp").exists()
+    assert (
+        refused.code == 3
+        and "more was spent than it says" in refused.err
+        and not (released.folder / ".synthdp").exists()
+    )
 
 
 @pytest.mark.finding("redteam A5")
@@ -290,7 +379,8 @@ def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any)
     assert again.code == 0 and told in again.err
 
 
-# --- clocks ----------------------------------------------------------------------------------------------------
+# --- clocks
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.finding("math F7 clock")
@@ -298,5 +388,7 @@ def test_a_bundle_holds_no_clock_finer_than_a_day(released: Any) -> None:
     entries = json.loads((released.bundle / "privacy" / "ledger.json").read_text())["entries"]
     assert {len(e["at"]) for e in entries} == {len("2026-01-01")}
     clock = re.compile(rb"[0-2][0-9]:[0-5][0-9]:[0-5][0-9]")
-    files = [p for p in released.bundle.rglob("*") if p.is_file() and p.name != "spec.yaml"]  # the spec has bounds of dates
+    files = [
+        p for p in released.bundle.rglob("*") if p.is_file() and p.name != "spec.yaml"
+    ]  # the spec has bounds of dates
     assert len(files) > 10 and [p.name for p in files if clock.search(p.read_bytes())] == []

@@ -34,7 +34,9 @@ def below(path: Path) -> list[Path]:
 
 
 @pytest.mark.finding("redteam A7")
-def test_a_release_leaves_nothing_confidential_open(tiny: Any, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_leaves_nothing_confidential_open(
+    tiny: Any, umask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modes: dict[Path, int] = {}
     remove = run_folder.RunFolder.remove
 
@@ -44,23 +46,40 @@ def test_a_release_leaves_nothing_confidential_open(tiny: Any, umask: int, monke
 
     monkeypatch.setattr(run_folder.RunFolder, "remove", look_and_remove)
     tiny.write(tracking={"enabled": True}).release()
-    public = {"report.html", "DATACARD.md", "README.md", "croissant.json", "datapackage.json", "spec.yaml", "graph.svg", "graph.json"}
+    public = {
+        "report.html",
+        "DATACARD.md",
+        "README.md",
+        "croissant.json",
+        "datapackage.json",
+        "spec.yaml",
+        "graph.svg",
+        "graph.json",
+    }
     seen = [p for name in CONFIDENTIAL for p in below(tiny.folder / name)]
     assert len(seen) > 20 and list(modes.values()) == [0o700, 0o700]
     for path in seen:
-        copied = "mlflow-artifacts" in path.parts and "bundle" in path.parts and path.is_file()  # public files, behind closed folders
+        copied = (
+            "mlflow-artifacts" in path.parts and "bundle" in path.parts and path.is_file()
+        )  # public files, behind closed folders
         assert mode(path) == (0o700 if path.is_dir() else 0o600) or copied, (path, oct(mode(path)))
-    assert all(mode(p) & 0o044 == 0o044 for p in below(tiny.bundle)) and public <= {p.name for p in tiny.bundle.iterdir()}
+    assert all(mode(p) & 0o044 == 0o044 for p in below(tiny.bundle)) and public <= {
+        p.name for p in tiny.bundle.iterdir()
+    }
 
 
 @pytest.mark.finding("mutant run folder mode")
 def test_a_run_s_folder_is_its_owner_s(tmp_path: Path, umask: int) -> None:
-    folder = run_folder.start(tmp_path / "out", tmp_path / "spec.yaml", "text", command=run_folder.RELEASE, force=False)
+    folder = run_folder.start(
+        tmp_path / "out", tmp_path / "spec.yaml", "text", command=run_folder.RELEASE, force=False
+    )
     assert mode(folder.path) == mode(folder.journal) == 0o700
 
 
 @pytest.mark.finding("redteam A7")
-def test_an_audit_on_rows_is_its_owner_s_and_one_on_others_is_public(tmp_path: Path, umask: int) -> None:
+def test_an_audit_on_rows_is_its_owner_s_and_one_on_others_is_public(
+    tmp_path: Path, umask: int
+) -> None:
     record = AuditRecord(program="synthdp 0.1", day="2026-01-01", rows="real", spends=())
     path = tmp_path / CONFIDENTIAL_FILE
     path.parent.mkdir()

@@ -26,19 +26,31 @@ def shown(capfd: pytest.CaptureFixture[str], *, seconds: float) -> str:
     return err
 
 
-def test_a_plain_line_every_so_often_says_step_and_time_left(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_plain_line_every_so_often_says_step_and_time_left(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
     lines = shown(capfd, seconds=0.6).splitlines()
-    said = [line for line in lines if re.fullmatch(r"judge on real rows: 3 of 12, learning \[sex\], \d s so far, about [1-9] s left", line)]
+    said = [
+        line
+        for line in lines
+        if re.fullmatch(
+            r"judge on real rows: 3 of 12, learning \[sex\], \d s so far, about [1-9] s left", line
+        )
+    ]
     assert len(said) >= 3 and "judge on real rows: 0 of 12, one, 0 s so far" in lines
-    assert re.fullmatch(r"judge on real rows: \d\.\d s", lines[-1])  # and nothing after the stage's end
+    assert re.fullmatch(
+        r"judge on real rows: \d\.\d s", lines[-1]
+    )  # and nothing after the stage's end
 
 
 def test_short_stages_are_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"judge on real rows: \d\.\d s\n", shown(capfd, seconds=0.05))
 
 
-def test_a_terminal_has_a_bar_instead(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_has_a_bar_instead(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
@@ -46,7 +58,9 @@ def test_a_terminal_has_a_bar_instead(monkeypatch: pytest.MonkeyPatch, capfd: py
     assert "judge on real rows: learning [sex]" in text and "3/12" in text and "so far" not in text
 
 
-def test_of_a_step_that_takes_longer_than_all_before_no_time_left_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_of_a_step_that_takes_longer_than_all_before_no_time_left_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(show_progress, "PLAIN_SECONDS", 0.05)
     with ProgressDisplay() as display:
         with Reporter(display).stage("read"):

@@ -1,4 +1,6 @@
-"""Whole releases of a tiny table: what is spent, what is written, and what is refused before anything is spent."""
+"""Whole releases of a tiny table: what is spent, what is written, and what is refused before
+anything is spent.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Calls = list[tuple[str, dict[str, Any], bool]]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, tiny: Any) -> Calls:
-    """Every look at rows: name and event of the mechanism, and whether its charge was in the ledger by then."""
+    """Every look at rows: name and event of the mechanism, and whether its charge was in the ledger
+    by then.
+    """
     seen: Calls = []
     for kind in (NoisyMarginals, ChosenMarginals, Training):
 
@@ -49,7 +53,8 @@ def _rows_per_unit(tiny: Any) -> int:
     return int(getattr(load_spec(tiny.spec).dataset.privacy_unit, "max_rows", 1))
 
 
-# --- what a release writes and spends ----------------------------------------------------------------------
+# --- what a release writes and spends
+# ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["none", "given", "validate", "learn"])
@@ -58,23 +63,33 @@ def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_o
 ) -> None:
     outcome = tiny.write(**modes[mode]).release()
     assert outcome.bundle == tiny.bundle and verify_bundle(tiny.bundle).ok
-    assert (tiny.out / "internal" / "internal.html").is_file() and (tiny.out / "internal" / "internal.json").is_file()
+    assert (tiny.out / "internal" / "internal.html").is_file() and (
+        tiny.out / "internal" / "internal.json"
+    ).is_file()
     assert not (tiny.out / ".run").exists()
 
     entries = tiny.ledger.entries()
     charges = [e.body for e in entries if e.kind == "charge"]
     assert tiny.kinds() == ["cap", "reserve", *["charge"] * len(charges), "settle"]
-    assert [(c["mechanism"], c["event"]) for c in charges] == [(name, event) for name, event, _ in calls]
+    assert [(c["mechanism"], c["event"]) for c in charges] == [
+        (name, event) for name, event, _ in calls
+    ]
     assert all(charged for *_, charged in calls)
     assert len(charges) == {"none": 2, "given": 2, "validate": 4, "learn": 3}[mode]
 
     reserved = next(e.body for e in entries if e.kind == "reserve")
-    composed = accounting.epsilon([accounting.event_from_json(c["event"]) for c in charges], delta=1e-5, adjacency="add_remove")
+    composed = accounting.epsilon(
+        [accounting.event_from_json(c["event"]) for c in charges],
+        delta=1e-5,
+        adjacency="add_remove",
+    )
     assert 0.9 < composed <= reserved["epsilon"] == 1.0
 
 
 @pytest.mark.slow
-def test_all_group_sizes_of_a_default_release_are_verified(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_group_sizes_of_a_default_release_are_verified(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2, 3, 5, 10))
     tiny.write().release()
     stated = json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["groups"]
@@ -90,18 +105,33 @@ def test_the_table_has_the_specs_rows_columns_types_and_domain(tiny: Any) -> Non
     assert list(drawn) == ["sex", "grade", "smoker", "visits", "weight", "joined"]
     assert set(drawn["sex"]) <= {"female", "male"} and set(drawn["smoker"]) <= {"never", "yes"}
     assert set(drawn["grade"]) <= {"low", "middle", "high", ""} and "" in set(drawn["grade"])
-    assert drawn["visits"].str.fullmatch(r"\d+").all() and drawn["visits"].astype(int).between(0, 20).all()
+    assert (
+        drawn["visits"].str.fullmatch(r"\d+").all()
+        and drawn["visits"].astype(int).between(0, 20).all()
+    )
     assert (drawn["visits"] == "0").mean() > 0.2  # zero inflation is kept
-    assert drawn["weight"].str.fullmatch(r"\d+\.\d").all() and drawn["weight"].astype(float).between(40, 120).all()
-    assert pd.to_datetime(drawn["joined"], format="%Y-%m-%d").between("2020-01-01", "2023-12-31").all()
+    assert (
+        drawn["weight"].str.fullmatch(r"\d+\.\d").all()
+        and drawn["weight"].astype(float).between(40, 120).all()
+    )
+    assert (
+        pd.to_datetime(drawn["joined"], format="%Y-%m-%d").between("2020-01-01", "2023-12-31").all()
+    )
 
 
-def test_the_graph_mode_decides_what_graph_is_published(tiny: Any, modes: Mapping[str, Any]) -> None:
+def test_the_graph_mode_decides_what_graph_is_published(
+    tiny: Any, modes: Mapping[str, Any]
+) -> None:
     tiny.write(**modes["none"]).release()
     assert json.loads((tiny.bundle / "graph.json").read_text())["edges"] == []
     tiny.write().release(force=True)
     edges = json.loads((tiny.bundle / "graph.json").read_text())["edges"]
-    assert {(e["from"], e["to"]) for e in edges} == {("sex", "smoker"), ("sex", "weight"), ("smoker", "visits"), ("grade", "visits")}
+    assert {(e["from"], e["to"]) for e in edges} == {
+        ("sex", "smoker"),
+        ("sex", "weight"),
+        ("smoker", "visits"),
+        ("grade", "visits"),
+    }
 
 
 def test_two_releases_of_one_spec_differ_in_every_released_value(tiny: Any) -> None:
@@ -109,14 +139,22 @@ def test_two_releases_of_one_spec_differ_in_every_released_value(tiny: Any) -> N
     found = []
     for _ in range(2):
         tiny.release(force=True)
-        found.append([(tiny.bundle / n).read_bytes() for n in ("synthetic.csv", "model.safetensors", "marginals.json")])
+        found.append(
+            [
+                (tiny.bundle / n).read_bytes()
+                for n in ("synthetic.csv", "model.safetensors", "marginals.json")
+            ]
+        )
     assert all(a != b for a, b in zip(*found, strict=True))
     assert tiny.kinds().count("reserve") == 2 and tiny.kinds().count("charge") == 4
 
 
 def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     """Beside the tables of a validated graph."""
-    privacy = {"pairs": [["visits", "smoker"]], "shares": {"measure": 0.2, "pairs": 0.2, "graph": 0.2, "train": 0.4}}
+    privacy = {
+        "pairs": [["visits", "smoker"]],
+        "shares": {"measure": 0.2, "pairs": 0.2, "graph": 0.2, "train": 0.4},
+    }
     graph = {"mode": "validate", "edges": ["sex -> smoker", "smoker -> visits"]}
     attacks = {"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
     tiny.write(privacy=privacy, graph=graph, attacks=attacks).release()
@@ -126,19 +164,39 @@ def test_measured_pairs_are_paid_for_published_and_attacked(tiny: Any) -> None:
     assert ["visits", "smoker"] in [t["columns"] for t in published]
     assert "Membership attack: declared" in (tiny.out / "internal" / "internal.html").read_text()
     attack = json.loads((tiny.out / "internal" / "internal.json").read_text())["attack"]
-    assert [a["attack"] for a in attack["declared"]] == ["targeted with random_forest", "elbo with lira_online", "tables with exact_ratio"]
+    assert [a["attack"] for a in attack["declared"]] == [
+        "targeted with random_forest",
+        "elbo with lira_online",
+        "tables with exact_ratio",
+    ]
     assert [a["models"] for a in attack["declared"]] == [2, 2, 4 * TABLE_RELEASES]
-    assert ["elbo", "lira_online"] in [[row["extractor"], row["classifier"]] for row in attack["table"]]
+    assert ["elbo", "lira_online"] in [
+        [row["extractor"], row["classifier"]] for row in attack["table"]
+    ]
 
 
 @pytest.mark.usefixtures("seeded")
-def test_an_id_unit_bounds_its_rows_and_charges_for_them(tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls) -> None:
+def test_an_id_unit_bounds_its_rows_and_charges_for_them(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], calls: Calls
+) -> None:
     frame = make_table()
     frame["patient"] = np.arange(len(frame)) // 8  # 50 patients of 8 rows
-    tiny.write(frame, dataset={"privacy_unit": {"kind": "id", "column": "patient", "max_rows": 2, "meaning": "one patient"}}).release()
+    tiny.write(
+        frame,
+        dataset={
+            "privacy_unit": {
+                "kind": "id",
+                "column": "patient",
+                "max_rows": 2,
+                "meaning": "one patient",
+            }
+        },
+    ).release()
     assert verify_bundle(tiny.bundle).ok
     assert "patient" not in (tiny.bundle / "synthetic.csv").read_text()
-    assert {part["of"]["sensitivity"] for part in calls[0][1]["of"]} == {2} and calls[1][1]["of"]["event"] == "mixture_of_gaussians"
+    assert {part["of"]["sensitivity"] for part in calls[0][1]["of"]} == {2} and calls[1][1]["of"][
+        "event"
+    ] == "mixture_of_gaussians"
     measured = json.loads((tiny.bundle / "marginals.json").read_text())
     total = np.mean([np.sum(t["counts"]) for t in measured["tables"]])
     assert total < 200  # at most 100 rows are used (80 expected in the fit), of 400
@@ -155,14 +213,33 @@ def test_an_id_unit_with_tables_for_the_graph_is_verified(
 
 
 @pytest.mark.parametrize("mode", ["validate", "learn"])
-def test_the_tables_of_the_graph_are_published_and_pay_for_what_uses_them(tiny: Any, modes: Mapping[str, Any], mode: str) -> None:
+def test_the_tables_of_the_graph_are_published_and_pay_for_what_uses_them(
+    tiny: Any, modes: Mapping[str, Any], mode: str
+) -> None:
     tiny.write(**modes[mode]).release()
     tables = json.loads((tiny.bundle / "marginals.json").read_text())["tables"]
-    assert [t["columns"] for t in tables[:6]] == [["sex"], ["grade"], ["smoker"], ["visits"], ["weight"], ["joined"]]
+    assert [t["columns"] for t in tables[:6]] == [
+        ["sex"],
+        ["grade"],
+        ["smoker"],
+        ["visits"],
+        ["weight"],
+        ["joined"],
+    ]
     assert tables[6:] and all(len(t["columns"]) > 1 for t in tables[6:])
-    released = {r["file"]: set(r["receipts"]) for r in json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["released"]}
-    graph = {e.hash for e in tiny.ledger.entries() if e.kind == "charge" and e.body["purpose"].startswith("graph: ")}
-    assert graph and all(graph <= released[file] for file in ("marginals.json", "synthetic.csv", "model.safetensors", "graph.json"))
+    released = {
+        r["file"]: set(r["receipts"])
+        for r in json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())["released"]
+    }
+    graph = {
+        e.hash
+        for e in tiny.ledger.entries()
+        if e.kind == "charge" and e.body["purpose"].startswith("graph: ")
+    }
+    assert graph and all(
+        graph <= released[file]
+        for file in ("marginals.json", "synthetic.csv", "model.safetensors", "graph.json")
+    )
     damaged = json.loads((tiny.bundle / "marginals.json").read_text())
     for table in damaged["tables"][6:]:
         table["sigma"] *= 0.9
@@ -171,10 +248,13 @@ def test_the_tables_of_the_graph_are_published_and_pay_for_what_uses_them(tiny: 
         verify_bundle(tiny.bundle)
 
 
-# --- gates -------------------------------------------------------------------------------------------------
+# --- gates
+# -------------------------------------------------------------------------------------------------
 
 
-def test_a_failing_gate_withholds_the_bundle_and_the_budget_is_spent(tiny: Any, synthdp: Any) -> None:
+def test_a_failing_gate_withholds_the_bundle_and_the_budget_is_spent(
+    tiny: Any, synthdp: Any
+) -> None:
     tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}])
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 4
@@ -192,14 +272,21 @@ def test_a_failing_gate_leaves_the_bundle_of_an_earlier_release_alone(tiny: Any)
     earlier = tiny.write().release().job.folder.run
     outcome = tiny.write(gates=[{"metric": "tv1_noisy", "at_most": 0.0}]).release(force=True)
     assert outcome.bundle is None
-    assert json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] == earlier and verify_bundle(tiny.bundle).ok
+    assert (
+        json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] == earlier
+        and verify_bundle(tiny.bundle).ok
+    )
 
 
 def test_a_gate_on_real_rows_is_taken_by_name_and_certified(tiny: Any, synthdp: Any) -> None:
     gate = {"metric": "tv1", "at_most": 0.9}
     tiny.write(gates=[gate])
     refused = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert refused.code == 2 and "outside_guarantee: true" in refused.err and not (tiny.folder / ".synthdp").exists()
+    assert (
+        refused.code == 2
+        and "outside_guarantee: true" in refused.err
+        and not (tiny.folder / ".synthdp").exists()
+    )
     assert tiny.write(gates=[gate | {"outside_guarantee": True}]).release().bundle == tiny.bundle
     assert verify_bundle(tiny.bundle).ok
     certificate = (tiny.bundle / "privacy" / "certificate.md").read_text()
@@ -208,19 +295,28 @@ def test_a_gate_on_real_rows_is_taken_by_name_and_certified(tiny: Any, synthdp: 
 
 @pytest.mark.parametrize("found", [{}, {"tv1_noisy": float("nan")}])
 @pytest.mark.parametrize("bound", [{"at_most": 1.0}, {"at_least": 0.0}])
-def test_a_figure_that_could_not_be_computed_fails_its_gate(found: dict[str, float], bound: dict[str, float]) -> None:
-    verdict = check_gates([Gate(metric="tv1_noisy", **bound)], {name: Figure(value) for name, value in found.items()})[0]
+def test_a_figure_that_could_not_be_computed_fails_its_gate(
+    found: dict[str, float], bound: dict[str, float]
+) -> None:
+    verdict = check_gates(
+        [Gate(metric="tv1_noisy", **bound)], {name: Figure(value) for name, value in found.items()}
+    )[0]
     assert not verdict.passed
     assert check_gates([verdict.gate], {"tv1_noisy": Figure(0.5)})[0].passed
 
 
 @pytest.fixture(scope="module")
-def validated(tmp_path_factory: pytest.TempPathFactory, modes: Mapping[str, Any], one_release: Path) -> Path:
+def validated(
+    tmp_path_factory: pytest.TempPathFactory, modes: Mapping[str, Any], one_release: Path
+) -> Path:
     """A bundle whose graph was validated."""
     made = tmp_path_factory.mktemp("validated")
     shutil.copytree(one_release, made, dirs_exist_ok=True)
     written = yaml.safe_load((made / "spec.yaml").read_text())
-    text = written | {"graph": modes["validate"]["graph"], "privacy": written["privacy"] | modes["validate"]["privacy"]}
+    text = written | {
+        "graph": modes["validate"]["graph"],
+        "privacy": written["privacy"] | modes["validate"]["privacy"],
+    }
     (made / "spec.yaml").write_text(yaml.safe_dump(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "GROUP_SIZES", (1, 2))
@@ -230,16 +326,35 @@ def validated(tmp_path_factory: pytest.TempPathFactory, modes: Mapping[str, Any]
 @pytest.mark.usefixtures("seeded")
 def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any) -> None:
     tiny.write(
-        graph={"mode": "validate", "edges": ["grade -> visits"], "on_refuted": "fail"},  # says sex and smoking are independent
-        privacy={"epsilon": 20.0, "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}, "cap": {"epsilon": 20.0}},
+        graph={
+            "mode": "validate",
+            "edges": ["grade -> visits"],
+            "on_refuted": "fail",
+        },  # says sex and smoking are independent
+        privacy={
+            "epsilon": 20.0,
+            "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3},
+            "cap": {"epsilon": 20.0},
+        },
     )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 4 and "refuted by the noisy tables: sex independent of smoker" in done.err
     assert "stays spent" in done.err and str(tiny.out / "internal" / "internal.html") in done.err
     assert not tiny.bundle.exists() and not (tiny.out / ".run").exists()
-    assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "charge", "settle"]  # measured, tested twice, never trained
+    assert tiny.kinds() == [
+        "cap",
+        "reserve",
+        "charge",
+        "charge",
+        "charge",
+        "settle",
+    ]  # measured, tested twice, never trained
     page = (tiny.out / "internal" / "internal.html").read_text()
-    assert "Withheld: 1 of 1 gates failed" in page and "sex independent of smoker" in page and "smallest detectable effect" in page
+    assert (
+        "Withheld: 1 of 1 gates failed" in page
+        and "sex independent of smoker" in page
+        and "smallest detectable effect" in page
+    )
     told = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert told["withheld"] and [(s["purpose"], s["used"]) for s in told["budget"]["steps"]] == [
         ("measure", True),
@@ -256,13 +371,22 @@ def test_a_refuted_graph_withholds_when_the_spec_says_so(tiny: Any, synthdp: Any
 def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
     tiny.write(
         graph={"mode": "validate", "edges": ["grade -> visits", "sex -> smoker"]},
-        privacy={"epsilon": 20.0, "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3}, "cap": {"epsilon": 20.0}},
+        privacy={
+            "epsilon": 20.0,
+            "shares": {"measure": 0.2, "graph": 0.5, "train": 0.3},
+            "cap": {"epsilon": 20.0},
+        },
         tracking={"enabled": True},
     ).release()
     published = json.loads((tiny.bundle / "graph.json").read_text())
     found = {(f["x"], f["y"]): f for f in published["validation"]["findings"]}
-    assert found["sex", "smoker"]["status"] == "supported" and found["sex", "smoker"]["smallest_detectable_effect"] < 0.5
-    assert {(e["from"], e["to"]): e["provenance"] for e in published["edges"]}["sex", "smoker"] == "supported"
+    assert (
+        found["sex", "smoker"]["status"] == "supported"
+        and found["sex", "smoker"]["smallest_detectable_effect"] < 0.5
+    )
+    assert {(e["from"], e["to"]): e["provenance"] for e in published["edges"]}[
+        "sex", "smoker"
+    ] == "supported"
     assert verify_bundle(tiny.bundle).ok
     report = json.loads((tiny.out / "internal" / "internal.json").read_text())
     assert report["graph"]["validation"] == published["validation"]
@@ -271,21 +395,33 @@ def test_a_validated_graph_is_told_everywhere(tiny: Any) -> None:
     client = MlflowClient(f"sqlite:///{tiny.folder / 'mlflow.db'}")
     run = client.search_runs([e.experiment_id for e in client.search_experiments()])[0]
     counts = published["validation"]["counts"]
-    assert {k: run.data.metrics[f"edges_{k}"] for k in counts["arrow"]} == counts["arrow"] and counts["arrow"]["supported"] >= 1
-    assert {k: run.data.metrics[f"independences_{k}"] for k in counts["independence"]} == counts["independence"]
+    assert {k: run.data.metrics[f"edges_{k}"] for k in counts["arrow"]} == counts[
+        "arrow"
+    ] and counts["arrow"]["supported"] >= 1
+    assert {k: run.data.metrics[f"independences_{k}"] for k in counts["independence"]} == counts[
+        "independence"
+    ]
     assert "edges supported" in run.data.tags["mlflow.note.content"]
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda v: v["counts"]["arrow"].update(supported=9), "its counts are not those of its findings"),
+        (
+            lambda v: v["counts"]["arrow"].update(supported=9),
+            "its counts are not those of its findings",
+        ),
         (lambda v: v["findings"].append(v["findings"][0]), "holds a claim twice"),
-        (lambda v: v["findings"][0].update(given=["weight"]), "one that the spec's graph does not make"),
+        (
+            lambda v: v["findings"][0].update(given=["weight"]),
+            "one that the spec's graph does not make",
+        ),
         (None, "has no validation"),
     ],
 )
-def test_a_validation_that_was_edited_is_noticed(validated: Path, tmp_path: Path, change: Callable[[Any], Any] | None, says: str) -> None:
+def test_a_validation_that_was_edited_is_noticed(
+    validated: Path, tmp_path: Path, change: Callable[[Any], Any] | None, says: str
+) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(validated, bundle)
     content = json.loads((bundle / "graph.json").read_text())
@@ -298,20 +434,31 @@ def test_a_validation_that_was_edited_is_noticed(validated: Path, tmp_path: Path
 
 
 def test_a_search_with_nothing_left_to_learn_spends_nothing_on_the_graph(tiny: Any) -> None:
-    """The spec decides every pair; the plan holds the graph's share, and no bundle is refused for want of a receipt."""
+    """The spec decides every pair; the plan holds the graph's share, and no bundle is refused for
+    want of a receipt.
+    """
     names = ["sex", "grade", "smoker", "visits", "weight", "joined"]
-    both_ways = [f"{a} -> {b}" for a in names for b in names if a != b and {a, b} != {"sex", "smoker"}]
+    both_ways = [
+        f"{a} -> {b}" for a in names for b in names if a != b and {a, b} != {"sex", "smoker"}
+    ]
     tiny.write(
         graph={"mode": "learn", "edges": ["sex -> smoker"], "forbidden": both_ways},
         privacy={"shares": {"measure": 0.2, "graph": 0.2, "train": 0.6}},
     ).release()
-    assert [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"] == ["measure", "train"]
+    assert [e.body["purpose"] for e in tiny.ledger.entries() if e.kind == "charge"] == [
+        "measure",
+        "train",
+    ]
     certificate = json.loads((tiny.bundle / "privacy" / "certificate.json").read_text())
     assert certificate["epsilon_spent"] < certificate["epsilon"] and verify_bundle(tiny.bundle).ok
 
 
-def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(tiny: Any, synthdp: Any) -> None:
-    """Too many cells for one table: the search plans four rounds, and finds nothing to condition on at this budget."""
+def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(
+    tiny: Any, synthdp: Any
+) -> None:
+    """Too many cells for one table: the search plans four rounds, and finds nothing to condition on
+    at this budget.
+    """
     tiny.write(
         columns={"weight": {"bins": 64}, "joined": {"bins": 64}},
         graph={"mode": "learn", "tiers": [["sex"], ["smoker"]]},
@@ -324,17 +471,23 @@ def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(tiny: Any,
     report = json.loads((tiny.out / "internal" / "internal.json").read_text())["budget"]
     assert charged < 6 and told["epsilon_spent"] < told["epsilon_planned"] <= told["epsilon"]
     for source in (certificate, report):
-        assert source.get("epsilon_planned", certificate["epsilon"]) == pytest.approx(told["epsilon_planned"])
+        assert source.get("epsilon_planned", certificate["epsilon"]) == pytest.approx(
+            told["epsilon_planned"]
+        )
         assert source["epsilon_spent"] == pytest.approx(told["epsilon_spent"])
     assert certificate["groups"][0]["joint_epsilon"] == pytest.approx(certificate["epsilon"])
     profile = json.loads((tiny.bundle / "privacy" / "profile.json").read_text())["points"]
     planned = [accounting.event_from_json(p["event"]) for p in certificate["planned"]]
-    assert profile[0]["delta"] == accounting.delta_profile(planned, epsilons=(0.0,), adjacency="add_remove")[0][1]
+    assert (
+        profile[0]["delta"]
+        == accounting.delta_profile(planned, epsilons=(0.0,), adjacency="add_remove")[0][1]
+    )
     text = (tiny.bundle / "privacy" / "certificate.md").read_text()
     assert "Planned and unused: graph: " in text and verify_bundle(tiny.bundle).ok
 
 
-# --- refused, and nothing spent ----------------------------------------------------------------------------
+# --- refused, and nothing spent
+# ----------------------------------------------------------------------------
 
 
 def assert_nothing_spent(tiny: Any) -> None:
@@ -402,7 +555,11 @@ def _fraction(frame: pd.DataFrame) -> pd.DataFrame:
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_and_nothing_is_spent(
-    tiny: Any, synthdp: Any, make_table: Callable[..., pd.DataFrame], spoil: Callable[[pd.DataFrame], pd.DataFrame], says: str
+    tiny: Any,
+    synthdp: Any,
+    make_table: Callable[..., pd.DataFrame],
+    spoil: Callable[[pd.DataFrame], pd.DataFrame],
+    says: str,
 ) -> None:
     tiny.write(spoil(make_table()))
     done = synthdp("release", tiny.spec, "--out", tiny.out)
@@ -412,12 +569,18 @@ def test_a_table_that_does_not_fit_is_refused_and_nothing_is_spent(
 
 @pytest.mark.parametrize("spoil", [_wrong_type, _outside, _category, _missing])
 def test_clamping_goes_on_and_counts_for_the_steward_alone(
-    tiny: Any, make_table: Callable[..., pd.DataFrame], spoil: Callable[[pd.DataFrame], pd.DataFrame]
+    tiny: Any,
+    make_table: Callable[..., pd.DataFrame],
+    spoil: Callable[[pd.DataFrame], pd.DataFrame],
 ) -> None:
     tiny.write(spoil(make_table()), dataset={"out_of_domain": "clamp"}).release()
     misfits = json.loads((tiny.out / "internal" / "internal.json").read_text())["misfits"]
     assert sum(n for kinds in misfits.values() for n in kinds.values()) == 1
-    assert "misfit" not in "".join(p.read_text(errors="replace") for p in tiny.bundle.rglob("*") if p.suffix in (".json", ".md"))
+    assert "misfit" not in "".join(
+        p.read_text(errors="replace")
+        for p in tiny.bundle.rglob("*")
+        if p.suffix in (".json", ".md")
+    )
 
 
 @pytest.mark.parametrize("extra", [-1, 1])
@@ -461,14 +624,19 @@ def test_an_existing_bundle_stays_unless_forced(tiny: Any, synthdp: Any) -> None
     assert tiny.kinds().count("reserve") == 1
     forced = synthdp("release", tiny.spec, "--out", tiny.out, "--force")
     assert forced.code == 0 and verify_bundle(tiny.bundle).ok
-    assert json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"] != first.job.folder.run
+    assert (
+        json.loads((tiny.bundle / "privacy" / "ledger.json").read_text())["run"]
+        != first.job.folder.run
+    )
 
 
 @pytest.mark.parametrize("where", ["a file is in the way", "a file system nobody may write"])
 def test_an_output_folder_that_cannot_be_written_is_refused(tiny: Any, where: str) -> None:
     tiny.write()
     (tiny.folder / "file").write_text("")
-    out = tiny.folder / "file" / "out" if where.startswith("a file is") else Path("/proc/synthdp-out")
+    out = (
+        tiny.folder / "file" / "out" if where.startswith("a file is") else Path("/proc/synthdp-out")
+    )
     with pytest.raises(OutputError, match="cannot"):
         release(tiny.spec, out=out)
     assert_nothing_spent(tiny)
@@ -478,13 +646,36 @@ def test_the_long_stages_of_a_release_name_their_steps(one_release: Path) -> Non
     heard = json.loads((one_release / "heard.json").read_text())
     judged = heard["judge on real rows"]
     assert [what for _, _, what in judged] == [
-        *("fidelity", "fidelity of held-out rows", "sex by logistic on real rows", "sex by logistic on synthetic rows"),
-        *("two-sample test", "coverage of intervals", "subgroups", "effects", "independences", "pair plots"),
+        *(
+            "fidelity",
+            "fidelity of held-out rows",
+            "sex by logistic on real rows",
+            "sex by logistic on synthetic rows",
+        ),
+        *(
+            "two-sample test",
+            "coverage of intervals",
+            "subgroups",
+            "effects",
+            "independences",
+            "pair plots",
+        ),
     ]
-    assert [what for _, _, what in heard["bundle and report"]] == ["bounds for groups", *WRITING, "budget step by step", "internal report"]
-    assert [what for _, _, what in heard["sample"] if what] == ["raking", "choosing rows", "drawing what comes last"]
+    assert [what for _, _, what in heard["bundle and report"]] == [
+        "bounds for groups",
+        *WRITING,
+        "budget step by step",
+        "internal report",
+    ]
+    assert [what for _, _, what in heard["sample"] if what] == [
+        "raking",
+        "choosing rows",
+        "drawing what comes last",
+    ]
     for steps in (judged, heard["bundle and report"]):
-        assert [done for done, _, _ in steps] == list(range(len(steps))) and {total for _, total, _ in steps} == {len(steps)}
+        assert [done for done, _, _ in steps] == list(range(len(steps))) and {
+            total for _, total, _ in steps
+        } == {len(steps)}
 
 
 def test_reviewers_get_all_of_a_bundle_but_rows(released: Any) -> None:
@@ -492,6 +683,8 @@ def test_reviewers_get_all_of_a_bundle_but_rows(released: Any) -> None:
 
     assert all((released.bundle / name).exists() for name in TRACKED)
     assert {"DATACARD.md", "croissant.json", "report.html", "model.safetensors"} <= set(TRACKED)
-    assert not any(name.startswith("synthetic") or name.endswith((".csv", ".parquet")) for name in TRACKED)
+    assert not any(
+        name.startswith("synthetic") or name.endswith((".csv", ".parquet")) for name in TRACKED
+    )
     with safe_open(released.bundle / "model.safetensors", framework="numpy") as model:
         assert len(list(model.keys())) > 0

@@ -1,4 +1,6 @@
-"""Interrupted runs: the reservation stays, and resuming goes on with the same run without paying again."""
+"""Interrupted runs: the reservation stays, and resuming goes on with the same run without paying
+again.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def assert_whole(tiny: Any, run: str) -> None:
-    """One reservation, one charge for each purpose, one settlement, all of `run`, and a valid bundle of it."""
+    """One reservation, one charge for each purpose, one settlement, all of `run`, and a valid
+    bundle of it.
+    """
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
     assert {e.run for e in tiny.ledger.entries()} == {run}
     assert verify_bundle(tiny.bundle).ok
@@ -103,7 +107,9 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize(("stage", "step"), MOMENTS)
-def test_ctrl_c_keeps_the_reservation_and_resume_pays_nothing(tiny: Any, steps: list[int], measured: list[str], stage: str, step: int | None) -> None:
+def test_ctrl_c_keeps_the_reservation_and_resume_pays_nothing(
+    tiny: Any, steps: list[int], measured: list[str], stage: str, step: int | None
+) -> None:
     tiny.write()
     with pytest.raises(KeyboardInterrupt):
         tiny.release(reporter=Reporter(InterruptedAt(stage, step)))
@@ -129,10 +135,14 @@ def test_ctrl_c_before_the_reservation_leaves_nothing_behind(tiny: Any) -> None:
     assert tiny.release().bundle == tiny.bundle
 
 
-def test_a_mechanism_killed_between_charge_and_journal_runs_again_under_its_charge(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mechanism_killed_between_charge_and_journal_runs_again_under_its_charge(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiny.write()
     with monkeypatch.context() as patch:
-        patch.setattr(NoisyMarginals, "pack", lambda self, value: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            NoisyMarginals, "pack", lambda self, value: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             tiny.release()
     assert tiny.kinds() == ["cap", "reserve", "charge"]
@@ -141,10 +151,18 @@ def test_a_mechanism_killed_between_charge_and_journal_runs_again_under_its_char
     assert_whole(tiny, run)
 
 
-def test_a_disk_that_fills_up_while_bundling_can_be_resumed(tiny: Any, monkeypatch: pytest.MonkeyPatch, steps: list[int]) -> None:
+def test_a_disk_that_fills_up_while_bundling_can_be_resumed(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch, steps: list[int]
+) -> None:
     tiny.write()
     with monkeypatch.context() as patch:
-        patch.setattr(release_module, "write_bundle", lambda *_, **__: (_ for _ in ()).throw(OutputError("cannot write to bundle: no space left")))
+        patch.setattr(
+            release_module,
+            "write_bundle",
+            lambda *_, **__: (_ for _ in ()).throw(
+                OutputError("cannot write to bundle: no space left")
+            ),
+        )
         with pytest.raises(OutputError, match="no space"):
             tiny.release()
     run, before = state(tiny)["run"], len(steps)
@@ -153,7 +171,9 @@ def test_a_disk_that_fills_up_while_bundling_can_be_resumed(tiny: Any, monkeypat
     assert len(steps) == before
 
 
-def test_the_same_rows_stay_held_out(tiny: Any, monkeypatch: pytest.MonkeyPatch, make_table: Callable[..., Any]) -> None:
+def test_the_same_rows_stay_held_out(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch, make_table: Callable[..., Any]
+) -> None:
     """Fresh coins would test the model on rows that it was trained on."""
     drawn: list[Any] = []
     true_coins = source._coins
@@ -189,7 +209,11 @@ def test_a_paid_run_is_not_dropped_without_force(tiny: Any, synthdp: Any) -> Non
     with pytest.raises(KeyboardInterrupt):
         tiny.release(reporter=Reporter(InterruptedAt(TRAIN, 7)))
     refused = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert refused.code == 2 and "synthdp resume" in refused.err and "what it reserved stays spent" in refused.err
+    assert (
+        refused.code == 2
+        and "synthdp resume" in refused.err
+        and "what it reserved stays spent" in refused.err
+    )
     assert tiny.kinds().count("reserve") == 1
     assert synthdp("release", tiny.spec, "--out", tiny.out, "--force").code == 0
     assert tiny.kinds().count("reserve") == 2  # dropping it does not give the budget back
@@ -232,7 +256,8 @@ def test_a_failing_gate_after_a_resume_still_withholds(tiny: Any, synthdp: Any) 
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
 
 
-# --- real processes ----------------------------------------------------------------------------------------
+# --- real processes
+# ----------------------------------------------------------------------------------------
 
 
 def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
@@ -240,10 +265,14 @@ def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "synthdp.cli.main", "release", str(tiny.spec), "--out", str(tiny.out)],
         cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background of a script ignores it
+        # a job in the background of a script ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 90
-    while not (list(tiny.out.glob(".run/*/train.*.safetensors")) and any(e.kind == "kept" and e.body["step"] for e in tiny.ledger.entries())):
+    while not (
+        list(tiny.out.glob(".run/*/train.*.safetensors"))
+        and any(e.kind == "kept" and e.body["step"] for e in tiny.ledger.entries())
+    ):
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -251,7 +280,9 @@ def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_process_that_is_stopped_during_training_is_resumed(tiny: Any, synthdp: Any, steps: list[int], how: signal.Signals) -> None:
+def test_a_process_that_is_stopped_during_training_is_resumed(
+    tiny: Any, synthdp: Any, steps: list[int], how: signal.Signals
+) -> None:
     process = start_and_wait_for_checkpoint(tiny)
     process.send_signal(how)
     out, err = process.communicate(timeout=60)
@@ -268,12 +299,17 @@ def test_a_process_that_is_stopped_during_training_is_resumed(tiny: Any, synthdp
     assert 0 < len(steps) <= 1450  # went on from a checkpoint
 
 
-def test_a_release_of_several_processes_is_refused_before_anything_is_spent(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_of_several_processes_is_refused_before_anything_is_spent(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each would train alone, and pay for itself."""
     tiny.write()
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "0")
     for command in (tiny.release, lambda: resume(tiny.out)):
-        with pytest.raises(OutputError, match="torchrun started 2 processes, and a release is trained by one; nothing was spent"):
+        with pytest.raises(
+            OutputError,
+            match="torchrun started 2 processes, and a release is trained by one; nothing was spent",
+        ):
             command()
     assert tiny.kinds() == []

@@ -1,4 +1,6 @@
-"""Seams between parts that are right by themselves: what is handed from one to the next, and in which order."""
+"""Seams between parts that are right by themselves: what is handed from one to the next, and in
+which order.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,23 @@ from synthdp.release import run as release_module
 from synthdp.spec.load.loader import load_spec
 from tests.release.conftest import table
 
-# --- the ledger: one neighbour relation for all runs of a dataset ---------------------------------------------
+# --- the ledger: one neighbour relation for all runs of a dataset
+# ---------------------------------------------
 
 
 @pytest.mark.finding("mutant adjacency")
-@pytest.mark.parametrize(("first", "second"), [("replace_one", "add_remove"), ("add_remove", "replace_one")])
-def test_spends_of_different_neighbours_are_not_added_up_whichever_came_first(first: str, second: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [("replace_one", "add_remove"), ("add_remove", "replace_one")]
+)
+def test_spends_of_different_neighbours_are_not_added_up_whichever_came_first(
+    first: str, second: str, tmp_path: Path
+) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
 
     def reserve(run: str, adjacency: str, dataset: str = "d") -> None:
-        ledger.reserve(dataset, run, epsilon=0.1, delta=1e-6, cap=None, body={"adjacency": adjacency})
+        ledger.reserve(
+            dataset, run, epsilon=0.1, delta=1e-6, cap=None, body={"adjacency": adjacency}
+        )
 
     reserve("a", first)
     with pytest.raises(BudgetError, match=f"with {first} neighbours, and the spec says {second}"):
@@ -40,8 +49,12 @@ def test_spends_of_different_neighbours_are_not_added_up_whichever_came_first(fi
 
 
 @pytest.mark.finding("mutant adjacency")
-@pytest.mark.parametrize(("first", "second"), [("replace_one", "add_remove"), ("add_remove", "replace_one")])
-def test_a_spec_of_other_neighbours_is_refused_before_its_run_reserves(first: str, second: str, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [("replace_one", "add_remove"), ("add_remove", "replace_one")]
+)
+def test_a_spec_of_other_neighbours_is_refused_before_its_run_reserves(
+    first: str, second: str, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -49,12 +62,15 @@ def test_a_spec_of_other_neighbours_is_refused_before_its_run_reserves(first: st
     with pytest.raises(KeyboardInterrupt):
         tiny.write(privacy={"adjacency": first}).release()
     assert [e.body["adjacency"] for e in tiny.ledger.entries() if e.kind == "reserve"] == [first]
-    with pytest.raises(BudgetError, match=f"say privacy.adjacency: {first}|with {first} neighbours"):
+    with pytest.raises(
+        BudgetError, match=f"say privacy.adjacency: {first}|with {first} neighbours"
+    ):
         tiny.write(privacy={"adjacency": second}).release(force=True)
     assert tiny.kinds() == ["cap", "reserve"]
 
 
-# --- the attack: three declared attacks share the 5% ---------------------------------------------------------
+# --- the attack: three declared attacks share the 5%
+# ---------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -62,22 +78,45 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
     """The attack on a release of the tiny table, as the release makes it."""
     from tests.release.conftest import Tiny
 
-    made = Tiny(tmp_path_factory.mktemp("attacked")).write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}})
+    made = Tiny(tmp_path_factory.mktemp("attacked")).write(
+        attacks={"membership": {"enabled": True, "rows": 40, "pairs": 4, "steps": 2}}
+    )
     loaded = load_spec(made.spec)
     domain = Domain.from_spec(loaded.columns)
     codes = encode(domain, table().replace("", np.nan))[0]
     graph = CausalGraph.from_spec(loaded.graph, domain.names)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(membership, "_runner", lambda release: Serial())  # a worker would take longer to start than to train
-        return attack_rows(codes, loaded, domain, graph, folder=made.folder / "shadows", progress=lambda done, total: None)
+        patch.setattr(
+            membership, "_runner", lambda release: Serial()
+        )  # a worker would take longer to start than to train
+        return attack_rows(
+            codes,
+            loaded,
+            domain,
+            graph,
+            folder=made.folder / "shadows",
+            progress=lambda done, total: None,
+        )
 
 
 @pytest.mark.finding("mutant attacks share alpha")
 def test_three_declared_attacks_share_the_five_percent(attacked: MembershipReport) -> None:
-    assert [v.name for v in attacked.declared] == ["targeted with random_forest", "elbo with lira_online", "tables with exact_ratio"]
+    assert [v.name for v in attacked.declared] == [
+        "targeted with random_forest",
+        "elbo with lira_online",
+        "tables with exact_ratio",
+    ]
     assert [v.confidence for v in attacked.declared] == pytest.approx([1 - 0.05 / 3] * 3)
     assert shared_confidence(3) == pytest.approx(1 - 0.05 / 3)
-    for verdict in attacked.declared:  # what is told of each goes by it: wider than an interval of 95%
+    for (
+        verdict
+    ) in attacked.declared:  # what is told of each goes by it: wider than an interval of 95%
         alone = verdict.row.advantage
-        assert verdict.advantage.lower <= alone.lower and verdict.advantage.upper >= alone.upper and verdict.advantage != alone
-    assert [f.epsilon_provable for f in declared_facts(attacked)][:2] == [attacked.epsilon_provable] * 2
+        assert (
+            verdict.advantage.lower <= alone.lower
+            and verdict.advantage.upper >= alone.upper
+            and verdict.advantage != alone
+        )
+    assert [f.epsilon_provable for f in declared_facts(attacked)][:2] == [
+        attacked.epsilon_provable
+    ] * 2

@@ -1,4 +1,6 @@
-"""No command shows a password, a token or a query of an address, whatever its form; and what an unreachable server keeps a steward waiting."""
+"""No command shows a password, a token or a query of an address, whatever its form; and what an
+unreachable server keeps a steward waiting.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,15 @@ def test_nothing_secret_is_shown(address: str) -> None:
 def test_what_is_beyond_doubt_is_shown() -> None:
     assert shown_address(f"http://steward:{SECRET}@{PORT}/path?x=1") == f"http://{PORT}"
     assert shown_address("https://mlflow.example") == "https://mlflow.example"
-    assert shown_address(f"postgresql+psycopg://steward:{SECRET}@[::1]:5432/db") == "postgresql+psycopg://[::1]:5432"
+    assert (
+        shown_address(f"postgresql+psycopg://steward:{SECRET}@[::1]:5432/db")
+        == "postgresql+psycopg://[::1]:5432"
+    )
     assert shown_address("sqlite:////data/led.db?timeout=5") == "/data/led.db"
     assert shown_address("sqlite://") == "a SQLite database in memory"
-    assert shown_address(f"steward:{SECRET}@host") == shown_path(f"steward:{SECRET}@host") == UNSHOWN
+    assert (
+        shown_address(f"steward:{SECRET}@host") == shown_path(f"steward:{SECRET}@host") == UNSHOWN
+    )
     assert shown_path("data/a b.csv") == "data/a b.csv"
 
 
@@ -75,43 +82,84 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 
 @pytest.mark.finding("redteam B5")
-@pytest.mark.parametrize("address", [pytest.param(f, marks=[pytest.mark.slow] if place % 5 else []) for place, f in enumerate(FORMS)])
-def test_no_command_shows_it(tiny: Any, synthdp: Callable[..., Any], address: str, logged: pytest.LogCaptureFixture) -> None:
-    """As tracking server, as ledger and as the file of the rows: commands that open it, and those that only read the spec."""
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param(f, marks=[pytest.mark.slow] if place % 5 else [])
+        for place, f in enumerate(FORMS)
+    ],
+)
+def test_no_command_shows_it(
+    tiny: Any, synthdp: Callable[..., Any], address: str, logged: pytest.LogCaptureFixture
+) -> None:
+    """As tracking server, as ledger and as the file of the rows: commands that open it, and those
+    that only read the spec.
+    """
     began, said = time.monotonic(), []
     tiny.write(tracking={"enabled": True, "uri": address})
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 2 and not tiny.out.joinpath("bundle").exists() and tiny.kinds() == []
-    assert done.err.count("synthdp: ") == 1 and "Retrying" not in done.err and "Traceback" not in done.err
-    said += [done, *(synthdp(command, tiny.spec) for command in ("validate", "plan", "doctor", "ui"))]
+    assert (
+        done.err.count("synthdp: ") == 1
+        and "Retrying" not in done.err
+        and "Traceback" not in done.err
+    )
+    said += [
+        done,
+        *(synthdp(command, tiny.spec) for command in ("validate", "plan", "doctor", "ui")),
+    ]
     tiny.write(privacy={"ledger": address})
     said += [synthdp(command, tiny.spec) for command in ("release", "plan", "doctor")]
-    said += [synthdp("budget", "--ledger", address), synthdp("ui", "--store", address), synthdp("track", tiny.folder, "--store", address)]
+    said += [
+        synthdp("budget", "--ledger", address),
+        synthdp("ui", "--store", address),
+        synthdp("track", tiny.folder, "--store", address),
+    ]
     tiny.write(dataset={"source": {"kind": "csv", "path": address}})
     said += [synthdp("release", tiny.spec, "--out", tiny.out)]
-    said += [synthdp("validate", tiny.write(dataset={"source": {"kind": address, "path": "x"}}).spec)]
+    said += [
+        synthdp("validate", tiny.write(dataset={"source": {"kind": address, "path": "x"}}).spec)
+    ]
     for done in said:
         assert SECRET not in done.out + done.err, done.err
-    assert SECRET not in "".join(r.getMessage() for r in logged.records if r.levelno >= logging.WARNING)
+    assert SECRET not in "".join(
+        r.getMessage() for r in logged.records if r.levelno >= logging.WARNING
+    )
     assert time.monotonic() - began < 60  # thirteen commands; one took longer than this
 
 
 @pytest.mark.finding("redteam B5")
-def test_a_server_that_never_answers_is_given_up_in_seconds(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_given_up_in_seconds(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        tiny.write(tracking={"enabled": True, "uri": f"http://{SECRET}@127.0.0.1:{silent.getsockname()[1]}"})
+        tiny.write(
+            tracking={
+                "enabled": True,
+                "uri": f"http://{SECRET}@127.0.0.1:{silent.getsockname()[1]}",
+            }
+        )
         began = time.monotonic()
         done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 2 and "there was no answer in time" in done.err and "nothing was spent" in done.err and SECRET not in done.err
+    assert (
+        done.code == 2
+        and "there was no answer in time" in done.err
+        and "nothing was spent" in done.err
+        and SECRET not in done.err
+    )
     assert time.monotonic() - began < 30 and tiny.kinds() == []
 
 
 @pytest.mark.finding("redteam B5")
-def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paid for, interrupted, resumed while the store is away: the bundle is written, and logged when the store is back."""
+def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(
+    tiny: Any, synthdp: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paid for, interrupted, resumed while the store is away: the bundle is written, and logged
+    when the store is back.
+    """
     from mlflow.tracking import MlflowClient
 
     tiny.write(tracking={"enabled": True})
@@ -123,15 +171,24 @@ def test_a_server_that_goes_away_leaves_a_bundle_and_a_command(tiny: Any, synthd
         patch.setattr("synthdp.tracking.mlflow_run.opened", _away)
         done = synthdp("resume", tiny.out)
     assert done.code == 0 and tiny.bundle.exists() and tiny.kinds().count("reserve") == 1
-    assert f"{tiny.folder / 'mlflow.db'} does not answer: the connection was refused" in done.out and done.out.count("MLflow: ") == 1
+    assert (
+        f"{tiny.folder / 'mlflow.db'} does not answer: the connection was refused" in done.out
+        and done.out.count("MLflow: ") == 1
+    )
     assert f"`synthdp track {tiny.out}` logs it later" in done.out
     assert SECRET not in done.out + done.err
     for _ in range(2):  # the second time nothing is there twice
         assert synthdp("track", tiny.out).code == 0
     client = MlflowClient(tracking_uri=f"sqlite:///{tiny.folder / 'mlflow.db'}")
     (run,) = client.search_runs([client.get_experiment_by_name("synthdp").experiment_id])
-    assert run.info.status == "FINISHED" and run.data.tags["gate"] == "passed" and run.data.params["epsilon"] == "1.0"
-    assert "tv1" in run.data.metrics and run.data.tags["mlflow.note.content"].startswith("## Released")
+    assert (
+        run.info.status == "FINISHED"
+        and run.data.tags["gate"] == "passed"
+        and run.data.params["epsilon"] == "1.0"
+    )
+    assert "tv1" in run.data.metrics and run.data.tags["mlflow.note.content"].startswith(
+        "## Released"
+    )
     assert {f.path for f in client.list_artifacts(run.info.run_id)} == {"bundle", "internal.html"}
     told = (tiny.out / "internal/tracking.json").read_text()
     assert "sqlite" not in told and "csv" not in told
@@ -147,7 +204,9 @@ def test_there_is_nothing_to_log(tiny: Any, synthdp: Callable[..., Any]) -> None
 
 
 @pytest.mark.finding("redteam D3")
-def test_a_ledger_whose_folder_cannot_be_written_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_whose_folder_cannot_be_written_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The root user writes everywhere, so that what the disk says is said for it."""
     import sqlite3.dbapi2
 

@@ -1,4 +1,6 @@
-"""What MLflow gets of a release, to the name: settings from the spec, what was released, and figures of quality and attack; no count of rows."""
+"""What MLflow gets of a release, to the name: settings from the spec, what was released, and
+figures of quality and attack; no count of rows.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Told(NullTracker):
 
 
 @pytest.mark.finding("mutant misfits to MLflow")
-def test_a_release_tells_no_count_of_real_rows(tiny: Any, make_table: Callable[..., pd.DataFrame], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_tells_no_count_of_real_rows(
+    tiny: Any, make_table: Callable[..., pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = make_table()
     rows.loc[: MISFITS - 1, "weight"] = 500.0
     told = Told()
@@ -55,5 +59,9 @@ def test_a_release_tells_no_count_of_real_rows(tiny: Any, make_table: Callable[.
     tiny.write(rows, dataset={"out_of_domain": "clamp"}).release()
     # Associations are told where both tables have some: with noise as it is, not always.
     assert set(told.figures) - {"association_rmse"} == METRICS and told.settings == {}
-    assert not {float(MISFITS), float(len(rows))} & set(told.figures.values()) and str(MISFITS) not in "".join(told.words)
-    assert sorted(told.files) == sorted(["/internal.html", *(f"bundle/{'privacy/' * (n == 'privacy')}{n}" for n in TRACKED)])
+    assert not {float(MISFITS), float(len(rows))} & set(told.figures.values()) and str(
+        MISFITS
+    ) not in "".join(told.words)
+    assert sorted(told.files) == sorted(
+        ["/internal.html", *(f"bundle/{'privacy/' * (n == 'privacy')}{n}" for n in TRACKED)]
+    )

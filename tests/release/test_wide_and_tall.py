@@ -1,4 +1,6 @@
-"""Wide, mostly missing and tall tables are released in memory that a laptop has, and their bundles verify."""
+"""Wide, mostly missing and tall tables are released in memory that a laptop has, and their bundles
+verify.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def released(name: str, folder: Path) -> dict[str, Any]:
     shutil.copy(SPECS / f"{name}.yaml", folder)
     command = [sys.executable, "-c", RELEASE, f"{name}.yaml", "out"]
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SPECS.parent)}, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SPECS.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -41,7 +48,9 @@ def released(name: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pain5000", "eedi"])
-def test_a_wide_table_is_released_judged_and_verified(name: str, tmp_path: Path, figure: Any) -> None:
+def test_a_wide_table_is_released_judged_and_verified(
+    name: str, tmp_path: Path, figure: Any
+) -> None:
     result = released(name, tmp_path)
     assert verify_bundle(tmp_path / result["bundle"]).ok
     assert {"judge on real rows", "attack", "bundle and report", "track"} <= set(result["seconds"])
@@ -54,4 +63,8 @@ def test_a_wide_table_is_released_judged_and_verified(name: str, tmp_path: Path,
 def test_five_million_rows_are_released_in_bounded_memory(figure: Any) -> None:
     result = run_apart(Point(rows=5_000_000))
     assert result["peak_mb"] < MOST_MB and result["tv2"] < 0.02
-    figure("5,000,000 rows x 20 columns: memory of the whole release, MB", round(result["peak_mb"]), MOST_MB)
+    figure(
+        "5,000,000 rows x 20 columns: memory of the whole release, MB",
+        round(result["peak_mb"]),
+        MOST_MB,
+    )

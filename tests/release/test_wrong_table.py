@@ -1,4 +1,6 @@
-"""A table that is plainly not the declared one is refused: before anything is spent where it is empty, else before training."""
+"""A table that is plainly not the declared one is refused: before anything is spent where it is
+empty, else before training.
+"""
 
 from __future__ import annotations
 
@@ -19,46 +21,84 @@ DECLARED = {"rows": {"kind": "approximate", "value": 20_000}}
 
 
 @pytest.mark.finding("redteam C1")
-@pytest.mark.parametrize("source", [{"kind": "csv", "path": "table.csv"}, {"kind": "parquet", "path": "table.parquet", "levels_only": True}])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "csv", "path": "table.csv"},
+        {"kind": "parquet", "path": "table.parquet", "levels_only": True},
+    ],
+)
 def test_an_empty_table_is_refused_before_anything_is_spent(
-    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame], source: dict[str, Any]
+    tiny: Any,
+    synthdp: Callable[..., Any],
+    make_table: Callable[..., pd.DataFrame],
+    source: dict[str, Any],
 ) -> None:
     rows = make_table().head(0)
     tiny.write(rows, dataset={"source": source}, evaluation={"enabled": False})
-    rows.astype({"visits": "int64", "weight": "float64"}).astype({c: "str" for c in ("sex", "grade", "smoker", "joined")}).to_parquet(
-        tiny.folder / "table.parquet", index=False
-    )
+    rows.astype({"visits": "int64", "weight": "float64"}).astype(
+        {c: "str" for c in ("sex", "grade", "smoker", "joined")}
+    ).to_parquet(tiny.folder / "table.parquet", index=False)
     done = synthdp("release", tiny.spec, "--out", tiny.out)
     assert done.code == 5 and "the table has no rows" in done.err and tiny.kinds() == []
 
 
 @pytest.mark.finding("redteam C1")
-def test_a_table_of_other_size_stops_before_training(tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]) -> None:
+def test_a_table_of_other_size_stops_before_training(
+    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
+) -> None:
     """400 of 20,000 rows: half of those to fit, 8,000, is more than 70 deviations away."""
     tiny.write(make_table(400), dataset=DECLARED)
     done = synthdp("release", tiny.spec, "--out", tiny.out, "--json")
     error = json.loads(done.out)
-    assert done.code == 5 and "this is not the declared table: dataset.rows declares 20,000 rows, 16,000 of them to fit" in error["error"]
+    assert (
+        done.code == 5
+        and "this is not the declared table: dataset.rows declares 20,000 rows, 16,000 of them to fit"
+        in error["error"]
+    )
     assert "nothing was trained" in error["hint"] and "--force" in error["hint"]
-    assert "epsilon 1 at delta 1e-05 stays spent" in error["budget"] and "charged so far: measure; what was measured is kept in" in error["budget"]
+    assert (
+        "epsilon 1 at delta 1e-05 stays spent" in error["budget"]
+        and "charged so far: measure; what was measured is kept in" in error["budget"]
+    )
     assert error["budget"] in done.err
-    assert [k for k in tiny.kinds() if k != "kept"] == ["cap", "reserve", "charge"] and not tiny.bundle.exists()
+    assert [k for k in tiny.kinds() if k != "kept"] == [
+        "cap",
+        "reserve",
+        "charge",
+    ] and not tiny.bundle.exists()
     again = synthdp("resume", tiny.out)
-    assert again.code == 5 and "this is not the declared table" in again.err and [k for k in tiny.kinds() if k == "charge"] == ["charge"]
+    assert (
+        again.code == 5
+        and "this is not the declared table" in again.err
+        and [k for k in tiny.kinds() if k == "charge"] == ["charge"]
+    )
     tiny.write(make_table(400))
     assert synthdp("release", tiny.spec, "--out", tiny.out, "--force").code == 0
 
 
-def test_a_table_within_what_approximate_allows_is_told_of(tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]) -> None:
-    tiny.write(make_table(6_000), dataset={"rows": {"kind": "approximate", "value": 10_000}}, evaluation={"enabled": False})
+def test_a_table_within_what_approximate_allows_is_told_of(
+    tiny: Any, synthdp: Callable[..., Any], make_table: Callable[..., pd.DataFrame]
+) -> None:
+    tiny.write(
+        make_table(6_000),
+        dataset={"rows": {"kind": "approximate", "value": 10_000}},
+        evaluation={"enabled": False},
+    )
     done = synthdp("release", tiny.spec, "--out", tiny.out)
-    assert done.code == 0 and "warning: dataset.rows declares 10,000 rows, and the noisy counts say" in done.out
+    assert (
+        done.code == 0
+        and "warning: dataset.rows declares 10,000 rows, and the noisy counts say" in done.out
+    )
 
 
 def tables(rows: float, *, sigma: float = 10.0, seed: int = 1) -> list[NoisyTable]:
     rng = np.random.default_rng(seed)
     sizes = (2, 3, 20)
-    return [NoisyTable((str(k),), rows / k + rng.normal(0, sigma * (1 + k), k), sigma * (1 + k)) for k in sizes]
+    return [
+        NoisyTable((str(k),), rows / k + rng.normal(0, sigma * (1 + k), k), sigma * (1 + k))
+        for k in sizes
+    ]
 
 
 def test_the_total_has_the_deviation_that_it_states() -> None:
@@ -71,7 +111,9 @@ def test_the_total_has_the_deviation_that_it_states() -> None:
 
 @pytest.mark.parametrize("holdout", [0.0, 0.5])
 def test_where_the_limits_are(tiny: Any, holdout: float) -> None:
-    release = load_spec(tiny.write(dataset=DECLARED, evaluation={"holdout": holdout, "targets": []}).spec)
+    release = load_spec(
+        tiny.write(dataset=DECLARED, evaluation={"holdout": holdout, "targets": []}).spec
+    )
     exact = [NoisyTable(("sex",), np.array([1.0, 0.0]), 10.0)]
     noise = 10 * np.sqrt(2)
     fit = 20_000 * (1 - holdout)

@@ -1,4 +1,6 @@
-"""The public page: self-contained, escaped, small, and what its figures and sentences say of public numbers."""
+"""The public page: self-contained, escaped, small, and what its figures and sentences say of public
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x$ {
 
 
 def table_of(names: tuple[str, ...], levels: int = 4) -> Domain:
-    return Domain(tuple(ColumnDomain(n, "categorical", tuple(f"{n}{k}" for k in range(levels)), False) for n in names))
+    return Domain(
+        tuple(
+            ColumnDomain(n, "categorical", tuple(f"{n}{k}" for k in range(levels)), False)
+            for n in names
+        )
+    )
 
 
 def facts(**changes: Any) -> dict[str, Any]:
@@ -36,8 +43,19 @@ def facts(**changes: Any) -> dict[str, Any]:
         "delta": 1e-5,
         "adjacency": "add_remove",
         "unit_meaning": "one person",
-        "purposes": [{"purpose": "measure", "epsilon": 0.4321, "used": True}, {"purpose": "train", "epsilon": 0.7654, "used": False}],
-        "groups": [{"size": 2, "joint_epsilon": 2.0456, "joint_delta": 1e-5, "total_epsilon": 3.1234, "total_delta": 2e-5}],
+        "purposes": [
+            {"purpose": "measure", "epsilon": 0.4321, "used": True},
+            {"purpose": "train", "epsilon": 0.7654, "used": False},
+        ],
+        "groups": [
+            {
+                "size": 2,
+                "joint_epsilon": 2.0456,
+                "joint_delta": 1e-5,
+                "total_epsilon": 3.1234,
+                "total_delta": 2e-5,
+            }
+        ],
         "outside_gates": [],
         "scores": [],
         "audit": None,
@@ -46,7 +64,12 @@ def facts(**changes: Any) -> dict[str, Any]:
     }
 
 
-def public(names: tuple[str, ...] = ("sort", "kind", "size"), rows: int = 400, levels: int = 4, **changes: Any) -> PublicContent:
+def public(
+    names: tuple[str, ...] = ("sort", "kind", "size"),
+    rows: int = 400,
+    levels: int = 4,
+    **changes: Any,
+) -> PublicContent:
     domain, rng = table_of(names, levels), np.random.default_rng(0)
     codes = rng.integers(0, levels, size=(rows, len(names))).astype(np.uint16)
     codes[:, 1] = codes[:, 0]  # as dependent as can be
@@ -66,10 +89,19 @@ def public(names: tuple[str, ...] = ("sort", "kind", "size"), rows: int = 400, l
 
 @pytest.mark.parametrize("names", [("sort", "kind", "size"), HOSTILE])
 def test_the_page_needs_nothing_and_shows_names_as_text(names: tuple[str, ...]) -> None:
-    html = render_public(public(names, notes=names, facts=facts(title=names[0], unit_meaning=names[1])))
-    assert not re.search(r"<(script|iframe|object|embed|link|base|form|foreignobject|img src=x)", html, re.IGNORECASE)
-    assert not re.search(r"@import|url\((?!#)|https?://|javascript:", html) and "default-src 'none'" in html
-    assert "49" not in re.findall(r"\{\{.*?\}\}", html) and ("{{ 7 * 7 }}" in html) == (names == HOSTILE)
+    html = render_public(
+        public(names, notes=names, facts=facts(title=names[0], unit_meaning=names[1]))
+    )
+    assert not re.search(
+        r"<(script|iframe|object|embed|link|base|form|foreignobject|img src=x)", html, re.IGNORECASE
+    )
+    assert (
+        not re.search(r"@import|url\((?!#)|https?://|javascript:", html)
+        and "default-src 'none'" in html
+    )
+    assert "49" not in re.findall(r"\{\{.*?\}\}", html) and ("{{ 7 * 7 }}" in html) == (
+        names == HOSTILE
+    )
 
 
 def test_every_number_stands_in_a_table_and_every_figure_has_a_sentence() -> None:
@@ -77,10 +109,18 @@ def test_every_number_stands_in_a_table_and_every_figure_has_a_sentence() -> Non
     for said in ("0.432", "0.765", "2.05", "3.12", "2e-05", "0.987"):
         assert re.search(rf"<td>{re.escape(said)}</td>|epsilon {re.escape(said)}", html), said
     figures = re.findall(r"<figure.*?</figure>", html, re.DOTALL)
-    assert len(figures) == 8 and all(re.search(r"<figcaption>\S.*?\.</figcaption>", f, re.DOTALL) for f in figures)
+    assert len(figures) == 8 and all(
+        re.search(r"<figcaption>\S.*?\.</figcaption>", f, re.DOTALL) for f in figures
+    )
     assert all(re.search(r'role="img" aria-label="[^"]{20,}|alt="[^"]{20,}', f) for f in figures)
-    assert "accounted one by one the 2 looks at the rows would cost 1.2" in html and "train (unused)" in html
-    assert "most strongly kind with sort (1.00)" in html or "most strongly sort with kind (1.00)" in html
+    assert (
+        "accounted one by one the 2 looks at the rows would cost 1.2" in html
+        and "train (unused)" in html
+    )
+    assert (
+        "most strongly kind with sort (1.00)" in html
+        or "most strongly sort with kind (1.00)" in html
+    )
 
 
 def test_a_wide_table_stays_small() -> None:
@@ -101,7 +141,9 @@ def test_distances_are_against_the_noisy_counts() -> None:
     content.tables[0].counts[:] = [400.0, 0.0, 0.0, 0.0]
     share = np.mean(content.codes[:, 0] == 0)
     found = {c.name: c.distance for c in columns(content.domain, content.codes, content.tables)}
-    assert found["sort"] == pytest.approx(1 - share) and found["kind"] == pytest.approx(0, abs=1e-12)
+    assert found["sort"] == pytest.approx(1 - share) and found["kind"] == pytest.approx(
+        0, abs=1e-12
+    )
 
 
 def test_pairs_are_read_from_the_smallest_table_whatever_its_order() -> None:
@@ -110,11 +152,18 @@ def test_pairs_are_read_from_the_smallest_table_whatever_its_order() -> None:
     np.add.at(joint, (content.codes[:, 2], content.codes[:, 0]), 1.0)
     triple = np.zeros((4, 4, 4))
     np.add.at(triple, (content.codes[:, 0], content.codes[:, 1], content.codes[:, 2]), 1.0)
-    tables = [NoisyTable(("sort", "kind", "size"), triple, 2.0), NoisyTable(("size", "sort"), joint, 5.0)]
+    tables = [
+        NoisyTable(("sort", "kind", "size"), triple, 2.0),
+        NoisyTable(("size", "sort"), joint, 5.0),
+    ]
     found = {frozenset(p.names): p for p in measured_pairs(content.domain, content.codes, tables)}
-    assert len(found) == 3 and all(p.distance == pytest.approx(0, abs=1e-12) for p in found.values())
+    assert len(found) == 3 and all(
+        p.distance == pytest.approx(0, abs=1e-12) for p in found.values()
+    )
     assert found[frozenset(("sort", "size"))].by_noise == pytest.approx(noise_distance(joint, 5.0))
-    assert found[frozenset(("sort", "kind"))].by_noise == pytest.approx(noise_distance(joint, 4.0))  # a sum of four cells
+    assert found[frozenset(("sort", "kind"))].by_noise == pytest.approx(
+        noise_distance(joint, 4.0)
+    )  # a sum of four cells
     moved = NoisyTable(("size", "sort"), np.roll(joint, 1, axis=0), 5.0)
     assert next(measured_pairs(content.domain, content.codes, [moved])).distance > 0.1
 
@@ -130,18 +179,31 @@ def test_the_bound_on_attacks_is_that_of_the_whole_profile() -> None:
     points = roc_points([(1.0, 0.0)])
     assert all(t == pytest.approx(min(np.e * f, 1 - (1 - f) / np.e, 1)) for f, t in points)
     both = roc_points([(1.0, 0.0), (0.0, 0.05)])
-    assert all(t == pytest.approx(min(one, f + 0.05, 1)) for (f, t), (_, one) in zip(both, points, strict=True))
+    assert all(
+        t == pytest.approx(min(one, f + 0.05, 1))
+        for (f, t), (_, one) in zip(both, points, strict=True)
+    )
 
 
 class TestPairPlots:
     def test_shares_are_of_both_columns(self) -> None:
-        domain, codes = table_of(("a", "b"), 3), np.array([[0, 1], [0, 1], [2, 0], [1, 1]], dtype=np.uint16)
+        domain, codes = (
+            table_of(("a", "b"), 3),
+            np.array([[0, 1], [0, 1], [2, 0], [1, 1]], dtype=np.uint16),
+        )
         plot = pair_plot(domain, codes, ("b", "a"), like=codes)
         assert plot.tables[0][0].tolist() == [0.25, 0.75, 0]
-        assert plot.tables[0][1].tolist() == [[0, 0, 0.25], [0.5, 0.25, 0], [0, 0, 0]] == plot.tables[1][0].T.tolist()
+        assert (
+            plot.tables[0][1].tolist()
+            == [[0, 0, 0.25], [0.5, 0.25, 0], [0, 0, 0]]
+            == plot.tables[1][0].T.tolist()
+        )
 
     def test_categories_beyond_the_commonest_are_one(self) -> None:
-        domain, like = table_of(("a",), 30), np.repeat(np.arange(30), np.arange(30) + 1)[:, None].astype(np.uint16)
+        domain, like = (
+            table_of(("a",), 30),
+            np.repeat(np.arange(30), np.arange(30) + 1)[:, None].astype(np.uint16),
+        )
         cells, sizes = grid(domain, like[::-1], like)
         assert sizes == (MOST_LEVELS,)
         others = np.bincount(cells[:, 0])[-1]
@@ -151,18 +213,39 @@ class TestPairPlots:
         column = ColumnDomain("a", "ordinal", tuple(map(str, range(30))), False)
         codes = np.arange(30, dtype=np.uint16)[:, None]
         cells, sizes = grid(Domain((column,)), codes, codes)
-        assert sizes == (MOST_LEVELS,) and (np.diff(cells[:, 0]) >= 0).all() and set(np.bincount(cells[:, 0])) == {2, 3}
+        assert (
+            sizes == (MOST_LEVELS,)
+            and (np.diff(cells[:, 0]) >= 0).all()
+            and set(np.bincount(cells[:, 0])) == {2, 3}
+        )
 
     def test_named_columns_come_first_then_the_strongest(self) -> None:
         strengths = np.eye(4)
         strengths[1, 2] = strengths[2, 1] = 0.8
-        assert most_connected(("a", "b", "c", "d"), strengths, first=("d", "x")) == ("d", "b", "c", "a")
+        assert most_connected(("a", "b", "c", "d"), strengths, first=("d", "x")) == (
+            "d",
+            "b",
+            "c",
+            "a",
+        )
 
 
 def test_refuted_claims_stand_in_the_card() -> None:
     claim = {"x": "sort", "y": "kind", "given": [], "kind": "arrow", "status": "refuted"}
-    finding = {**claim, "effect": 0.01, "effect_upper": 0.02, "smallest_detectable_effect": 0.01, "p_value": 0.5}
+    finding = {
+        **claim,
+        "effect": 0.01,
+        "effect_upper": 0.02,
+        "smallest_detectable_effect": 0.01,
+        "p_value": 0.5,
+    }
     none = {"supported": 0, "refuted": 0, "undecided": 0}
-    validation = {"findings": [finding], "counts": {"arrow": {**none, "refuted": 1, "supported": 2}, "independence": none}}
+    validation = {
+        "findings": [finding],
+        "counts": {"arrow": {**none, "refuted": 1, "supported": 2}, "independence": none},
+    }
     html = render_public(public(graph=replace(public().graph, validation=validation)))
-    assert "1 of 3 given arrows refuted by noisy tables; 0 of 0 implied independences refuted" in html and 'class="card bad"' in html
+    assert (
+        "1 of 3 given arrows refuted by noisy tables; 0 of 0 implied independences refuted" in html
+        and 'class="card bad"' in html
+    )

@@ -1,4 +1,6 @@
-"""The steward's page: self-contained, escaped, complete, small; and what its figures and sentences say."""
+"""The steward's page: self-contained, escaped, complete, small; and what its figures and sentences
+say.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,30 @@ from synthdp.report.internal.page import (
     write_internal_report,
 )
 
-HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{1}{0}$ {{ 7 * 7 }}", "new\nline\u202e #010101 ☃ 漢字"]
-GRAPH_SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(2)</script></svg>'
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "$\\frac{1}{0}$ {{ 7 * 7 }}",
+    "new\nline\u202e #010101 ☃ 漢字",
+]
+GRAPH_SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(2)</script></svg>'
+)
 
 
 def domain(names: list[str], levels: int = 4) -> Domain:
     def column(i: int, name: str) -> ColumnDomain:
         if i % 2:
             edges = tuple(float(e) for e in range(levels))
-            return ColumnDomain(name, "integer", tuple(f"{i}_{k}" for k in range(levels)), False, edges=edges, stop=float(levels), upper=levels - 1.0)
+            return ColumnDomain(
+                name,
+                "integer",
+                tuple(f"{i}_{k}" for k in range(levels)),
+                False,
+                edges=edges,
+                stop=float(levels),
+                upper=levels - 1.0,
+            )
         return ColumnDomain(name, "categorical", tuple(f"{name}{k}" for k in range(levels)), False)
 
     return Domain(tuple(column(i, name) for i, name in enumerate(names)))
@@ -45,14 +62,22 @@ def domain(names: list[str], levels: int = 4) -> Domain:
 
 def judged(table: Domain, rows: int = 200) -> EvaluationReport:
     rng = np.random.default_rng(0)
-    real, test, synthetic = (rng.integers(0, np.asarray(table.sizes), size=(rows, len(table))).astype(np.uint16) for _ in range(3))
+    real, test, synthetic = (
+        rng.integers(0, np.asarray(table.sizes), size=(rows, len(table))).astype(np.uint16)
+        for _ in range(3)
+    )
     found = (
         UtilityRow(table.names[0], "logistic", "auc", 0.9123, 0.8765, 0.0358, 0.0211, 0.0507),
         UtilityRow(table.names[0], "logistic", "accuracy", None, None, None, None, None),
         UtilityRow(table.names[-1], "ridge", "r2", 0.5432, 0.5321, 0.0111, -0.0031, 0.0213),
     )
     useful = UtilityReport(found, (f"{table.names[0]}, logistic on real rows: ConvergenceWarning",))
-    return EvaluationReport(fidelity(real, synthetic, table, triples=5), fidelity(real, test, table, triples=5), useful, {"fidelity": 0.1})
+    return EvaluationReport(
+        fidelity(real, synthetic, table, triples=5),
+        fidelity(real, test, table, triples=5),
+        useful,
+        {"fidelity": 0.1},
+    )
 
 
 def interval(value: float) -> dict[str, float]:
@@ -60,7 +85,14 @@ def interval(value: float) -> dict[str, float]:
 
 
 def attack(**changes: Any) -> dict[str, Any]:
-    row = {"extractor": "targeted", "classifier": "logistic", "models": 40, "advantage": interval(0.123), "auc": interval(0.567), "precision": None}
+    row = {
+        "extractor": "targeted",
+        "classifier": "logistic",
+        "models": 40,
+        "advantage": interval(0.123),
+        "auc": interval(0.567),
+        "precision": None,
+    }
     return {
         "conclusion": "The attack did not tell them apart. This is a sanity check, not a proof of privacy.",
         "main": row,
@@ -88,8 +120,15 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
             adjacency="add_remove",
             unit="one person",
             steps=(
-                BudgetStep(purpose="measure", label="1-way marginals", mechanism="discrete Gaussian", epsilon=0.4021),
-                BudgetStep(purpose="train", label="DP-SGD", mechanism="subsampled Gaussian", epsilon=0.585),
+                BudgetStep(
+                    purpose="measure",
+                    label="1-way marginals",
+                    mechanism="discrete Gaussian",
+                    epsilon=0.4021,
+                ),
+                BudgetStep(
+                    purpose="train", label="DP-SGD", mechanism="subsampled Gaussian", epsilon=0.585
+                ),
             ),
             group_epsilons={2: 2.0456, 3: 3.1234},
             cap_epsilon=3.0,
@@ -98,9 +137,13 @@ def content(names: list[str] | None = None, **changes: Any) -> ReportContent:
         gates=(GateResult(metric="tv1_noisy", bound="at most 0.05", value=0.0123, passed=True),),
         tv1_noisy=0.0123,
         evaluation=judged(table),
-        graph=GraphView(mode="given", svg=GRAPH_SVG, edges=((table.names[0], table.names[1], "given"),)),
+        graph=GraphView(
+            mode="given", svg=GRAPH_SVG, edges=((table.names[0], table.names[1], "given"),)
+        ),
         attack=attack(),
-        misfits={table.names[0]: {"wrong type": 0, "outside the domain": 17, "unexpected missing": 3}},
+        misfits={
+            table.names[0]: {"wrong type": 0, "outside the domain": 17, "unexpected missing": 3}
+        },
         timings={"train": 31.25},
     )
     return replace(whole, **changes)
@@ -135,15 +178,33 @@ def names_of_tags(page: Page) -> set[str]:
 def test_the_page_needs_nothing_and_runs_nothing(names: list[str] | None) -> None:
     html = render(content(names, title=names[0] if names else "A table", notes=tuple(names or ())))
     page = Page(html)
-    assert not names_of_tags(page) & {"script", "iframe", "object", "embed", "link", "base", "form", "foreignobject", "animate"}
+    assert not names_of_tags(page) & {
+        "script",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "base",
+        "form",
+        "foreignobject",
+        "animate",
+    }
     for tag, attributes in page.tags:
         for name, value in attributes.items():
             assert not name.startswith("on"), (tag, name)
-            assert name == "http-equiv" or not re.search(r"https?:|//|javascript:", value or "") or name in ("alt", "aria-label"), (tag, name, value)
+            assert (
+                name == "http-equiv"
+                or not re.search(r"https?:|//|javascript:", value or "")
+                or name in ("alt", "aria-label")
+            ), (tag, name, value)
             if name in ("src", "href", "xlink:href"):
                 assert value is not None and value.startswith(("#", "data:image/"))
     assert not re.search(r"@import|url\((?!#)", html)
-    assert any(a.get("http-equiv") == "Content-Security-Policy" and "default-src 'none'" in str(a["content"]) for _, a in page.tags)
+    assert any(
+        a.get("http-equiv") == "Content-Security-Policy"
+        and "default-src 'none'" in str(a["content"])
+        for _, a in page.tags
+    )
 
 
 def test_hostile_names_are_shown_as_text() -> None:
@@ -165,7 +226,11 @@ def test_ids_are_unique_and_references_resolve() -> None:
 
 def test_it_says_on_top_that_it_is_confidential_and_figures_are_described() -> None:
     page = Page(render(content()))
-    assert page.text.split("A table: internal report ", 2)[1].strip().startswith("Confidential: do not share")
+    assert (
+        page.text.split("A table: internal report ", 2)[1]
+        .strip()
+        .startswith("Confidential: do not share")
+    )
     pictures = [a for tag, a in page.tags if tag == "svg"]
     assert len(pictures) == 1 + 3 + 1 + 2 + 1  # budget, columns, association, AUC and R², ROC
     assert all(a.get("role") == "img" and len(a.get("aria-label") or "") > 20 for a in pictures)
@@ -184,10 +249,27 @@ def test_every_number_is_in_the_appendix_and_in_the_json(tmp_path: Path) -> None
     near = whole.evaluation.fidelity
     expected = [f"{tv:.4f}" for group in (near.by_column, near.by_triple) for tv in group.values()]
     expected += [f"{tv:.4f}" for tv in near.pairs[np.triu_indices(len(near.pairs), 1)]]
-    expected += [f"{share:.4%}" for shares in (near.shares_real, near.shares_synthetic) for column in shares.values() for share in column]
+    expected += [
+        f"{share:.4%}"
+        for shares in (near.shares_real, near.shares_synthetic)
+        for column in shares.values()
+        for share in column
+    ]
     expected += [f"{near.association_real[0, 1]:.3f}", f"{near.association_synthetic[0, 1]:.3f}"]
     expected += ["0.912", "0.876", "0.0358", "0.0211", "0.0507", "0.543", "0.532", "-0.0031"]
-    expected += ["0.402", "0.585", "2.05", "3.12", "0.123", "0.567", "0.107", "31.25", "0.987", "1.65", "0.0123"]
+    expected += [
+        "0.402",
+        "0.585",
+        "2.05",
+        "3.12",
+        "0.123",
+        "0.567",
+        "0.107",
+        "31.25",
+        "0.987",
+        "1.65",
+        "0.0123",
+    ]
     for figure in expected:
         assert figure in appendix, figure
     assert "17" in text[text.index("Data problems") : text.index("Appendix: every number")]
@@ -195,16 +277,23 @@ def test_every_number_is_in_the_appendix_and_in_the_json(tmp_path: Path) -> None
     assert numbers["evaluation"]["fidelity"]["tv1"] == near.tv1
     assert numbers["attack"]["roc"] == whole.attack["roc"] if whole.attack else False
     assert numbers["budget"]["group_epsilons"] == {"2": 2.0456, "3": 3.1234}
-    assert numbers["misfits"]["sort"]["outside the domain"] == 17 and "not to be shared" in numbers["confidential"]
+    assert (
+        numbers["misfits"]["sort"]["outside the domain"] == 17
+        and "not to be shared" in numbers["confidential"]
+    )
 
 
 def test_pairs_of_columns_are_listed_furthest_off_first_with_their_own_figures() -> None:
     whole = content()
     assert whole.evaluation is not None and whole.evaluation.fidelity is not None
     near = whole.evaluation.fidelity
-    table = next(t for t in tables(whole, Limits(2, 10, 1)) if t.caption.startswith("Pairs of columns"))
+    table = next(
+        t for t in tables(whole, Limits(2, 10, 1)) if t.caption.startswith("Pairs of columns")
+    )
     place = list(near.by_column).index
-    assert [row[2] for row in table.rows] == [f"{tv:.4f}" for tv in sorted(near.pairs[np.triu_indices(len(near.pairs), 1)])[::-1][:2]]
+    assert [row[2] for row in table.rows] == [
+        f"{tv:.4f}" for tv in sorted(near.pairs[np.triu_indices(len(near.pairs), 1)])[::-1][:2]
+    ]
     assert all(row[2] == f"{near.pairs[place(row[0]), place(row[1])]:.4f}" for row in table.rows)
     assert table.left_out == len(near.pairs) * (len(near.pairs) - 1) // 2 - 2
 
@@ -216,23 +305,43 @@ def test_a_wide_table_stays_below_the_size_limit(tmp_path: Path) -> None:
     path = write_internal_report(tmp_path, wide)
     assert path.stat().st_size <= MOST_BYTES
     assert "more rows are in internal.json" in path.read_text(encoding="utf-8")
-    assert len(json.loads((tmp_path / "internal.json").read_text())["evaluation"]["fidelity"]["by_pair"]["tv"]) == 110
+    assert (
+        len(
+            json.loads((tmp_path / "internal.json").read_text())["evaluation"]["fidelity"][
+                "by_pair"
+            ]["tv"]
+        )
+        == 110
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"evaluation": None}, "Evaluation is turned off"),
-        ({"evaluation": EvaluationReport(None, None, UtilityReport((), ("not available: no rows",)), {})}, "There are no rows to compare"),
+        (
+            {
+                "evaluation": EvaluationReport(
+                    None, None, UtilityReport((), ("not available: no rows",)), {}
+                )
+            },
+            "There are no rows to compare",
+        ),
         ({"attack": None}, "No attack was run"),
         ({"attack": {"auc": 0.5, "advantage": 0.01}}, "advantage over guessing is 0.01"),
         ({"attack": attack(roc=[])}, "did not tell them apart"),
         ({"attack": attack(refutes_claim=True)}, "the claim is disproved"),
-        ({"attack": attack(roc=[[0.0, 0.6], [1.0, 1.0]])}, "as a curve from few models may by chance"),
+        (
+            {"attack": attack(roc=[[0.0, 0.6], [1.0, 1.0]])},
+            "as a curve from few models may by chance",
+        ),
         ({"graph": None}, "No graph was given"),
         ({"graph": GraphView(mode="none")}, "no causal arrows"),
         ({"gates": ()}, "sets no gates"),
-        ({"gates": (GateResult(metric="tv1", bound="at most 0.01", value=None, passed=False),)}, "Withheld: 1 of 1 gates failed (tv1)"),
+        (
+            {"gates": (GateResult(metric="tv1", bound="at most 0.01", value=None, passed=False),)},
+            "Withheld: 1 of 1 gates failed (tv1)",
+        ),
         ({"misfits": {}}, "Every value lies in"),
     ],
 )
@@ -241,7 +350,9 @@ def test_what_is_absent_or_wrong_is_said(changes: dict[str, Any], says: str) -> 
 
 
 def test_numbers_that_are_not_finite_do_not_break_the_json(tmp_path: Path) -> None:
-    write_internal_report(tmp_path, content(tv1_noisy=float("nan"), attack=attack(epsilon_lower=float("inf"))))
+    write_internal_report(
+        tmp_path, content(tv1_noisy=float("nan"), attack=attack(epsilon_lower=float("inf")))
+    )
     numbers = json.loads((tmp_path / "internal.json").read_text())
     assert numbers["tv1_noisy"] is None and numbers["attack"]["epsilon_lower"] is None
 
@@ -250,19 +361,29 @@ def test_a_plan_without_parts_still_tells_the_budget() -> None:
     spent = content().budget
     bare = replace(spent, steps=(replace(spent.steps[0], epsilon=None),), epsilon_planned=1.2)
     page = Page(render(content(budget=bare)))
-    assert "guarantees epsilon 1.2 of 1 (120%)" in page.text and "this outcome used 0.987 of it, which is no bound" in page.text
+    assert (
+        "guarantees epsilon 1.2 of 1 (120%)" in page.text
+        and "this outcome used 0.987 of it, which is no bound" in page.text
+    )
     assert sum(a.get("class") == "card bad" for _, a in page.tags) == 2  # overspent, data problems
 
 
-# --- sentences ------------------------------------------------------------------------------------------
+# --- sentences
+# ------------------------------------------------------------------------------------------
 
 
 def test_fidelity_sentence_compares_with_held_out_rows() -> None:
     report = judged(domain(["sort", "age"]))
     assert report.fidelity is not None and report.floor is not None
-    assert "about as near as held-out real rows" in findings.fidelity(replace(report.fidelity, tv1=0.02), replace(report.floor, tv1=0.02))
-    assert "nearer than held-out real rows" in findings.fidelity(replace(report.fidelity, tv1=0.01), replace(report.floor, tv1=0.02))
-    assert "3.0 times as far as held-out" in findings.fidelity(replace(report.fidelity, tv1=0.06), replace(report.floor, tv1=0.02))
+    assert "about as near as held-out real rows" in findings.fidelity(
+        replace(report.fidelity, tv1=0.02), replace(report.floor, tv1=0.02)
+    )
+    assert "nearer than held-out real rows" in findings.fidelity(
+        replace(report.fidelity, tv1=0.01), replace(report.floor, tv1=0.02)
+    )
+    assert "3.0 times as far as held-out" in findings.fidelity(
+        replace(report.fidelity, tv1=0.06), replace(report.floor, tv1=0.02)
+    )
     assert "held-out" not in findings.fidelity(report.fidelity, None)
 
 
@@ -272,32 +393,48 @@ def test_association_sentence_names_the_pair_and_the_direction() -> None:
     real = np.eye(3)
     synthetic = np.eye(3)
     real[0, 2] = real[2, 0] = 0.5
-    said = findings.association(replace(report, association_real=real, association_synthetic=synthetic))
+    said = findings.association(
+        replace(report, association_real=real, association_synthetic=synthetic)
+    )
     assert "1 of 3 pairs" in said and "sort with kind (-0.50, weaker" in said
-    assert "No pair" in findings.association(replace(report, association_real=real, association_synthetic=real))
+    assert "No pair" in findings.association(
+        replace(report, association_real=real, association_synthetic=real)
+    )
 
 
 def test_utility_sentence_counts_what_is_beyond_chance() -> None:
     lost = UtilityRow("t", "random_forest", "auc", 0.9, 0.8, 0.1, 0.05, 0.15)
     same = UtilityRow("t", "logistic", "auc", 0.9, 0.89, 0.01, -0.02, 0.03)
-    assert "1 of 2 learners" in findings.utility([lost, same]) and "0.100 (random forest on t)" in findings.utility([lost, same])
+    assert "1 of 2 learners" in findings.utility(
+        [lost, same]
+    ) and "0.100 (random forest on t)" in findings.utility([lost, same])
     assert "No learner" in findings.utility([same])
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (0.12345, "0.123"), (12345.6, "12,346"), (None, "not available"), (float("nan"), "not available")]
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.12345, "0.123"),
+        (12345.6, "12,346"),
+        (None, "not available"),
+        (float("nan"), "not available"),
+    ],
 )
 def test_numbers_as_text(value: float | None, text: str) -> None:
     assert findings.number(value) == text
 
 
-# --- figures --------------------------------------------------------------------------------------------
+# --- figures
+# --------------------------------------------------------------------------------------------
 
 
 def test_roc_bound_is_the_two_sided_region() -> None:
     rate = np.array([0.0, 0.1, 0.5, 1.0])
     e = np.e
-    np.testing.assert_allclose(figures.roc_bound(rate, epsilon=1.0, delta=0.01), [0.01, 0.1 * e + 0.01, 1 - 0.49 / e, 1.0])
+    np.testing.assert_allclose(
+        figures.roc_bound(rate, epsilon=1.0, delta=0.01), [0.01, 0.1 * e + 0.01, 1 - 0.49 / e, 1.0]
+    )
     np.testing.assert_allclose(figures.roc_bound(rate, epsilon=0.0, delta=0.0), rate)
     assert not figures.crosses_bound([(0.0, 0.0), (0.1, 0.27), (1.0, 1.0)], epsilon=1.0, delta=0.0)
     assert figures.crosses_bound([(0.1, 0.28)], epsilon=1.0, delta=0.0)
@@ -308,29 +445,57 @@ def test_figures_are_repeatable_follow_the_page_and_leave_settings_alone() -> No
 
     before = dict(matplotlib.rcParams)
     shares = np.array([0.5, 0.3, 0.2])
-    first, second = (figures.overlay(("a", "b", "c"), shares, shares[::-1], ordered=False, name="x", alt='say "hi"') for _ in range(2))
+    first, second = (
+        figures.overlay(
+            ("a", "b", "c"), shares, shares[::-1], ordered=False, name="x", alt='say "hi"'
+        )
+        for _ in range(2)
+    )
     assert first == second and dict(matplotlib.rcParams) == before
     assert "var(--real)" in first and "var(--synthetic)" in first and "#0101" not in first
     assert 'aria-label="say &quot;hi&quot;"' in first and "xmlns" not in first
 
 
 def test_labels_are_never_typeset_as_mathematics() -> None:
-    svg = figures.overlay(("$x_1$", "$\\wrong$"), np.ones(2) / 2, np.ones(2) / 2, ordered=False, name="x", alt="labels")
+    svg = figures.overlay(
+        ("$x_1$", "$\\wrong$"),
+        np.ones(2) / 2,
+        np.ones(2) / 2,
+        ordered=False,
+        name="x",
+        alt="labels",
+    )
     assert ">$x_1$</text>" in svg and ">$\\wrong$</text>" in svg
 
 
 def test_many_categories_are_pooled_and_none_is_lost() -> None:
     shares = np.full(40, 1 / 40)
-    svg = figures.overlay([f"c{i}" for i in range(40)], shares, shares, ordered=False, name="x", alt="many")
+    svg = figures.overlay(
+        [f"c{i}" for i in range(40)], shares, shares, ordered=False, name="x", alt="many"
+    )
     assert "24 others" in svg
 
 
 def test_a_large_association_matrix_stays_small() -> None:
-    svg = figures.association_difference([f"c{i}" for i in range(300)], np.zeros((300, 300)), name="x", alt="large")
+    svg = figures.association_difference(
+        [f"c{i}" for i in range(300)], np.zeros((300, 300)), name="x", alt="large"
+    )
     assert len(svg) < 200_000
 
 
 def test_attack_tables_take_what_is_there() -> None:
-    tables = attack_tables({"auc": 0.5, "main": {"advantage": interval(0.1)}, "odd": [1, 2], "points": [[0, 1]], "table": [{"a": 1}, {"b": None}]})
+    tables = attack_tables(
+        {
+            "auc": 0.5,
+            "main": {"advantage": interval(0.1)},
+            "odd": [1, 2],
+            "points": [[0, 1]],
+            "table": [{"a": 1}, {"b": None}],
+        }
+    )
     assert tables[0].rows == (("auc", "0.5"), ("main: advantage", "0.1 (0 to 0.2)"))
-    assert [t.rows for t in tables[1:]] == [(("1", "1"), ("2", "2")), (("0", "1"),), (("1", ""), ("", "not available"))]
+    assert [t.rows for t in tables[1:]] == [
+        (("1", "1"), ("2", "2")),
+        (("0", "1"),),
+        (("1", ""), ("", "not available")),
+    ]

@@ -38,11 +38,23 @@ def test_what_is_right_is_read() -> None:
 @pytest.mark.parametrize(
     ("evaluation", "expected"),
     [
-        ("{disclosure: charged, disclosure_share: 0}", "evaluation.disclosure_share: got 0; scores that are published need a share"),
+        (
+            "{disclosure: charged, disclosure_share: 0}",
+            "evaluation.disclosure_share: got 0; scores that are published need a share",
+        ),
         ("{disclosure: charged, disclosure_share: 1}", "evaluation.disclosure_share: "),
-        ("{disclosure: charged, enabled: false}", "evaluation.disclosure: charged, and evaluation is not enabled"),
-        ("{disclosure_share: 0.1}", "evaluation.disclosure_share: got 0.1, and disclosure is confidential"),
-        ("{targets: [sex]}\ngates: [{metric: tv2_charged, at_most: 1}]", "gates #1.metric: tv2_charged is never computed: no score is charged"),
+        (
+            "{disclosure: charged, enabled: false}",
+            "evaluation.disclosure: charged, and evaluation is not enabled",
+        ),
+        (
+            "{disclosure_share: 0.1}",
+            "evaluation.disclosure_share: got 0.1, and disclosure is confidential",
+        ),
+        (
+            "{targets: [sex]}\ngates: [{metric: tv2_charged, at_most: 1}]",
+            "gates #1.metric: tv2_charged is never computed: no score is charged",
+        ),
         (
             "{disclosure: charged, targets: [age]}\ngates: [{metric: tstr_accuracy_charged, at_least: 0}]",
             "gates #1.metric: tstr_accuracy_charged needs a target with categories",
@@ -53,14 +65,38 @@ def test_what_is_right_is_read() -> None:
         ),
         ("{subgroups: [amr]}", "evaluation.subgroups #1: unknown column 'amr'"),
         ("{subgroups: [age]}", "groups are categories"),
-        ("""{effects: [{treated: "arm ==", outcome: age}]}""", "evaluation.effects #1.treated: character"),
-        ("""{effects: [{treated: "arm == 'a'", control: "arm == 'z'", outcome: age}]}""", "evaluation.effects #1.control"),
-        ("""{effects: [{treated: "arm == 'a' and sex == 'true'", outcome: age}]}""", "reads arm, sex; a treatment is one column"),
-        ("""{effects: [{treated: "arm == 'a'", control: "age > 3", outcome: sex}]}""", "reads arm, age; a treatment is one column"),
-        ("""{effects: [{treated: "arm == 'a'", outcome: ages}]}""", "evaluation.effects #1.outcome: unknown column 'ages'"),
-        ("""{effects: [{treated: "arm == 'a'", outcome: arm}]}""", "already the treatment or the outcome"),
-        ("""{effects: [{treated: "arm == 'a'", outcome: age, adjust: [age]}]}""", "already the treatment or the outcome"),
-        ("""{effects: [{treated: "sex == 'true'", outcome: arm}]}""", "has 3 categories in no order"),
+        (
+            """{effects: [{treated: "arm ==", outcome: age}]}""",
+            "evaluation.effects #1.treated: character",
+        ),
+        (
+            """{effects: [{treated: "arm == 'a'", control: "arm == 'z'", outcome: age}]}""",
+            "evaluation.effects #1.control",
+        ),
+        (
+            """{effects: [{treated: "arm == 'a' and sex == 'true'", outcome: age}]}""",
+            "reads arm, sex; a treatment is one column",
+        ),
+        (
+            """{effects: [{treated: "arm == 'a'", control: "age > 3", outcome: sex}]}""",
+            "reads arm, age; a treatment is one column",
+        ),
+        (
+            """{effects: [{treated: "arm == 'a'", outcome: ages}]}""",
+            "evaluation.effects #1.outcome: unknown column 'ages'",
+        ),
+        (
+            """{effects: [{treated: "arm == 'a'", outcome: arm}]}""",
+            "already the treatment or the outcome",
+        ),
+        (
+            """{effects: [{treated: "arm == 'a'", outcome: age, adjust: [age]}]}""",
+            "already the treatment or the outcome",
+        ),
+        (
+            """{effects: [{treated: "sex == 'true'", outcome: arm}]}""",
+            "has 3 categories in no order",
+        ),
     ],
 )
 def test_mistakes_are_told(evaluation: str, expected: str) -> None:
@@ -71,11 +107,18 @@ def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> N
     from synthdp.data.domain import Domain
     from synthdp.model.planning import plan_for, serves
 
-    plain, charged = (parse_spec(SPEC.replace("EVALUATION", e), path="s.yaml") for e in ("{}", "{disclosure: charged, targets: [sex, age]}"))
+    plain, charged = (
+        parse_spec(SPEC.replace("EVALUATION", e), path="s.yaml")
+        for e in ("{}", "{disclosure: charged, targets: [sex, age]}")
+    )
     assert (plain.evaluation.charged_share, charged.evaluation.charged_share) == (0.0, 0.05)
     whole, shared = (plan_for(s, Domain.from_spec(s.columns)) for s in (plain, charged))
-    assert [s.purpose for s in whole.spends] == ["measure", "train"] and [s.purpose for s in shared.spends] == ["measure", "train", "scores"]
+    assert [s.purpose for s in whole.spends] == ["measure", "train"] and [
+        s.purpose for s in shared.spends
+    ] == ["measure", "train", "scores"]
     assert shared.epsilon_spent <= 1.0 and 0.03 < shared.epsilon_of(shared.spends[2]) < 0.3
     assert shared.epsilon_of(shared.spends[1]) < whole.epsilon_of(whole.spends[1])
-    assert shared.spends[2].mechanism.name.endswith("on 3 scores of the synthetic table")  # the age is a number
+    assert shared.spends[2].mechanism.name.endswith(
+        "on 3 scores of the synthetic table"
+    )  # the age is a number
     assert serves(shared.spends[2]) == ("published scores",)

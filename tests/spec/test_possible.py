@@ -1,4 +1,6 @@
-"""Constraints that no row, or no row together with others, can fulfil: what is refused, what is not, and that it costs little."""
+"""Constraints that no row, or no row together with others, can fulfil: what is refused, what is
+not, and that it costs little.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,26 @@ from synthdp.spec.model import ReleaseSpec
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
-    "visits": {"type": "integer", "lower": 0, "upper": 1000, "edges": [0, 1, 5, 900], "spikes": [7]},
+    "visits": {
+        "type": "integer",
+        "lower": 0,
+        "upper": 1000,
+        "edges": [0, 1, 5, 900],
+        "spikes": [7],
+    },
     "civil-status": {"type": "categorical", "categories": ["single", "married"]},
     "grade": {"type": "ordinal", "categories": ["low", "high"], "missing": True},
     "smoker": {"type": "boolean"},
     "low": {"type": "number", "lower": 0, "upper": 10, "decimals": 1},
     "high": {"type": "number", "lower": 0, "upper": 10, "decimals": 1},
     "admitted": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31"},
-    "left": {"type": "datetime", "lower": "2020-01-01", "upper": "2020-12-31", "missing": True, "resolution": "hour"},
+    "left": {
+        "type": "datetime",
+        "lower": "2020-01-01",
+        "upper": "2020-12-31",
+        "missing": True,
+        "resolution": "hour",
+    },
     **{name: {"type": "integer", "lower": 0, "upper": 4} for name in ("few", "fewer")},
     **{f"n{i}": {"type": "number", "lower": 0, "upper": 1} for i in range(10)},
 }
@@ -39,7 +53,9 @@ def refused(*texts: str) -> list[tuple[int, str]]:
         },
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
     }
-    spec = ReleaseSpec.model_validate({"synthdp": 1, "columns": COLUMNS, "constraints": texts, **parts})
+    spec = ReleaseSpec.model_validate(
+        {"synthdp": 1, "columns": COLUMNS, "constraints": texts, **parts}
+    )
     return [(int(p.loc[1]) + 1, p.message.partition("together with ")[2]) for p in impossible(spec)]
 
 
@@ -77,7 +93,9 @@ def test_what_some_rows_fulfil_is_not(text: str) -> None:
     ],
 )  # fmt: skip
 def test_equations_between_numbers_are_refused(text: str) -> None:
-    """They passed, and then failed after training, with the budget spent: a model's rows fulfil them by chance alone."""
+    """They passed, and then failed after training, with the budget spent: a model's rows fulfil
+    them by chance alone.
+    """
     assert refused("age >= 0", text) == [(2, "")]
 
 
@@ -101,9 +119,13 @@ def test_contradictions_name_all_that_take_part_and_no_other() -> None:
 
 
 def test_what_is_only_rare_together_is_not_refused() -> None:
-    """An order of ten numbers holds for one row in ten factorial, and the model may well have learnt it."""
+    """An order of ten numbers holds for one row in ten factorial, and the model may well have
+    learnt it.
+    """
     assert refused(*ORDER) == []
-    assert refused("age >= 18", *ORDER, "age < 10") == [(11, "#1 'age >= 18'")]  # and hides no true contradiction
+    assert refused("age >= 18", *ORDER, "age < 10") == [
+        (11, "#1 'age >= 18'")
+    ]  # and hides no true contradiction
 
 
 def test_only_a_spec_with_constraints_imports_numpy() -> None:
@@ -112,4 +134,7 @@ def test_only_a_spec_with_constraints_imports_numpy() -> None:
     code += "print([m for m in ('numpy', 'pandas', 'torch') if m in sys.modules])"
     for name, expected in (("adult", "[]"), ("rand-hie", "['numpy']")):
         command = [sys.executable, "-c", code, str(specs / f"{name}.yaml")]
-        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == expected
+        assert (
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+            == expected
+        )

@@ -1,4 +1,6 @@
-"""Rules for what a spec leaves out of its synthesizer: public, and overruled by whatever the file says."""
+"""Rules for what a spec leaves out of its synthesizer: public, and overruled by whatever the file
+says.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,20 @@ attacks: {{membership: {{enabled: false}}}}
 
 
 def read(
-    *, rows: int = 50_000, columns: int = 3, graph: str = "{mode: given, edges: [c0 -> c1]}", own: str = "{}", targets: bool = False
+    *,
+    rows: int = 50_000,
+    columns: int = 3,
+    graph: str = "{mode: given, edges: [c0 -> c1]}",
+    own: str = "{}",
+    targets: bool = False,
 ) -> ReleaseSpec:
-    names = "\n".join(f"  c{i}: {{type: integer, lower: 0, upper: 99, bins: 40}}" for i in range(columns))
+    names = "\n".join(
+        f"  c{i}: {{type: integer, lower: 0, upper: 99, bins: 40}}" for i in range(columns)
+    )
     shares = "{measure: 0.2, targets: 0.2, train: 0.6}" if targets else "{measure: 0.2, train: 0.8}"
-    return parse_spec(ROWS.format(rows=rows, columns=names, graph=graph, own=own, shares=shares), path="spec.yaml")
+    return parse_spec(
+        ROWS.format(rows=rows, columns=names, graph=graph, own=own, shares=shares), path="spec.yaml"
+    )
 
 
 def of(**asked: object) -> tuple[int, int, int, int]:
@@ -51,7 +62,9 @@ def of(**asked: object) -> tuple[int, int, int, int]:
         ({"own": "{targets: [c1]}", "targets": True}, (2, 40, 800, 1024)),
     ],
 )
-def test_what_is_left_out_follows_the_declared_shape(asked: dict[str, object], found: tuple[int, int, int, int]) -> None:
+def test_what_is_left_out_follows_the_declared_shape(
+    asked: dict[str, object], found: tuple[int, int, int, int]
+) -> None:
     assert of(**asked) == found
 
 
@@ -67,16 +80,29 @@ def test_a_published_spec_holds_what_the_rules_said(monkeypatch: pytest.MonkeyPa
     spec = read(rows=1_000)
     monkeypatch.setattr(rules, "FEW_ROWS", 10)
     assert read(rows=1_000).synthesizer.steps != spec.synthesizer.steps
-    assert parse_spec(spec_yaml(public_spec(spec)), path="spec.yaml").synthesizer == spec.synthesizer
+    assert (
+        parse_spec(spec_yaml(public_spec(spec)), path="spec.yaml").synthesizer == spec.synthesizer
+    )
 
 
 def test_the_reference_says_what_the_rules_do() -> None:
     said = {name: str(field.description) for name, field in Synthesizer.model_fields.items()}
-    assert f"{rules.FEW_ROWS:,} rows" in said["steps"] and f"{rules.WIDEST} columns" in said["steps"]
-    assert f"{rules.WIDE} columns" in said["hidden"] and f"beyond {rules.WIDEST}" in said["hidden"] and f"{rules.WIDEST} columns" in said["latent"]
-    assert f"below {10 * rules.SMALL_BATCH:,}" in said["batch"] and f"most {rules.LARGE_BATCH:,}" in said["batch"]
+    assert (
+        f"{rules.FEW_ROWS:,} rows" in said["steps"] and f"{rules.WIDEST} columns" in said["steps"]
+    )
+    assert (
+        f"{rules.WIDE} columns" in said["hidden"]
+        and f"beyond {rules.WIDEST}" in said["hidden"]
+        and f"{rules.WIDEST} columns" in said["latent"]
+    )
+    assert (
+        f"below {10 * rules.SMALL_BATCH:,}" in said["batch"]
+        and f"most {rules.LARGE_BATCH:,}" in said["batch"]
+    )
 
 
 def test_a_batch_is_a_part_of_the_rows() -> None:
     sizes = [batch(rows) for rows in range(1, 400_000, 7)]
-    assert all(0 < size < max(2, 7 * i + 1) for i, size in enumerate(sizes)) and sizes == sorted(sizes)
+    assert all(0 < size < max(2, 7 * i + 1) for i, size in enumerate(sizes)) and sizes == sorted(
+        sizes
+    )

@@ -19,25 +19,35 @@ COMPLETE = load_spec(Path(__file__).with_name("complete_spec.yaml"))
 
 def _with(section: str, **changes: Any) -> ReleaseSpec:
     part = getattr(COMPLETE, section)
-    return COMPLETE.model_copy(update={section: type(part).model_validate(part.model_dump() | changes)})
+    return COMPLETE.model_copy(
+        update={section: type(part).model_validate(part.model_dump() | changes)}
+    )
 
 
 def _columns(**columns: Any) -> ReleaseSpec:
     return COMPLETE.model_copy(update={"columns": dict(COMPLETE.columns) | columns})
 
 
-def _paired(sampling: dict[str, Any] | None = None, columns: dict[str, Any] | None = None) -> ReleaseSpec:
+def _paired(
+    sampling: dict[str, Any] | None = None, columns: dict[str, Any] | None = None
+) -> ReleaseSpec:
     """With a measured pair that is paid for."""
     spec = _with("privacy", shares=PAID, pairs=(("age", "income"),))
     chosen = Sampling.model_validate(sampling or {})
-    return spec.model_copy(update={"sampling": chosen, "columns": dict(spec.columns) | (columns or {})})
+    return spec.model_copy(
+        update={"sampling": chosen, "columns": dict(spec.columns) | (columns or {})}
+    )
 
 
 def _targeted(*names: str, graph: dict[str, Any] | None = None, **synthesizer: Any) -> ReleaseSpec:
     """With targets that are paid for."""
     spec = _with("privacy", shares=TARGETED)
-    network = type(spec.synthesizer).model_validate(spec.synthesizer.model_dump() | {"targets": names} | synthesizer)
-    return spec.model_copy(update={"synthesizer": network} | ({"graph": Graph(**graph)} if graph else {}))
+    network = type(spec.synthesizer).model_validate(
+        spec.synthesizer.model_dump() | {"targets": names} | synthesizer
+    )
+    return spec.model_copy(
+        update={"synthesizer": network} | ({"graph": Graph(**graph)} if graph else {})
+    )
 
 
 def _graph(**fields: Any) -> ReleaseSpec:
@@ -144,7 +154,16 @@ def test_a_group_stands_for_its_columns() -> None:
 
 
 def test_each_of_several_cycles_is_named_once() -> None:
-    spec = _graph(edges=("income -> age", "age -> education", "education -> income", "gain -> sex", "sex -> gain", "income -> gain"))
+    spec = _graph(
+        edges=(
+            "income -> age",
+            "age -> education",
+            "education -> income",
+            "gain -> sex",
+            "sex -> gain",
+            "income -> gain",
+        )
+    )
     assert [(p.loc, p.message) for p in cross_problems(spec)] == [
         (("graph", "edges", 2), "the graph has a cycle: age -> education -> income -> age"),
         (("graph", "edges", 4), "the graph has a cycle: sex -> gain -> sex"),
@@ -155,7 +174,13 @@ def test_a_long_chain_is_checked_quickly_and_has_no_cycle() -> None:
     names = [f"n{i}" for i in range(3000)]
     columns = {name: _wide(2) for name in names}
     graph = Graph(edges=[f"{a} -> {b}" for a, b in zip(names[1:], names[:-1], strict=True)])  # type: ignore[arg-type]
-    spec = COMPLETE.model_copy(update={"columns": columns, "graph": graph, "evaluation": COMPLETE.evaluation.model_copy(update={"targets": ()})})
+    spec = COMPLETE.model_copy(
+        update={
+            "columns": columns,
+            "graph": graph,
+            "evaluation": COMPLETE.evaluation.model_copy(update={"targets": ()}),
+        }
+    )
     assert cross_problems(spec) == []
 
 

@@ -1,4 +1,6 @@
-"""Constraints: what can be said, what each part means for every kind of column, and where mistakes are told."""
+"""Constraints: what can be said, what each part means for every kind of column, and where mistakes
+are told.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,23 @@ from synthdp.spec.model import Column
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 100},
     "years-married": {"type": "integer", "lower": 0, "upper": 80, "missing": True},
-    "marital-status": {"type": "categorical", "categories": ["Single", "Married", "it's complicated"]},
+    "marital-status": {
+        "type": "categorical",
+        "categories": ["Single", "Married", "it's complicated"],
+    },
     "partner": {"type": "categorical", "categories": ["Single", "Married", "it's complicated"]},
     "sex": {"type": "categorical", "categories": ["Female", "Male"]},
     "grade": {"type": "ordinal", "categories": ["low", "middle", "high"], "missing": True},
     "smoker": {"type": "boolean"},
     "weight": {"type": "number", "lower": 0, "upper": 200},
     "admitted": {"type": "datetime", "lower": "2020-01-01", "upper": "2024-12-31"},
-    "discharged": {"type": "datetime", "lower": "2020-01-01", "upper": "2024-12-31", "missing": True, "resolution": "second"},
+    "discharged": {
+        "type": "datetime",
+        "lower": "2020-01-01",
+        "upper": "2024-12-31",
+        "missing": True,
+        "resolution": "second",
+    },
     "größe in cm": {"type": "integer", "lower": 0, "upper": 250},
     "missing": {"type": "integer", "lower": 0, "upper": 9},
 }
@@ -83,7 +94,9 @@ def test_what_expressions_mean(text: str, expected: str) -> None:
         ("`years-married` in (1, 2)", "unknown"), ("`years-married` != `years-married`", "unknown"), ("age / 0 > 3", "unknown"),
     ],
 )  # fmt: skip
-def test_a_missing_value_makes_a_comparison_unknown_and_a_constraint_is_not_violated_by_it(text: str, expected: str) -> None:
+def test_a_missing_value_makes_a_comparison_unknown_and_a_constraint_is_not_violated_by_it(
+    text: str, expected: str
+) -> None:
     assert verdict(text, years_married=NAN) == expected
 
 
@@ -133,7 +146,13 @@ def test_every_mistake_of_an_expression_is_told_at_once() -> None:
 
 def test_an_expression_is_bounded_in_size_and_depth() -> None:
     assert "more than" in parse(" and ".join(["age > 1"] * (MAX_NODES // 3)), MODELS)[1][0].message
-    for text in ("(" * 300 + "age" + ")" * 300 + "> 1", "not " * 240 + "smoker", "-" * 900 + "age > 1", "9" * 999 + "> age", "age > 1\x00"):
+    for text in (
+        "(" * 300 + "age" + ")" * 300 + "> 1",
+        "not " * 240 + "smoker",
+        "-" * 900 + "age > 1",
+        "9" * 999 + "> age",
+        "age > 1\x00",
+    ):
         assert parse(text, MODELS)[0] is None
 
 
@@ -141,7 +160,22 @@ def test_an_expression_is_bounded_in_size_and_depth() -> None:
 @given(
     st.lists(
         st.sampled_from(
-            [*"()[]{}'\"`+-*/<>=!.,:@\\ \n", "age", "sex", "smoker", "and", "or", "not", "in", "is", "missing", "'Male'", "1", "\x00", "é"]
+            [
+                *"()[]{}'\"`+-*/<>=!.,:@\\ \n",
+                "age",
+                "sex",
+                "smoker",
+                "and",
+                "or",
+                "not",
+                "in",
+                "is",
+                "missing",
+                "'Male'",
+                "1",
+                "\x00",
+                "é",
+            ]
         )
     )
 )
@@ -151,10 +185,15 @@ def test_no_text_does_anything_but_parse_or_fail(words: list[str]) -> None:
     assert (expression is None) == bool(mistakes)
     assert all(1 <= m.at <= len(text) + 2 for m in mistakes)
     if expression is not None:
-        assert {n.id for n in ast.walk(ast.parse(text.strip().replace("`", ""), mode="eval")) if isinstance(n, ast.Name)} <= {*COLUMNS}
+        assert {
+            n.id
+            for n in ast.walk(ast.parse(text.strip().replace("`", ""), mode="eval"))
+            if isinstance(n, ast.Name)
+        } <= {*COLUMNS}
 
 
-# --- in a spec ---------------------------------------------------------------------------------------------
+# --- in a spec
+# ---------------------------------------------------------------------------------------------
 
 SPEC = {
     "synthdp": 1,
@@ -175,12 +214,18 @@ def problems(**changes: Any) -> list[tuple[str, str]]:
 
 def test_a_spec_takes_constraints() -> None:
     texts = ("age >= 18 or `marital-status` == 'Single'", "discharged >= admitted")
-    assert parse_spec(yaml.safe_dump({**SPEC, "constraints": list(texts)}), path="s.yaml").constraints == texts
+    assert (
+        parse_spec(yaml.safe_dump({**SPEC, "constraints": list(texts)}), path="s.yaml").constraints
+        == texts
+    )
     assert parse_spec(yaml.safe_dump(SPEC), path="s.yaml").constraints == ()
 
 
 def test_mistakes_stand_at_the_line_of_their_constraint() -> None:
-    text = yaml.safe_dump(SPEC) + 'constraints:\n  - age >= 18\n  - "agee >= 18"\n  - >-\n    sex == "Female" and\n    sex == "mail"\n'
+    text = (
+        yaml.safe_dump(SPEC)
+        + 'constraints:\n  - age >= 18\n  - "agee >= 18"\n  - >-\n    sex == "Female" and\n    sex == "mail"\n'
+    )
     with pytest.raises(SpecError) as caught:
         parse_spec(text, path="s.yaml")
     lines = text.count("\n")
@@ -192,8 +237,16 @@ def test_mistakes_stand_at_the_line_of_their_constraint() -> None:
 
 
 def test_constraints_are_checked_beside_other_mistakes_of_the_spec() -> None:
-    found = problems(constraints=["agee > 1", 3, "age > 1", "age > 1"], privacy={"epsilon": -1, "delta": 1e-5})
-    assert [field for field, _ in found if field.startswith("constraints")] and any(f == "privacy.epsilon" for f, _ in found)
+    found = problems(
+        constraints=["agee > 1", 3, "age > 1", "age > 1"], privacy={"epsilon": -1, "delta": 1e-5}
+    )
+    assert [field for field, _ in found if field.startswith("constraints")] and any(
+        f == "privacy.epsilon" for f, _ in found
+    )
     assert ("constraints #1", "character 1: unknown column 'agee'") in found
-    assert any("listed more than once" in m for f, m in problems(constraints=["age > 1", "age > 1"]) if f.startswith("constraints"))
+    assert any(
+        "listed more than once" in m
+        for f, m in problems(constraints=["age > 1", "age > 1"])
+        if f.startswith("constraints")
+    )
     assert problems(constraints=["x" * 1001])[0][0] == "constraints #1"

@@ -1,4 +1,6 @@
-"""Drafts for `synthdp init`: only the header is read, nothing is guessed, and an answered draft loads."""
+"""Drafts for `synthdp init`: only the header is read, nothing is guessed, and an answered draft
+loads.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Script:
         self.answers = list(answers)
         self.asked: list[str] = []
 
-    def __call__(self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str:
+    def __call__(
+        self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None
+    ) -> str:
         self.asked.append(question)
         return self.answers.pop(0)
 
@@ -51,7 +55,13 @@ def table(tmp_path: Path) -> Callable[[bytes], Path]:
     ],
 )
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b""])
-def test_headers(table: Callable[[bytes], Path], header: bytes, delimiter: str, names: tuple[str, ...], end: bytes) -> None:
+def test_headers(
+    table: Callable[[bytes], Path],
+    header: bytes,
+    delimiter: str,
+    names: tuple[str, ...],
+    end: bytes,
+) -> None:
     rows = end + b"1,2\xff\xff" if end else b""
     assert read_header(table(header + rows)) == (delimiter, names)
 
@@ -71,7 +81,9 @@ def test_headers(table: Callable[[bytes], Path], header: bytes, delimiter: str, 
         (b"a" * 1_000_001, "longer"),
     ],
 )
-def test_lines_that_are_no_header(table: Callable[[bytes], Path], data: bytes, message: str) -> None:
+def test_lines_that_are_no_header(
+    table: Callable[[bytes], Path], data: bytes, message: str
+) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read_header(table(data))
     assert CANARY not in str(caught.value)
@@ -117,9 +129,17 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
     assert list(spec.columns) == ["age", "no", "when", "ok", "gain"]
     age, no, when, ok, gain = spec.columns.values()
     assert isinstance(age, Integer)
-    assert (age.lower, age.upper, age.spikes, age.unit, age.missing) == (0, 120, (0,), "years", True)
+    assert (age.lower, age.upper, age.spikes, age.unit, age.missing) == (
+        0,
+        120,
+        (0,),
+        "years",
+        True,
+    )
     assert age.edges is not None and age.edges[:3] == (1, 5, 10) and age.edges[-1] == 115
-    assert any("edges must increase strictly" in q and q.endswith("parted by commas?") for q in ask.asked)
+    assert any(
+        "edges must increase strictly" in q and q.endswith("parted by commas?") for q in ask.asked
+    )
     assert isinstance(no, Ordinal)
     assert no.categories == ("b", "01", "1.50")
     assert isinstance(when, Datetime)
@@ -134,28 +154,51 @@ def test_an_answered_draft_loads(table: Callable[[bytes], Path]) -> None:
 def test_letters_with_marks_keep_their_place(tmp_path: Path) -> None:
     (tmp_path / "Messreihe Köln.csv").write_bytes("Größe\n".encode())
     text = draft_spec(tmp_path / "Messreihe Köln.csv", ask=None, path=Path("../Messreihe Köln.csv"))
-    assert "id: Messreihe-Koln " in text and 'title: "Messreihe Köln"' in text and 'path: "../Messreihe Köln.csv"' in text
+    assert (
+        "id: Messreihe-Koln " in text
+        and 'title: "Messreihe Köln"' in text
+        and 'path: "../Messreihe Köln.csv"' in text
+    )
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(7, 1), (3000, 300), (8192, 512), (1_000_000, 4096)])
-def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(table: Callable[[bytes], Path], rows: int, batch: int) -> None:
+def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
+    table: Callable[[bytes], Path], rows: int, batch: int
+) -> None:
     """Without questions too: a small table gets no batch of all its rows."""
     text = draft_spec(table(b"a\n1\n"), ask=None, rows=rows)
-    filled = text.replace('"<fill in: row or id>"', "row").replace('"<fill in: total for everything in the run, e.g. 1>"', "1")
-    filled = filled.replace(
-        'type: "<fill in: categorical, ordinal, boolean, integer, number or datetime>"', "type: boolean\n    false: n\n    true: y"
+    filled = text.replace('"<fill in: row or id>"', "row").replace(
+        '"<fill in: total for everything in the run, e.g. 1>"', "1"
     )
-    spec = parse_spec(filled.replace("<fill in: what one row, or one id, is, e.g. one person>", "one person"), path="draft.yaml")
-    assert spec.dataset.rows.value == rows and spec.synthesizer.batch == batch and spec.privacy.delta <= 0.1 / rows
+    filled = filled.replace(
+        'type: "<fill in: categorical, ordinal, boolean, integer, number or datetime>"',
+        "type: boolean\n    false: n\n    true: y",
+    )
+    spec = parse_spec(
+        filled.replace("<fill in: what one row, or one id, is, e.g. one person>", "one person"),
+        path="draft.yaml",
+    )
+    assert (
+        spec.dataset.rows.value == rows
+        and spec.synthesizer.batch == batch
+        and spec.privacy.delta <= 0.1 / rows
+    )
     asked = Script("row", "one person", "public", "boolean", "n", "y", "no", "", "")
-    assert parse_spec(draft_spec(table(b"a\n1\n"), ask=asked, rows=rows), path="draft.yaml").synthesizer.batch == batch
+    assert (
+        parse_spec(
+            draft_spec(table(b"a\n1\n"), ask=asked, rows=rows), path="draft.yaml"
+        ).synthesizer.batch
+        == batch
+    )
     assert not any("How many rows" in question for question in asked.asked)
 
 
 @pytest.mark.parametrize("rows", ["5", "25", "299", "1023", "1024", "1000000"])
 def test_a_draft_for_any_number_of_rows_loads(table: Callable[[bytes], Path], rows: str) -> None:
     ask = Script("row", "one person", "public", rows, "categorical", "x, y", "no", "", "")
-    assert parse_spec(draft_spec(table(b"a\n1\n"), ask=ask), path="draft.yaml").dataset.rows.value == int(rows)
+    assert parse_spec(
+        draft_spec(table(b"a\n1\n"), ask=ask), path="draft.yaml"
+    ).dataset.rows.value == int(rows)
 
 
 def test_it_gives_up_on_endless_wrong_answers(table: Callable[[bytes], Path]) -> None:

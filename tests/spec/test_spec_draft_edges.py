@@ -1,4 +1,6 @@
-"""Bins that are suggested from bounds, unit and spikes alone: sensible, and always such that the spec loads."""
+"""Bins that are suggested from bounds, unit and spikes alone: sensible, and always such that the
+spec loads.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from synthdp.spec.model import Integer, Number
 @pytest.mark.parametrize(
     ("lower", "upper", "whole", "unit", "spikes", "first", "last", "count"),
     [
-        (0, 99, True, "hours per week", [40], (0, 5, 10), 95, 20),  # forty hours stand alone, beside bins of five
+        (
+            0,
+            99,
+            True,
+            "hours per week",
+            [40],
+            (0, 5, 10),
+            95,
+            20,
+        ),  # forty hours stand alone, beside bins of five
         (16, 100, True, "years", [], (16, 20, 25), 95, 17),
         (0, 120, True, "years", [0], (1, 5, 10), 115, 24),
         (0, 10, True, "", [0], (1, 2, 3), 9, 9),
@@ -26,14 +37,28 @@ from synthdp.spec.model import Integer, Number
     ],
 )
 def test_suggestions(
-    lower: float, upper: float, whole: bool, unit: str, spikes: list[float], first: tuple[float, ...], last: float, count: int
+    lower: float,
+    upper: float,
+    whole: bool,
+    unit: str,
+    spikes: list[float],
+    first: tuple[float, ...],
+    last: float,
+    count: int,
 ) -> None:
     edges = suggested_edges(lower=lower, upper=upper, whole=whole, unit=unit, spikes=spikes)
-    assert edges[:3] == pytest.approx(first) and edges[-1] == pytest.approx(last) and len(edges) == count
+    assert (
+        edges[:3] == pytest.approx(first)
+        and edges[-1] == pytest.approx(last)
+        and len(edges) == count
+    )
 
 
 @given(
-    st.integers(-(10**9), 10**9), st.integers(1, 10**9), st.sampled_from(["", "years", "USD", "kg", "%"]), st.sets(st.integers(0, 10**9), max_size=4)
+    st.integers(-(10**9), 10**9),
+    st.integers(1, 10**9),
+    st.sampled_from(["", "years", "USD", "kg", "%"]),
+    st.sets(st.integers(0, 10**9), max_size=4),
 )
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_any_range_gives_edges_that_load(lower: int, span: int, unit: str, away: set[int]) -> None:

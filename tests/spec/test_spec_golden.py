@@ -1,4 +1,6 @@
-"""Bad specs and exactly what is said about them. Run with SYNTHDP_UPDATE_GOLDEN=1 to write the texts anew, then read them."""
+"""Bad specs and exactly what is said about them. Run with SYNTHDP_UPDATE_GOLDEN=1 to write the
+texts anew, then read them.
+"""
 
 from __future__ import annotations
 
@@ -31,5 +33,14 @@ def test_no_golden_is_left_over() -> None:
 
 def test_no_jargon() -> None:
     told = "\n".join(p.read_text(encoding="utf-8") for p in FOLDER.glob("*.txt"))
-    for word in ("pydantic", "https://", "Input should", "NoneType", "ValueError", "dict", "tuple", "Extra inputs"):
+    for word in (
+        "pydantic",
+        "https://",
+        "Input should",
+        "NoneType",
+        "ValueError",
+        "dict",
+        "tuple",
+        "Extra inputs",
+    ):
         assert word not in told

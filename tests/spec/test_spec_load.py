@@ -1,4 +1,6 @@
-"""Loading: files, what codes become, limits, and that no text makes the loader fail in any other way."""
+"""Loading: files, what codes become, limits, and that no text makes the loader fail in any other
+way.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ TEXT = COMPLETE.read_text(encoding="utf-8")
 
 def test_a_complete_spec() -> None:
     spec = load_spec(COMPLETE)
-    education, income, gain, joined = (spec.columns[n] for n in ("education", "income", "gain", "joined"))
+    education, income, gain, joined = (
+        spec.columns[n] for n in ("education", "income", "gain", "joined")
+    )
     assert isinstance(education, Ordinal)
     assert education.categories == ("01", "1.50", "no", "true")
     assert isinstance(income, Boolean)
@@ -32,7 +36,12 @@ def test_a_complete_spec() -> None:
     assert isinstance(joined, Datetime)
     assert joined.upper == datetime(2020, 12, 31)
     assert spec.privacy.delta == 1e-5
-    assert spec.graph.pairs() == (("age", "education"), ("sex", "education"), ("education", "income"), ("age", "income"))
+    assert spec.graph.pairs() == (
+        ("age", "education"),
+        ("sex", "education"),
+        ("education", "income"),
+        ("age", "income"),
+    )
 
 
 def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
@@ -51,7 +60,9 @@ def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
         (b"#" * (MAX_BYTES + 1), (1, 1), "larger"),
     ],
 )
-def test_files_that_are_no_spec(tmp_path: Path, data: bytes | None, place: tuple[int, int], message: str) -> None:
+def test_files_that_are_no_spec(
+    tmp_path: Path, data: bytes | None, place: tuple[int, int], message: str
+) -> None:
     path = tmp_path / "spec.yaml"
     if data is not None:
         path.write_bytes(data)
@@ -71,7 +82,11 @@ def test_a_path_that_cannot_be() -> None:
 
 
 def test_names_may_be_codes() -> None:
-    text = TEXT.replace("  sex:", "  2019:").replace("age, sex ->", "age, 2019 ->").replace("[age, sex]", "[age, 2019]")
+    text = (
+        TEXT.replace("  sex:", "  2019:")
+        .replace("age, sex ->", "age, 2019 ->")
+        .replace("[age, sex]", "[age, 2019]")
+    )
     text = text.replace("targets: [income]", "targets: [2019]")
     spec = parse_spec(text, path="s")
     assert isinstance(spec.columns["2019"], Categorical)
@@ -104,13 +119,17 @@ def test_times_have_no_zone() -> None:
 def test_a_misspelt_required_key_is_one_mistake() -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec(TEXT.replace("  epsilon: 1", "  epsilom: 1"), path="s")
-    assert [(p.field, p.hint) for p in caught.value.problems] == [("privacy.epsilom", "did you mean 'epsilon'?")]
+    assert [(p.field, p.hint) for p in caught.value.problems] == [
+        ("privacy.epsilom", "did you mean 'epsilon'?")
+    ]
 
 
 def test_cross_checks_run_beside_wrong_fields_and_keep_their_places() -> None:
     """Wrong items before a right one must not shift where the right one's mistake is shown."""
     edges = "    - age ->\n    - sex -> education\n    - {causes: [], effects: [age]}\n    - education -> nowhere\n"
-    text = TEXT.replace("    - age, sex -> education\n    - {causes: [education, age], effects: [income]}\n", edges).replace("1e-5", "1e-3")
+    text = TEXT.replace(
+        "    - age, sex -> education\n    - {causes: [education, age], effects: [income]}\n", edges
+    ).replace("1e-5", "1e-3")
     with pytest.raises(SpecError) as caught:
         parse_spec(text, path="s")
     first = text.splitlines().index("    - age ->") + 1
@@ -123,7 +142,9 @@ def test_cross_checks_run_beside_wrong_fields_and_keep_their_places() -> None:
 
 
 def test_no_cross_check_runs_on_a_default_that_was_not_meant() -> None:
-    text = TEXT.replace("mode: given", "mode: lern").replace("  delta: 1e-5", "  delta: 1e-5\n  shares: {measure: 0.1, graph: 0.2, train: 0.7}")
+    text = TEXT.replace("mode: given", "mode: lern").replace(
+        "  delta: 1e-5", "  delta: 1e-5\n  shares: {measure: 0.1, graph: 0.2, train: 0.7}"
+    )
     with pytest.raises(SpecError) as caught:
         parse_spec(text, path="s")
     assert [p.field for p in caught.value.problems] == ["graph.mode"]
@@ -144,7 +165,10 @@ def test_many_wrong_names_are_told_quickly() -> None:
 
 
 def test_secrets_in_place_of_a_variable_are_not_repeated() -> None:
-    text = TEXT.replace('{kind: csv, path: people.csv, missing_values: ["", "?"]}', '{kind: sql, url_env: "db://me:hunter2@h", query: q}')
+    text = TEXT.replace(
+        '{kind: csv, path: people.csv, missing_values: ["", "?"]}',
+        '{kind: sql, url_env: "db://me:hunter2@h", query: q}',
+    )
     with pytest.raises(SpecError, match="environment variable") as caught:
         parse_spec(text, path="s")
     assert "hunter2" not in str(caught.value)
@@ -166,7 +190,28 @@ def test_any_text(text: str) -> None:
     _only_spec_errors(text)
 
 
-_ATOMS = ["x", "1", "-1", "1e-5", "1e300", ".nan", "null", "true", "no", "'", '"a', "*a", "&b", "!t", "[", "{", "2020-01-01", "<<", '"\\0"', "->"] + [
+_ATOMS = [
+    "x",
+    "1",
+    "-1",
+    "1e-5",
+    "1e300",
+    ".nan",
+    "null",
+    "true",
+    "no",
+    "'",
+    '"a',
+    "*a",
+    "&b",
+    "!t",
+    "[",
+    "{",
+    "2020-01-01",
+    "<<",
+    '"\\0"',
+    "->",
+] + [
     "a -> b",
     "age -> sex",
     "-> ",
@@ -176,7 +221,9 @@ _KEYS = ["kind", "type", "lower", "age", "causes", "x", "<<"]
 
 def _flow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     entries = st.lists(st.tuples(st.sampled_from(_KEYS), inner).map(": ".join), max_size=3)
-    return st.lists(inner, max_size=3).map(lambda v: f"[{', '.join(v)}]") | entries.map(lambda v: f"{{{', '.join(v)}}}")
+    return st.lists(inner, max_size=3).map(lambda v: f"[{', '.join(v)}]") | entries.map(
+        lambda v: f"{{{', '.join(v)}}}"
+    )
 
 
 _YAML = st.recursive(st.sampled_from(_ATOMS), _flow, max_leaves=6)
@@ -202,7 +249,20 @@ def test_any_change_to_a_spec(data: st.DataObject) -> None:
 
 
 def test_loading_imports_nothing_heavy() -> None:
-    heavy = ("numpy", "pandas", "torch", "sklearn", "mlflow", "opacus", "dp_accounting", "opendp", "sqlalchemy", "matplotlib", "networkx", "pyarrow")
+    heavy = (
+        "numpy",
+        "pandas",
+        "torch",
+        "sklearn",
+        "mlflow",
+        "opacus",
+        "dp_accounting",
+        "opendp",
+        "sqlalchemy",
+        "matplotlib",
+        "networkx",
+        "pyarrow",
+    )
     code = (
         "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec; import synthdp.spec.init.draft, synthdp.spec.schema\n"
         f"load_spec(Path({str(COMPLETE)!r})); print([m for m in {heavy!r} if m in sys.modules])"
@@ -222,10 +282,20 @@ def test_loading_imports_nothing_heavy() -> None:
 )
 def test_decimals_that_tell_no_bin_from_another_are_refused(bounds: str, told: str) -> None:
     with pytest.raises(SpecError, match=r"all values from .* are written alike") as caught:
-        parse_spec(re.sub(r"gain: \{type: number[^}]*\}", f"gain: {{type: number, {bounds}}}", TEXT), path="s.yaml")
+        parse_spec(
+            re.sub(r"gain: \{type: number[^}]*\}", f"gain: {{type: number, {bounds}}}", TEXT),
+            path="s.yaml",
+        )
     assert told in str(caught.value) and "columns.gain.decimals" in str(caught.value)
 
 
 def test_decimals_that_tell_some_bins_apart_are_allowed() -> None:
-    for lower, upper, decimals, bins in ((0.0, 1.0, 0, 32), (0.96, 1.04, 0, 1), (0.0, 1e-9, 11, 32)):
-        assert Number(type="number", lower=lower, upper=upper, decimals=decimals, bins=bins).decimals == decimals
+    for lower, upper, decimals, bins in (
+        (0.0, 1.0, 0, 32),
+        (0.96, 1.04, 0, 1),
+        (0.0, 1e-9, 11, 32),
+    ):
+        assert (
+            Number(type="number", lower=lower, upper=upper, decimals=decimals, bins=bins).decimals
+            == decimals
+        )

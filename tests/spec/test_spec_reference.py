@@ -13,7 +13,18 @@ from pydantic.fields import FieldInfo
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.yaml_tree import read
 from synthdp.spec.model import Model, Privacy, ReleaseSpec, Unread
-from synthdp.spec.reference import PATTERNS, Section, _default, _parts, allowed, anchor, flow, page, sections, unit
+from synthdp.spec.reference import (
+    PATTERNS,
+    Section,
+    _default,
+    _parts,
+    allowed,
+    anchor,
+    flow,
+    page,
+    sections,
+    unit,
+)
 from synthdp.spec.schema import json_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
@@ -42,16 +53,25 @@ def test_every_model_of_the_contract_has_a_place() -> None:
     def below(model: type) -> set[type]:
         return {model}.union(*(below(m) for m in model.__subclasses__()))
 
-    bases = {Model, ReleaseSpec, Unread, *(m for m in below(Model) if m.__name__ == "ColumnBase")}  # no spec holds an Unread
+    bases = {
+        Model,
+        ReleaseSpec,
+        Unread,
+        *(m for m in below(Model) if m.__name__ == "ColumnBase"),
+    }  # no spec holds an Unread
     assert {m for m in below(Model) if m.__module__.startswith("synthdp.spec.")} == MODELS | bases
     assert all(m.__doc__ and m.__doc__ != Model.__doc__ for m in MODELS)
 
 
 @pytest.mark.parametrize(("model", "name", "info"), FIELDS)
-def test_every_field_has_a_meaning_a_default_and_an_example_that_is_allowed(model: type, name: str, info: FieldInfo) -> None:
+def test_every_field_has_a_meaning_a_default_and_an_example_that_is_allowed(
+    model: type, name: str, info: FieldInfo
+) -> None:
     assert info.description and not info.description.endswith("."), "meanings are phrases"
     assert _default(info)
-    adapter = TypeAdapter(Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation)
+    adapter = TypeAdapter(
+        Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+    )
     assert info.examples, f"{model.__name__}.{name} has no example"
     for example in info.examples:
         adapter.validate_python(_value(flow(example)))
@@ -59,7 +79,12 @@ def test_every_field_has_a_meaning_a_default_and_an_example_that_is_allowed(mode
 
 def test_counted_and_measured_fields_have_a_unit() -> None:
     of_the_column = {"lower", "upper", "edges", "spikes"}
-    without = {"Gate.at_most", "Gate.at_least", "Synthesizer.learning_rate", "Synthesizer.ema"}  # of the metric; none
+    without = {
+        "Gate.at_most",
+        "Gate.at_least",
+        "Synthesizer.learning_rate",
+        "Synthesizer.ema",
+    }  # of the metric; none
     schemas = json_schema()["$defs"]
     bare = {
         f"{model.__name__}.{name}"
@@ -76,7 +101,10 @@ def test_the_spec_on_the_page_loads() -> None:
     spec = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert spec is not None
     loaded = parse_spec(spec[1], path="page")
-    assert set(_value("{" + ", ".join(f"{name}: 1" for name in ReleaseSpec.model_fields) + "}")) == loaded.model_fields_set  # all sections are shown
+    assert (
+        set(_value("{" + ", ".join(f"{name}: 1" for name in ReleaseSpec.model_fields) + "}"))
+        == loaded.model_fields_set
+    )  # all sections are shown
 
 
 def test_every_section_stands_on_the_page_under_the_anchor_that_links_to_it() -> None:
@@ -87,16 +115,39 @@ def test_every_section_stands_on_the_page_under_the_anchor_that_links_to_it() ->
 
 
 def test_limits_in_words() -> None:
-    assert allowed({"type": "integer", "minimum": 1, "maximum": 2000}) == "whole number, at least 1, at most 2,000"
-    assert allowed({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}) == "number, above 0, below 0.5"
-    assert allowed({"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string"}}) == "list (2) of text"
+    assert (
+        allowed({"type": "integer", "minimum": 1, "maximum": 2000})
+        == "whole number, at least 1, at most 2,000"
+    )
+    assert (
+        allowed({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5})
+        == "number, above 0, below 0.5"
+    )
+    assert (
+        allowed({"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "string"}})
+        == "list (2) of text"
+    )
     assert allowed({"anyOf": [{"enum": ["a", "b c"]}, {"type": "null"}]}) == "`a`, `b c`"
-    assert {allowed({"type": "string", "pattern": pattern}) for pattern in PATTERNS} == set(PATTERNS.values())
+    assert {allowed({"type": "string", "pattern": pattern}) for pattern in PATTERNS} == set(
+        PATTERNS.values()
+    )
     assert Section("gates[]", "", Privacy).link == "[`gates[]`](#gates)"
 
 
 def test_values_in_yaml() -> None:
-    for value in ["plain", "1", "true", "a: b", "", "-", 'say "x"', [1.5, {"a": ["b, c"]}], "2001-01-01", None, False]:
+    for value in [
+        "plain",
+        "1",
+        "true",
+        "a: b",
+        "",
+        "-",
+        'say "x"',
+        [1.5, {"a": ["b, c"]}],
+        "2001-01-01",
+        None,
+        False,
+    ]:
         assert _value(flow(value)) == value
 
 

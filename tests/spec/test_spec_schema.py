@@ -17,7 +17,10 @@ TEXT = Path(__file__).with_name("complete_spec.yaml").read_text(encoding="utf-8"
 def _errors(text: str) -> list[str]:
     tree, _ = read(text)
     assert tree is not None
-    return sorted(e.json_path for e in jsonschema.Draft202012Validator(json_schema()).iter_errors(tree.value()))
+    return sorted(
+        e.json_path
+        for e in jsonschema.Draft202012Validator(json_schema()).iter_errors(tree.value())
+    )
 
 
 def test_it_is_a_schema() -> None:
@@ -42,7 +45,11 @@ def test_a_good_spec_passes_with_arrows_and_codes_as_written() -> None:
         ("[Female, Male]", "[]", "$.columns.sex"),
         ("value: 48842", "value: many", "$.dataset.rows.value"),
         ("lower: 17", "lower: 17, missing: no", "$.columns.age"),
-        ("joined: {type: datetime, lower: 2001-01-01", "joined: {type: datetime, lower: long ago", "$.columns.joined"),
+        (
+            "joined: {type: datetime, lower: 2001-01-01",
+            "joined: {type: datetime, lower: long ago",
+            "$.columns.joined",
+        ),
     ],
 )
 def test_a_bad_spec_fails_where_it_is_bad(old: str, new: str, path: str) -> None:
@@ -89,12 +96,17 @@ def test_only_standard_keywords_and_descriptions_for_the_user() -> None:
         for key, value in node.items():
             if key in ("properties", "$defs"):
                 found |= set().union(*(keywords(v) for v in value.values()))
-            elif key in ("items", "additionalProperties", "propertyNames") and isinstance(value, dict):
+            elif key in ("items", "additionalProperties", "propertyNames") and isinstance(
+                value, dict
+            ):
                 found |= keywords(value)
             elif key in ("anyOf", "oneOf"):
                 found |= set().union(*(keywords(v) for v in value))
         return found
 
     assert keywords(schema) <= known
-    assert schema["$defs"]["Privacy"]["properties"]["epsilon"]["description"] == "total for everything in the run"
+    assert (
+        schema["$defs"]["Privacy"]["properties"]["epsilon"]["description"]
+        == "total for everything in the run"
+    )
     assert "title" in schema["$defs"]["Dataset"]["properties"]

@@ -65,7 +65,14 @@ def test_refused(text: str, line: int, column: int, message: str) -> None:
 
 def test_all_mistakes_of_one_text() -> None:
     _, mistakes = read("a: &x 1\nb: *x\na: .nan\n<<: 1\nc: !t 2\n")
-    assert [(m.line, m.column) for m in mistakes] == [(1, 4), (2, 4), (3, 1), (3, 4), (4, 1), (5, 4)]
+    assert [(m.line, m.column) for m in mistakes] == [
+        (1, 4),
+        (2, 4),
+        (3, 1),
+        (3, 4),
+        (4, 1),
+        (5, 4),
+    ]
 
 
 def test_the_value_of_a_refused_key_hangs_nowhere() -> None:
@@ -80,7 +87,9 @@ def test_quotes_make_text() -> None:
     assert tree.value() == {"a": "1", "b": "true", "c": ".nan\n", "d": ""}
 
 
-@pytest.mark.parametrize("bomb", ["[" * 5000, "{a: " * 5000, "- " * 5000, "a: " + "[" * 60 + "]" * 60])
+@pytest.mark.parametrize(
+    "bomb", ["[" * 5000, "{a: " * 5000, "- " * 5000, "a: " + "[" * 60 + "]" * 60]
+)
 def test_depth_is_bounded(bomb: str) -> None:
     tree, mistakes = read(bomb)
     assert tree is None

@@ -1,13 +1,14 @@
 """One-run audit of DP-SGD: canaries that are in or out by coins of their own, in one real training.
 
-Each canary is a row whose clipped gradient has exactly the clipping norm, along a direction of its own
-(`directions`), added to whatever other rows are trained on. The adversary sees the noisy gradients, scores every
-canary by its likelihood ratio, calls the best scores in, the worst out, and abstains on the rest. `one_run`
-says what the number of right guesses proves.
+Each canary is a row whose clipped gradient has exactly the clipping norm, along a direction of its
+own (`directions`), added to whatever other rows are trained on. The adversary sees the noisy
+gradients, scores every canary by its likelihood ratio, calls the best scores in, the worst out, and
+abstains on the rest. `one_run` says what the number of right guesses proves.
 
-How many guesses to make is chosen beforehand, on simulated canaries. Two statements are made, each wrong with
-probability at most 2.5%: the (epsilon, delta) bound, and the p-value under the claimed curve. The alarm is
-raised when the bound exceeds the claim or the p-value is below 2.5%: false alarms are at most 5%.
+How many guesses to make is chosen beforehand, on simulated canaries. Two statements are made, each
+wrong with probability at most 2.5%: the (epsilon, delta) bound, and the p-value under the claimed
+curve. The alarm is raised when the bound exceeds the claim or the p-value is below 2.5%: false
+alarms are at most 5%.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ def audit_canaries(
     progress: Progress = lambda done, total: None,
     fresh: Callable[[], Randomness] = Streams.fresh,
 ) -> AuditResult:
-    """Train once with `canaries` canaries among `rows` `[rows, columns]` and judge the claim of one row under add/remove.
+    """Train once with `canaries` canaries among `rows` `[rows, columns]` and judge the claim of one
+    row under add/remove.
 
-    `module` gives the rows their losses; without one they have no gradient. If `rows` are private, so is the result:
-    the caller keeps it Confidential. `progress` gets steps done and steps in all.
+    `module` gives the rows their losses; without one they have no gradient. If `rows` are private,
+    so is the result: the caller keeps it Confidential. `progress` gets steps done and steps in all.
 
     Raises:
         ValueError: too few canaries to guess any, or more than there can be directions.
@@ -70,7 +72,14 @@ def audit_canaries(
     honest, faulty = (SimulatedCanaries.of(settings, noise_factor=factor) for factor in (1.0, 0.5))
     guesses = choose_guesses(claim, canaries, honest=honest, faulty=faulty)
     coins = fresh_generator().random(canaries) < 0.5
-    scores = _train(settings, coins, np.zeros((0, 0), dtype=np.uint16) if rows is None else rows, module, fresh(), progress)
+    scores = _train(
+        settings,
+        coins,
+        np.zeros((0, 0), dtype=np.uint16) if rows is None else rows,
+        module,
+        fresh(),
+        progress,
+    )
     lower, alarm = judge_canaries(scores, coins, claim, guesses)
     return AuditResult(
         mechanism=settings.name,
@@ -88,11 +97,17 @@ def audit_canaries(
     )
 
 
-def judge_canaries(scores: Scores, coins: Coins, claim: Claim, guesses: Guesses) -> tuple[float, bool]:
+def judge_canaries(
+    scores: Scores, coins: Coins, claim: Claim, guesses: Guesses
+) -> tuple[float, bool]:
     """Lower bound on epsilon, and whether to raise the alarm, from scores and coins `[canaries]`."""
     canaries = len(coins)
-    lower = _bound(canaries, guesses.bound, right_guesses(scores, coins, guesses.bound), claim.delta)
-    possible = _possible(claim, canaries, guesses.curve, right_guesses(scores, coins, guesses.curve))
+    lower = _bound(
+        canaries, guesses.bound, right_guesses(scores, coins, guesses.bound), claim.delta
+    )
+    possible = _possible(
+        claim, canaries, guesses.curve, right_guesses(scores, coins, guesses.curve)
+    )
     return lower, lower > claim.epsilon or not possible
 
 
@@ -119,7 +134,16 @@ class SimulatedCanaries:
 
         rng = fresh_generator()
         out, inside = (
-            directions.simulate(settings, rows=rows, sign=1, runs=SIMULATED, noise_factor=noise_factor, rng=rng, ratio=ratio) for rows in (0, 1)
+            directions.simulate(
+                settings,
+                rows=rows,
+                sign=1,
+                runs=SIMULATED,
+                noise_factor=noise_factor,
+                rng=rng,
+                ratio=ratio,
+            )
+            for rows in (0, 1)
         )
         return cls(out, inside)
 
@@ -127,27 +151,43 @@ class SimulatedCanaries:
         """Scores and coins of one audit."""
         rng = fresh_generator()
         coins = rng.random(canaries) < 0.5
-        return np.where(coins, rng.choice(self.inside, canaries), rng.choice(self.out, canaries)), coins
+        return np.where(
+            coins, rng.choice(self.inside, canaries), rng.choice(self.out, canaries)
+        ), coins
 
-    def detection_rate(self, claim: Claim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS) -> float:
+    def detection_rate(
+        self, claim: Claim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS
+    ) -> float:
         """Share of simulated audits that raise the alarm."""
-        return float(np.mean([judge_canaries(*self.draw(canaries), claim, guesses)[1] for _ in range(repeats)]))
+        return float(
+            np.mean(
+                [judge_canaries(*self.draw(canaries), claim, guesses)[1] for _ in range(repeats)]
+            )
+        )
 
 
-def choose_guesses(claim: Claim, canaries: int, *, honest: SimulatedCanaries, faulty: SimulatedCanaries) -> Guesses:
-    """Numbers of guesses that do best on simulated canaries: true noise for the bound, half the noise for the curve."""
+def choose_guesses(
+    claim: Claim, canaries: int, *, honest: SimulatedCanaries, faulty: SimulatedCanaries
+) -> Guesses:
+    """Numbers of guesses that do best on simulated canaries: true noise for the bound, half the
+    noise for the curve.
+    """
     choices = sorted({int(share * canaries) for share in SHARES})
     bounds, found = np.zeros(len(choices)), np.zeros(len(choices))
     for _ in range(REPEATS // 2):
         true, half = honest.draw(canaries), faulty.draw(canaries)
         bounds += [_bound(canaries, r, right_guesses(*true, r), claim.delta) for r in choices]
         found += [not _possible(claim, canaries, r, right_guesses(*half, r)) for r in choices]
-    return Guesses(*(choices[int(np.median(np.flatnonzero(done == done.max())))] for done in (bounds, found)))  # of equals the middle one
+    return Guesses(
+        *(choices[int(np.median(np.flatnonzero(done == done.max())))] for done in (bounds, found))
+    )  # of equals the middle one
 
 
 @lru_cache(maxsize=10_000)  # simulated audits ask for the same few counts again and again
 def _bound(canaries: int, guesses: int, right: int, delta: float) -> float:
-    return epsilon_lower_bound(canaries=canaries, guesses=guesses, right=right, delta=delta, significance=SIGNIFICANCE)
+    return epsilon_lower_bound(
+        canaries=canaries, guesses=guesses, right=right, delta=delta, significance=SIGNIFICANCE
+    )
 
 
 @lru_cache(maxsize=10_000)
@@ -155,7 +195,14 @@ def _possible(claim: Claim, canaries: int, guesses: int, right: int) -> bool:
     return curve_allows(claim, SIGNIFICANCE, canaries=canaries, guesses=guesses, right=right)
 
 
-def _train(settings: DpSgd, coins: Coins, rows: Codes, module: PerExampleLoss | None, randomness: Randomness, progress: Progress) -> Scores:
+def _train(
+    settings: DpSgd,
+    coins: Coins,
+    rows: Codes,
+    module: PerExampleLoss | None,
+    randomness: Randomness,
+    progress: Progress,
+) -> Scores:
     """Scores `[canaries]` of one training on `rows` and the canaries that are in."""
     inserted = directions.row_of(np.flatnonzero(coins))
     codes = np.zeros((len(rows) + len(inserted), rows.shape[1] + 1), dtype=np.uint16)
@@ -168,5 +215,11 @@ def _train(settings: DpSgd, coins: Coins, rows: Codes, module: PerExampleLoss | 
         scores, done = scores + directions.log_likelihood(seen, settings=settings, rows=1), done + 1
         progress(done, settings.steps)
 
-    directions.train(settings, codes, directions.DirectionLoss(len(coins), clip=settings.clip, inner=module), randomness, observe)
+    directions.train(
+        settings,
+        codes,
+        directions.DirectionLoss(len(coins), clip=settings.clip, inner=module),
+        randomness,
+        observe,
+    )
     return scores

@@ -1,4 +1,6 @@
-"""Two recorded runs on neighbours, side by side: everything that a reader of the output could tell them apart by."""
+"""Two recorded runs on neighbours, side by side: everything that a reader of the output could tell
+them apart by.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowe
 
 @dataclass
 class Run:
-    """What one run did. `stopped`: it asked for other randomness than the recorded one, and could not go on."""
+    """What one run did. `stopped`: it asked for other randomness than the recorded one, and could
+    not go on.
+    """
 
     calls: list[Call]
     latent_calls: list[LatentCall]
@@ -48,16 +52,22 @@ def compare(
     adjacency: Adjacency,
     sees_held_out: bool = False,
 ) -> tuple[list[Finding], float]:
-    """Findings of one pair, and the largest part of an allowance that it used. What is held out moves nothing, unless a mechanism `sees_held_out`."""
+    """Findings of one pair, and the largest part of an allowance that it used. What is held out
+    moves nothing, unless a mechanism `sees_held_out`.
+    """
     differences = [*_errors(first, second), *_calls(first, second), *_latents(first, second)]
     share = 0.0
     if not differences:
         differences += _contents(first, second)
-        verdict = judge(event, first.calls, second.calls, unit_rows=pair.unit_rows, adjacency=adjacency)
+        verdict = judge(
+            event, first.calls, second.calls, unit_rows=pair.unit_rows, adjacency=adjacency
+        )
         differences += [(p.differs, p.where, p.found, p.allowed) for p in verdict.problems]
         share = verdict.largest_share
         if pair.held_out and share and not sees_held_out:
-            differences.append(("moved", "a unit that is held out", f"{share:.3g} of the allowance", "nothing"))
+            differences.append(
+                ("moved", "a unit that is held out", f"{share:.3g} of the allowance", "nothing")
+            )
     return [Finding(mechanism, pair.name, *d) for d in differences], share
 
 
@@ -87,18 +97,35 @@ def _each_alone(which: str, run: Run) -> Iterator[Difference]:
         where = f"draw {number}, {which}"
         if isinstance(call, CoinCall):
             if call.rows != run.rows:
-                yield "coins", where, f"coins for {call.rows} rows", f"a coin for each of the {run.rows} rows"
+                yield (
+                    "coins",
+                    where,
+                    f"coins for {call.rows} rows",
+                    f"a coin for each of the {run.rows} rows",
+                )
         elif not np.isfinite(call.rounded).all():
-            yield "not finite", where, "hidden values that are infinite or not numbers", "finite values, which noise can hide"
+            yield (
+                "not finite",
+                where,
+                "hidden values that are infinite or not numbers",
+                "finite values, which noise can hide",
+            )
         elif not _on_lattice(call):
-            yield "lattice", where, "noisy values off the lattice", f"whole multiples of {call.spacing:.6g}"
+            yield (
+                "lattice",
+                where,
+                "noisy values off the lattice",
+                f"whole multiples of {call.spacing:.6g}",
+            )
 
 
 def _on_lattice(call: NoiseCall) -> bool:
     if not call.spacing > 0 or not math.isfinite(call.spacing):
         return False
     steps = np.asarray(call.noisy, dtype=np.float64) / call.spacing
-    return bool((np.abs(steps) < MOST_STEPS).all() and (np.rint(steps) * call.spacing == call.noisy).all())
+    return bool(
+        (np.abs(steps) < MOST_STEPS).all() and (np.rint(steps) * call.spacing == call.noisy).all()
+    )
 
 
 def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Difference]:
@@ -114,37 +141,72 @@ def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Differe
 
 
 def _latents(first: Run, second: Run) -> Iterator[Difference]:
-    """Latents protect nothing, but they must be each row's own, or one row changes what becomes of others."""
+    """Latents protect nothing, but they must be each row's own, or one row changes what becomes of
+    others.
+    """
     for which, run in (("first table", first), ("second table", second)):
         for call in run.latent_calls:
             if call.rows != call.needed:
-                yield "latents", f"batch {call.batch_number}, {which}", f"latents of {call.rows} rows", f"of the {call.needed} rows in the batch"
+                yield (
+                    "latents",
+                    f"batch {call.batch_number}, {which}",
+                    f"latents of {call.rows} rows",
+                    f"of the {call.needed} rows in the batch",
+                )
     draws = zip(_widths(first), _widths(second), strict=False)
     for number, (one, two) in enumerate(draws):
         if one is not None and two is not None and one != two:
-            yield "latents", f"batch {number}", f"{len(one)} and {len(two)} draws", "the same draws for neighbours"
+            yield (
+                "latents",
+                f"batch {number}",
+                f"{len(one)} and {len(two)} draws",
+                "the same draws for neighbours",
+            )
 
 
 def _widths(run: Run) -> list[list[int] | None]:
-    """Widths of the draws of latents for each batch (number 0: before the first); None where it had no rows that could need them."""
+    """Widths of the draws of latents for each batch (number 0: before the first); None where it had
+    no rows that could need them.
+    """
     sizes = [run.rows] + [call.batch for call in run.calls if isinstance(call, CoinCall)]
-    return [[c.width for c in run.latent_calls if c.batch_number == n] if size else None for n, size in enumerate(sizes)]
+    return [
+        [c.width for c in run.latent_calls if c.batch_number == n] if size else None
+        for n, size in enumerate(sizes)
+    ]
 
 
 def _contents(first: Run, second: Run) -> Iterator[Difference]:
     """All that leaves a run. With the same noise it must be the same, to the last bit."""
-    pieces: Sequence[tuple[Differs, Fingerprint, Fingerprint]] = (("output", first.value, second.value), ("packed", first.packed, second.packed))
+    pieces: Sequence[tuple[Differs, Fingerprint, Fingerprint]] = (
+        ("output", first.value, second.value),
+        ("packed", first.packed, second.packed),
+    )
     for what, ours, theirs in pieces:
         for where in [*ours, *(theirs.keys() - ours.keys())]:
             one, two = ours.get(where), theirs.get(where)
             if one != two:
                 yield what, where, _told_apart(one, two), "the same, given the same noise"
     if first.files != second.files:
-        yield "files", ", ".join(sorted(first.files.keys() | second.files.keys())), "other content", "the same, given the same noise"
+        yield (
+            "files",
+            ", ".join(sorted(first.files.keys() | second.files.keys())),
+            "other content",
+            "the same, given the same noise",
+        )
     if first.ticks != second.ticks:
-        yield "progress", "ticks", f"{len(first.ticks)} and {len(second.ticks)}, or other numbers in them", "the same"
+        yield (
+            "progress",
+            "ticks",
+            f"{len(first.ticks)} and {len(second.ticks)}, or other numbers in them",
+            "the same",
+        )
     if first.said != second.said:
-        yield "said", "printed, logged or warned", str(sorted(set(first.said) ^ set(second.said))), "the same"
+        yield (
+            "said",
+            "printed, logged or warned",
+            str(sorted(set(first.said) ^ set(second.said))),
+            "the same",
+        )
 
 
 def _told_apart(one: tuple[str, bytes] | None, two: tuple[str, bytes] | None) -> str:

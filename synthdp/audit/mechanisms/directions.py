@@ -1,10 +1,13 @@
-"""DP-SGD seen from the worst place: rows whose clipped gradient is exactly the clipping norm, each along a direction of its own.
+"""DP-SGD seen from the worst place: rows whose clipped gradient is exactly the clipping norm, each
+along a direction of its own.
 
-`DirectionLoss` is an ordinary module for `dpsgd.Training`; hooks, clipping, noise, batches and optimizer are those of a
-release. A row's loss is linear in one weight, with a slope far above the clipping norm, so that its clipped
-gradient is +clip or -clip along that weight, whatever the weights are. The adversary sees what the optimizer is
-given at every step: the noisy gradient. Along one direction that is a Gaussian around the number of its rows
-in the batch, so the logarithm of the likelihood ratio is a sum over steps of the logarithm of a mixture.
+`DirectionLoss` is an ordinary module for `dpsgd.Training`; hooks, clipping, noise, batches and
+optimizer are those of a release. A row's loss is linear in one weight, with a slope far above the
+clipping norm, so that its clipped gradient is +clip or -clip along that weight, whatever the
+weights are. The adversary sees what the optimizer is
+given at every step: the noisy gradient. Along one direction that is a Gaussian around the number of
+its rows in the batch, so the logarithm of the likelihood ratio is a sum over steps of the logarithm
+of a mixture.
 """
 
 from __future__ import annotations
@@ -27,10 +30,13 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
-Observer = Callable[[Scores], None]  # gets each step's noisy sum along each direction, in units of the sensitivity
+Observer = Callable[
+    [Scores], None
+]  # gets each step's noisy sum along each direction, in units of the sensitivity
 
 ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
-INPUT = 1000.0  # a weight's gradient is INPUT times the bias's, which is thus left 1e-6 of the squared norm
+# a weight's gradient is INPUT times the bias's, which is thus left 1e-6 of the squared norm
+INPUT = 1000.0
 STEEPNESS = 10.0  # slope of a loss in clipping norms
 SUSPECTED = 0.5  # an audit looks for half the noise
 MOST_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
@@ -44,10 +50,13 @@ def row_of(direction: npt.ArrayLike, *, sign: int = 1) -> Codes:
 class DirectionLoss(PerExampleLoss):
     """Losses of codes `[batch, columns]`: the last column says which direction a row pulls along.
 
-    Rows marked `ORDINARY` have the loss of `inner` on the other columns, or no gradient where there is none.
+    Rows marked `ORDINARY` have the loss of `inner` on the other columns, or no gradient where there
+    is none.
     """
 
-    def __init__(self, directions: int, *, clip: float, inner: PerExampleLoss | None = None) -> None:
+    def __init__(
+        self, directions: int, *, clip: float, inner: PerExampleLoss | None = None
+    ) -> None:
         super().__init__()
         if not 1 <= directions <= MOST_DIRECTIONS:
             raise ValueError(f"{directions} directions; allowed are 1 to {MOST_DIRECTIONS}")
@@ -60,7 +69,11 @@ class DirectionLoss(PerExampleLoss):
         mark = codes[:, -1] - 1
         pulls = mark >= 0
         inputs = torch.zeros(len(codes), 1, self.directions, device=codes.device)
-        inputs[torch.arange(len(codes), device=codes.device), 0, torch.div(mark.clamp(min=0), 2, rounding_mode="floor")] = pulls * INPUT
+        inputs[
+            torch.arange(len(codes), device=codes.device),
+            0,
+            torch.div(mark.clamp(min=0), 2, rounding_mode="floor"),
+        ] = pulls * INPUT
         sign = torch.where(pulls, torch.where(mark % 2 == 0, 1.0, -1.0), 0.0)
         linear: Tensor = self.slope * sign * self.pull(inputs).flatten()
         if self.inner is None:
@@ -68,8 +81,12 @@ class DirectionLoss(PerExampleLoss):
         return linear + torch.where(pulls, 0.0, self.inner(codes[:, :-1], noise))
 
 
-def train(settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Randomness, observe: Observer) -> None:
-    """Run DP-SGD itself on `codes` `[rows, columns]` and show `observe` the noisy gradient of every step."""
+def train(
+    settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Randomness, observe: Observer
+) -> None:
+    """Run DP-SGD itself on `codes` `[rows, columns]` and show `observe` the noisy gradient of every
+    step.
+    """
     unit = settings.expected_batch / settings.sensitivity
 
     def after_step(_done: int, _steps: int) -> None:
@@ -82,11 +99,14 @@ def train(settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Rand
     Training(settings, module, after_step, None).run(table, randomness)
 
 
-def log_likelihood(seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED) -> Scores:
-    """log P[seen | `rows` rows pull with `sign`] - log P[seen | none does], for one step's noisy sums, any shape.
+def log_likelihood(
+    seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED
+) -> Scores:
+    """log P[seen | `rows` rows pull with `sign`] - log P[seen | none does], for one step's noisy
+    sums, any shape.
 
-    The noise is taken to be `noise_factor` times the stated one. Any score makes a sound audit; that of the fault
-    looked for finds it best.
+    The noise is taken to be `noise_factor` times the stated one. Any score makes a sound audit;
+    that of the fault looked for finds it best.
 
     Each row joins by its own coin: sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
     """
@@ -105,11 +125,22 @@ def _log_chances(rows: int, rate: float) -> tuple[float, ...]:
 
 
 def simulate(
-    settings: DpSgd, *, rows: int, sign: int, runs: int, noise_factor: float, rng: np.random.Generator, ratio: Callable[[Scores], Scores]
+    settings: DpSgd,
+    *,
+    rows: int,
+    sign: int,
+    runs: int,
+    noise_factor: float,
+    rng: np.random.Generator,
+    ratio: Callable[[Scores], Scores],
 ) -> Scores:
-    """Scores `[runs]` of a run of these settings as the accountant models it, with its noise multiplied by `noise_factor`."""
+    """Scores `[runs]` of a run of these settings as the accountant models it, with its noise
+    multiplied by `noise_factor`.
+    """
     total = np.zeros(runs)
     for _ in range(settings.steps):
         joined = rng.binomial(rows, settings.rate, runs) if rows else 0
-        total += ratio(sign * joined + settings.noise_multiplier * noise_factor * rng.standard_normal(runs))
+        total += ratio(
+            sign * joined + settings.noise_multiplier * noise_factor * rng.standard_normal(runs)
+        )
     return total

@@ -30,7 +30,9 @@ Differs = Literal[
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that two runs on neighbours must not show: what differs, what was found, and what is allowed."""
+    """One thing that two runs on neighbours must not show: what differs, what was found, and what
+    is allowed.
+    """
 
     mechanism: str
     pair: str
@@ -47,8 +49,10 @@ class Finding:
 class Replayed:
     """Outcome of a replay.
 
-    `largest_share` is the largest part of a charged allowance that a pair used, near 1 where some pair is the
-    worst one: a replay that moved nothing would have shown nothing. `pairs` counts every mechanism's own.
+    `largest_share` is the largest part of a charged allowance that a pair used, near 1 where some
+    pair is the
+    worst one: a replay that moved nothing would have shown nothing. `pairs` counts every
+    mechanism's own.
     """
 
     mechanisms: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""A value taken apart into named pieces of exact bytes, so that two can be compared to the last bit and the difference named."""
+"""A value taken apart into named pieces of exact bytes, so that two can be compared to the last bit
+and the difference named.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Fingerprint = dict[str, tuple[str, bytes]]  # piece -> what it is (type, shape),
 
 
 def fingerprint(value: Any) -> Fingerprint:
-    """Pieces of `value`: arrays, tensors, numbers and texts, in dataclasses, mappings and sequences."""
+    """Pieces of `value`: arrays, tensors, numbers and texts, in dataclasses, mappings and
+    sequences.
+    """
     return dict(_pieces("value", value))
 
 
@@ -20,13 +24,19 @@ def _pieces(where: str, value: Any) -> Iterator[tuple[str, tuple[str, bytes]]]:
     if hasattr(value, "numpy"):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray | np.generic):
-        yield where, (f"{value.dtype} array of shape {value.shape}", np.ascontiguousarray(value).tobytes())
+        yield (
+            where,
+            (f"{value.dtype} array of shape {value.shape}", np.ascontiguousarray(value).tobytes()),
+        )
     elif is_dataclass(value):
         yield where, (type(value).__name__, b"")
         for own in fields(value):
             yield from _pieces(f"{where}.{own.name}", getattr(value, own.name))
     elif isinstance(value, Mapping):
-        yield where, (f"{type(value).__name__} of {len(value)}", "\n".join(map(repr, value)).encode())
+        yield (
+            where,
+            (f"{type(value).__name__} of {len(value)}", "\n".join(map(repr, value)).encode()),
+        )
         for key, own in value.items():
             yield from _pieces(f"{where}[{key!r}]", own)
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):

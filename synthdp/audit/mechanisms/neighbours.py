@@ -1,8 +1,8 @@
 """Neighbouring tables that are likely to bring a leak to light, made from public facts alone.
 
-Corner cases come first: a leak is a branch that one row takes, and a branch is met at the edges - the first row,
-the first of a rare category, a lone extreme, a row count on either side of a multiple of the batch. Random pairs
-can be added in any number.
+Corner cases come first: a leak is a branch that one row takes, and a branch is met at the edges -
+the first row, the first of a rare category, a lone extreme, a row count on either side of a
+multiple of the batch. Random pairs can be added in any number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from synthdp.data.encoding import Codes, decode_column
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.table import Table
 
-RARE = (0, 1, 2, 3, 4, 9, 10, 19)  # rows of a rare category before one more joins: thresholds tend to stand there
+RARE = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    9,
+    10,
+    19,
+)  # rows of a rare category before one more joins: thresholds tend to stand there
 FULL = 30  # rows of a table that is all alike
 
 
@@ -32,7 +41,9 @@ PlacedCase = tuple[str, Codes, Codes, int]  # and where the unit stands
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One table of a pair; `identity` `[rows that mechanisms see]` numbers shared rows alike in both tables."""
+    """One table of a pair; `identity` `[rows that mechanisms see]` numbers shared rows alike in
+    both tables.
+    """
 
     table: Table
     identity: npt.NDArray[np.intp]
@@ -40,10 +51,11 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Tables that share rows and differ by one unit: its rows are `before` in the first, `after` in the second.
+    """Tables that share rows and differ by one unit: its rows are `before` in the first, `after` in
+    the second.
 
-    All are levels `[rows, columns]`. The unit stands before the shared row of position `place`. A unit that is
-    `held_out` is in the table and may move nothing at all.
+    All are levels `[rows, columns]`. The unit stands before the shared row of position `place`. A
+    unit that is `held_out` is in the table and may move nothing at all.
     """
 
     name: str
@@ -61,21 +73,29 @@ class Pair:
     def sides(self, domain: Domain) -> tuple[Side, Side]:
         """Both tables as mechanisms get them."""
         rows = len(self.shared)
-        return self._side(domain, self.before, rows), self._side(domain, self.after, rows + len(self.before))
+        return self._side(domain, self.before, rows), self._side(
+            domain, self.after, rows + len(self.before)
+        )
 
     def _side(self, domain: Domain, unit: Codes, number: int) -> Side:
         codes = np.insert(self.shared, [self.place] * len(unit), unit, axis=0)
         held_out = np.zeros(len(codes), dtype=bool)
         held_out[self.place : self.place + len(unit)] = self.held_out
-        identity = np.insert(np.arange(len(self.shared)), [self.place] * len(unit), number + np.arange(len(unit)))
-        misfits = {name: {"outside the domain": len(codes)} for name in domain.names}  # as if no row fitted: counts that must not get out
+        identity = np.insert(
+            np.arange(len(self.shared)), [self.place] * len(unit), number + np.arange(len(unit))
+        )
+        misfits = {
+            name: {"outside the domain": len(codes)} for name in domain.names
+        }  # as if no row fitted: counts that must not get out
         return Side(Table(codes, _values(domain, codes), held_out, misfits), identity[~held_out])
 
 
 def _values(domain: Domain, codes: Codes) -> pd.DataFrame:
     """Values of levels, so that a row's values depend on that row alone."""
     each = _value_of_level(domain)
-    return pd.DataFrame({name: values[codes[:, i]] for i, (name, values) in enumerate(each.items())}, copy=False)
+    return pd.DataFrame(
+        {name: values[codes[:, i]] for i, (name, values) in enumerate(each.items())}, copy=False
+    )
 
 
 @cache
@@ -85,15 +105,32 @@ def _value_of_level(domain: Domain) -> dict[str, ExtensionArray | npt.NDArray[An
     return {c.name: decode_column(c, np.arange(c.levels), rng=rng).array for c in domain.columns}
 
 
-def neighbours(domain: Domain, *, batch: int, max_rows: int = 1, adjacency: Adjacency = "add_remove", random_pairs: int = 0) -> Iterator[Pair]:
-    """Corner cases, the unit standing last, first and in the middle; then `random_pairs` random ones.
+def neighbours(
+    domain: Domain,
+    *,
+    batch: int,
+    max_rows: int = 1,
+    adjacency: Adjacency = "add_remove",
+    random_pairs: int = 0,
+) -> Iterator[Pair]:
+    """Corner cases, the unit standing last, first and in the middle; then `random_pairs` random
+    ones.
 
-    `batch` is the expected batch of a training, `max_rows` the most rows of a unit. Under `add_remove` every
-    second pair adds the unit and the others remove it; under `replace_one` it takes the place of its opposite.
+    `batch` is the expected batch of a training, `max_rows` the most rows of a unit. Under
+    `add_remove` every second pair adds the unit and the others remove it; under `replace_one` it
+    takes the place of its opposite.
     """
     rng = np.random.Generator(np.random.Philox(key=1))
-    cases = _placed([*_many_rows(domain, rng, batch, max_rows), *_values_at_edges(domain, rng), *_row_counts(domain, rng, batch)])
-    for number, (name, shared, unit, place) in enumerate([*cases, *_random(domain, rng, batch, max_rows, random_pairs)]):
+    cases = _placed(
+        [
+            *_many_rows(domain, rng, batch, max_rows),
+            *_values_at_edges(domain, rng),
+            *_row_counts(domain, rng, batch),
+        ]
+    )
+    for number, (name, shared, unit, place) in enumerate(
+        [*cases, *_random(domain, rng, batch, max_rows, random_pairs)]
+    ):
         if adjacency == "replace_one":
             yield Pair(f"{name}, replaced", shared, _highest(domain) - unit, unit, place)
         elif number % 2 == 0:
@@ -101,12 +138,23 @@ def neighbours(domain: Domain, *, batch: int, max_rows: int = 1, adjacency: Adja
         else:
             yield Pair(f"{name}, removed", shared, unit, unit[:0], place)
     for shared in (_rows(domain, rng, 2 * batch), np.repeat(_lowest(domain), FULL, axis=0)):
-        yield Pair("a unit that is held out", shared, shared[:0], _highest(domain), len(shared) // 2, held_out=True)
+        yield Pair(
+            "a unit that is held out",
+            shared,
+            shared[:0],
+            _highest(domain),
+            len(shared) // 2,
+            held_out=True,
+        )
 
 
 def _placed(cases: list[Case]) -> Iterator[PlacedCase]:
     for name, shared, unit in cases:
-        places = {"last": len(shared), "first": 0, "in the middle": len(shared) // 2} if len(shared) > 1 else {"last": len(shared)}
+        places = (
+            {"last": len(shared), "first": 0, "in the middle": len(shared) // 2}
+            if len(shared) > 1
+            else {"last": len(shared)}
+        )
         for where, place in places.items():
             yield f"{name}, {where}", shared, unit, place
 
@@ -124,7 +172,9 @@ def _rows(domain: Domain, rng: np.random.Generator, rows: int) -> Codes:
 
 
 def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]:
-    """The first row, twins, opposites, thresholds of a rare category, and lone extremes of each column."""
+    """The first row, twins, opposites, thresholds of a rare category, and lone extremes of each
+    column.
+    """
     low, high = _lowest(domain), _highest(domain)
     yield "empty table and a row at the top", low[:0], high
     yield "empty table and a row at the bottom", low[:0], low
@@ -144,10 +194,19 @@ def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]
         yield f"rare category, {have} rows and one more", rare, high
     for i, column in enumerate(domain.columns):
         # Spikes stand before bins, so the first bin is the lower end of a range.
-        for extreme in sorted({0, len(column.spikes), column.levels - 1, column.levels - 1 - column.missing} & set(range(column.levels))):
-            alone, elsewhere = _rows(domain, rng, 1), [level for level in range(column.levels) if level != extreme]
+        for extreme in sorted(
+            {0, len(column.spikes), column.levels - 1, column.levels - 1 - column.missing}
+            & set(range(column.levels))
+        ):
+            alone, elsewhere = (
+                _rows(domain, rng, 1),
+                [level for level in range(column.levels) if level != extreme],
+            )
             alone[:, i] = extreme
-            for kind, levels in {"all others alike": elsewhere[:1], "others everywhere else": elsewhere}.items():
+            for kind, levels in {
+                "all others alike": elsewhere[:1],
+                "others everywhere else": elsewhere,
+            }.items():
                 others = _rows(domain, rng, FULL)
                 others[:, i] = rng.choice(levels or [extreme], FULL)
                 yield f"lone {column.labels[extreme]} of {column.name}, {kind}", others, alone
@@ -155,28 +214,49 @@ def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]
 
 def _row_counts(domain: Domain, rng: np.random.Generator, batch: int) -> Iterator[Case]:
     """Numbers of rows where whole batches end."""
-    for rows in sorted({max(0, n) for n in (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)}):
-        yield f"{rows} rows where batches end and one more", _rows(domain, rng, rows), _rows(domain, rng, 1)
+    for rows in sorted(
+        {max(0, n) for n in (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)}
+    ):
+        yield (
+            f"{rows} rows where batches end and one more",
+            _rows(domain, rng, rows),
+            _rows(domain, rng, 1),
+        )
 
 
-def _many_rows(domain: Domain, rng: np.random.Generator, batch: int, max_rows: int) -> Iterator[Case]:
+def _many_rows(
+    domain: Domain, rng: np.random.Generator, batch: int, max_rows: int
+) -> Iterator[Case]:
     """A unit with all the rows it may have: equal, different, half and half."""
     if max_rows == 1:
         return
     low, high = _lowest(domain), _highest(domain)
     equal = np.repeat(high, max_rows, axis=0)
-    half = np.concatenate([equal[: max_rows // 2], np.repeat(low, max_rows - max_rows // 2, axis=0)])
-    for kind, unit in {"equal": equal, "different": _rows(domain, rng, max_rows), "half and half": half}.items():
+    half = np.concatenate(
+        [equal[: max_rows // 2], np.repeat(low, max_rows - max_rows // 2, axis=0)]
+    )
+    for kind, unit in {
+        "equal": equal,
+        "different": _rows(domain, rng, max_rows),
+        "half and half": half,
+    }.items():
         yield f"empty table and a unit of {kind} rows", low[:0], unit
         yield f"all at the bottom and a unit of {kind} rows", np.repeat(low, FULL, axis=0), unit
         for rows in (batch, 2 * batch):
             yield f"{rows} rows and a unit of {kind} rows", _rows(domain, rng, rows), unit
 
 
-def _random(domain: Domain, rng: np.random.Generator, batch: int, max_rows: int, pairs: int) -> Iterator[PlacedCase]:
-    """Tables of any size up to three batches, small ones as likely as large ones, with some columns constant; units of any size, anywhere."""
+def _random(
+    domain: Domain, rng: np.random.Generator, batch: int, max_rows: int, pairs: int
+) -> Iterator[PlacedCase]:
+    """Tables of any size up to three batches, small ones as likely as large ones, with some columns
+    constant; units of any size, anywhere.
+    """
     for number in range(pairs):
-        shared, unit = _rows(domain, rng, int((3 * batch + 1) ** rng.random()) - 1), _rows(domain, rng, int(rng.integers(1, max_rows + 1)))
+        shared, unit = (
+            _rows(domain, rng, int((3 * batch + 1) ** rng.random()) - 1),
+            _rows(domain, rng, int(rng.integers(1, max_rows + 1))),
+        )
         constant = rng.random(len(domain)) < rng.random()
         shared[:, constant] = 0
         if rng.random() < 0.5:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:  # pytest loads this module in every project that has synthdp installed: nothing heavy before it is used
+# pytest loads this module in every project that has synthdp installed: nothing heavy before it is
+# used
+if TYPE_CHECKING:
     from synthdp.audit.mechanisms.findings import Replayed
     from synthdp.audit.mechanisms.neighbours import Pair
     from synthdp.data.domain import Domain
@@ -23,10 +25,11 @@ MOST_SHOWN = 10  # findings in a failure's message
 
 @pytest.fixture(scope="session")
 def replay() -> Callable[..., Replayed]:
-    """`replay(mechanism, domain=...)`: fails if the mechanism shows more of a unit than its event charges.
+    """`replay(mechanism, domain=...)`: fails if the mechanism shows more of a unit than its event
+    charges.
 
-    `pairs` are the neighbouring tables (all corner cases by default), `batch` the expected batch of a training,
-    `rows_per_unit` the most rows of a unit. Returns the `Replayed`.
+    `pairs` are the neighbouring tables (all corner cases by default), `batch` the expected batch of
+    a training, `rows_per_unit` the most rows of a unit. Returns the `Replayed`.
     """
 
     def run(
@@ -41,13 +44,22 @@ def replay() -> Callable[..., Replayed]:
         from synthdp.audit.mechanisms.neighbours import neighbours
         from synthdp.audit.mechanisms.replay import replay as replay_pairs
 
-        chosen = pairs if pairs is not None else neighbours(domain, batch=batch, max_rows=rows_per_unit, adjacency=adjacency)
-        done = replay_pairs(mechanism, chosen, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency)
+        chosen = (
+            pairs
+            if pairs is not None
+            else neighbours(domain, batch=batch, max_rows=rows_per_unit, adjacency=adjacency)
+        )
+        done = replay_pairs(
+            mechanism, chosen, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency
+        )
         if not done.pairs:
             pytest.fail("no pair of neighbours to replay", pytrace=False)
         if done.findings:
             shown = "\n".join(map(str, done.findings[:MOST_SHOWN]))
-            pytest.fail(f"{len(done.findings)} findings on {done.pairs} pairs of neighbours:\n{shown}", pytrace=False)
+            pytest.fail(
+                f"{len(done.findings)} findings on {done.pairs} pairs of neighbours:\n{shown}",
+                pytrace=False,
+            )
         return done
 
     return run

@@ -1,8 +1,8 @@
 """Raw neighbours: tables as a CSV reader gives them, taken through the kernel's own reading step.
 
-Mechanisms are replayed on levels; this looks at what makes levels of text. Adding one unit to a raw table, whatever
-it wrote into its fields, must leave all other rows as they were, add at most `max_rows` rows, and count as misfits
-only what is its own.
+Mechanisms are replayed on levels; this looks at what makes levels of text. Adding one unit to a raw
+table, whatever it wrote into its fields, must leave all other rows as they were, add at most
+`max_rows` rows, and count as misfits only what is its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ Reader = Callable[..., Table]
 
 @dataclass(frozen=True, eq=False)
 class RawPair:
-    """Raw rows that two tables share, each with its unit; the rows that one more unit adds; and where it stands."""
+    """Raw rows that two tables share, each with its unit; the rows that one more unit adds; and
+    where it stands.
+    """
 
     name: str
     shared: pd.DataFrame
@@ -49,11 +51,15 @@ class RawPair:
     @property
     def second(self) -> pd.DataFrame:
         """The table with the unit."""
-        return pd.concat([self.shared[: self.place], self.unit, self.shared[self.place :]], ignore_index=True)
+        return pd.concat(
+            [self.shared[: self.place], self.unit, self.shared[self.place :]], ignore_index=True
+        )
 
 
 def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
-    """Nasty values in all columns of a row and in one; declared ones, also among nasty ones; units of more rows than allowed."""
+    """Nasty values in all columns of a row and in one; declared ones, also among nasty ones; units
+    of more rows than allowed.
+    """
     good = _declared(domain, OTHERS)
     nasty = [dict.fromkeys(domain.names, value) for value in NASTY]
     for number, row in enumerate(nasty):
@@ -61,9 +67,13 @@ def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
         yield _pair(f"{NASTY[number]!r} everywhere", dataset, domain, good, [row], place)
     for name in domain.names:
         for value in (None, "x", "1e308"):
-            yield _pair(f"{value!r} in {name}", dataset, domain, good, [{**good[0], name: value}], OTHERS)
+            yield _pair(
+                f"{value!r} in {name}", dataset, domain, good, [{**good[0], name: value}], OTHERS
+            )
     for number, row in enumerate(good):
-        yield _pair(f"declared values, row {number} once more", dataset, domain, good, [row], number)
+        yield _pair(
+            f"declared values, row {number} once more", dataset, domain, good, [row], number
+        )
     yield _pair("a good row among nasty ones", dataset, domain, nasty, good[:1], len(nasty) // 2)
     yield _pair("a nasty row among nasty ones", dataset, domain, nasty, nasty[:1], len(nasty))
     yield _pair("an empty table and a row", dataset, domain, [], good[:1], 0)
@@ -71,17 +81,24 @@ def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
         most = dataset.privacy_unit.max_rows
         for rows in (most, most + 1, 3 * most):
             yield _pair(f"a unit of {rows} rows", dataset, domain, good, _declared(domain, rows), 1)
-            yield _pair(f"a unit of {rows} nasty rows", dataset, domain, good, (nasty * rows)[:rows], 1)
+            yield _pair(
+                f"a unit of {rows} nasty rows", dataset, domain, good, (nasty * rows)[:rows], 1
+            )
 
 
 def _declared(domain: Domain, rows: int) -> Rows:
     """Rows of declared values: each column goes round its levels."""
     codes = np.column_stack([np.arange(rows) % c.levels for c in domain.columns]).astype(np.uint16)
     values = decode(domain, codes, rng=np.random.Generator(np.random.Philox(key=0)))
-    return [{name: None if pd.isna(v) else str(v) for name, v in row.items()} for row in values.to_dict(orient="records")]
+    return [
+        {name: None if pd.isna(v) else str(v) for name, v in row.items()}
+        for row in values.to_dict(orient="records")
+    ]
 
 
-def _pair(name: str, dataset: spec.Dataset, domain: Domain, shared: Rows, unit: Rows, place: int) -> RawPair:
+def _pair(
+    name: str, dataset: spec.Dataset, domain: Domain, shared: Rows, unit: Rows, place: int
+) -> RawPair:
     columns = list(domain.names)
     frames = [pd.DataFrame(rows, columns=columns, dtype="str") for rows in (shared, unit)]
     if isinstance(dataset.privacy_unit, spec.IdUnit):
@@ -90,12 +107,20 @@ def _pair(name: str, dataset: spec.Dataset, domain: Domain, shared: Rows, unit: 
     return RawPair(name, frames[0], frames[1], place)
 
 
-def replay_reading(dataset: spec.Dataset, domain: Domain, *, pairs: Iterable[RawPair] | None = None, read: Reader = fit_table) -> Replayed:
+def replay_reading(
+    dataset: spec.Dataset,
+    domain: Domain,
+    *,
+    pairs: Iterable[RawPair] | None = None,
+    read: Reader = fit_table,
+) -> Replayed:
     """Read raw pairs (all by default) and see whether neighbours stayed neighbours.
 
     `dataset` is the spec's; none of its rows is read.
     """
-    clamping = dataset.model_copy(update={"out_of_domain": "clamp", "rows": spec.Rows(kind="approximate", value=OTHERS)})
+    clamping = dataset.model_copy(
+        update={"out_of_domain": "clamp", "rows": spec.Rows(kind="approximate", value=OTHERS)}
+    )
     unit = dataset.privacy_unit
     most = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
 
@@ -108,11 +133,17 @@ def replay_reading(dataset: spec.Dataset, domain: Domain, *, pairs: Iterable[Raw
         added = _rows(both) - _rows(without)
         count, share = count + 1, max(share, added.total() / most)
         for found, allowed in _problems(without, alone, both, most, whole=len(pair.unit) <= most):
-            findings.append(Finding("the reader", pair.name, "reading", "the table inside the seal", found, allowed))
+            findings.append(
+                Finding(
+                    "the reader", pair.name, "reading", "the table inside the seal", found, allowed
+                )
+            )
     return Replayed(("the reader",), count, share, tuple(findings))
 
 
-def _problems(without: Table, alone: Table, both: Table, most: int, *, whole: bool) -> Iterator[tuple[str, str]]:
+def _problems(
+    without: Table, alone: Table, both: Table, most: int, *, whole: bool
+) -> Iterator[tuple[str, str]]:
     lost, added = _rows(without) - _rows(both), _rows(both) - _rows(without)
     if lost:
         yield f"{lost.total()} rows of others are gone or changed", "all others as they were"
@@ -121,15 +152,33 @@ def _problems(without: Table, alone: Table, both: Table, most: int, *, whole: bo
     if whole and added != _rows(alone):
         yield "the unit's rows become something else among others", "what they become on their own"
     own = _misfits(both) - _misfits(without)
-    if _misfits(without) - _misfits(both) or max(own.values(), default=0) > most or (whole and own != _misfits(alone)):
+    if (
+        _misfits(without) - _misfits(both)
+        or max(own.values(), default=0) > most
+        or (whole and own != _misfits(alone))
+    ):
         yield "misfits of other rows are counted otherwise", "misfits counted row by row"
 
 
 def _rows(table: Table) -> Counter[tuple[object, ...]]:
-    """How often each row is there, as levels and as values: in what order does not matter where a unit's rows are drawn."""
-    values = table.frame.astype(object).where(table.frame.notna(), None).itertuples(index=False, name=None)
-    return Counter((*levels, *map(str, row)) for levels, row in zip(table.codes.tolist(), values, strict=True))
+    """How often each row is there, as levels and as values: in what order does not matter where a
+    unit's rows are drawn.
+    """
+    values = (
+        table.frame.astype(object)
+        .where(table.frame.notna(), None)
+        .itertuples(index=False, name=None)
+    )
+    return Counter(
+        (*levels, *map(str, row)) for levels, row in zip(table.codes.tolist(), values, strict=True)
+    )
 
 
 def _misfits(table: Table) -> Counter[tuple[str, str]]:
-    return Counter({(column, kind): count for column, kinds in table.misfits.items() for kind, count in kinds.items()})
+    return Counter(
+        {
+            (column, kind): count
+            for column, kinds in table.misfits.items()
+            for kind, count in kinds.items()
+        }
+    )

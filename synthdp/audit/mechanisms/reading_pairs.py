@@ -1,8 +1,10 @@
 """Pairs of values: a table of one value three times, and the same with one row of another value.
 
-What reads a column as a whole (its type, its unit of time, its format, from the values that it holds) is found by a pair of
-values or not at all: the second must not change what the first is read as. `replay_values` goes through all pairs of a list
-of what people, programs and databases write, as each kind of source gives it, and `fuzzed` makes more of them.
+What reads a column as a whole (its type, its unit of time, its format, from the values that it
+holds) is found by a pair of
+values or not at all: the second must not change what the first is read as. `replay_values` goes
+through all pairs of a list of what people, programs and databases write, as each kind of source
+gives it, and `fuzzed` makes more of them.
 """
 
 from __future__ import annotations
@@ -57,16 +59,41 @@ OBJECTS: tuple[Any, ...] = (
 
 
 def _arrow(kind: pa.DataType) -> Callable[[Sequence[Any]], pd.Series[Any]]:
-    return lambda values: pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(values, kind)])))
+    return lambda values: pd.Series(
+        pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(values, kind)]))
+    )
 
 
 def _coded(values: Sequence[Any]) -> pd.Series[Any]:
-    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(values, pa.string()).dictionary_encode()])))
+    return pd.Series(
+        pd.arrays.ArrowExtensionArray(
+            pa.chunked_array([pa.array(values, pa.string()).dictionary_encode()])
+        )
+    )
 
 
 NUMBERS = (None, 0, 1, 7, -1, 99, HUGE + 1, HUGE + 3, -HUGE - 1, 2**63 - 1)
-REALS = (None, 0.0, -0.0, 1.0, 1.5, 0.1, 1e308, float("nan"), float("inf"), -float("inf"), float(HUGE), 5e-324)
-INSTANTS = (None, datetime(2020, 1, 1), datetime(2015, 5, 5, 1, 2, 3), datetime(1969, 12, 31, 23, 59, 59), datetime(1700, 1, 1))
+REALS = (
+    None,
+    0.0,
+    -0.0,
+    1.0,
+    1.5,
+    0.1,
+    1e308,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    float(HUGE),
+    5e-324,
+)
+INSTANTS = (
+    None,
+    datetime(2020, 1, 1),
+    datetime(2015, 5, 5, 1, 2, 3),
+    datetime(1969, 12, 31, 23, 59, 59),
+    datetime(1700, 1, 1),
+)
 DATES = (None, date(1, 1, 1), date(2020, 1, 1), date(9999, 12, 31), date(1969, 12, 31))
 
 WAYS: dict[str, tuple[Callable[[Sequence[Any]], pd.Series[Any]], tuple[Any, ...]]] = {
@@ -75,7 +102,10 @@ WAYS: dict[str, tuple[Callable[[Sequence[Any]], pd.Series[Any]], tuple[Any, ...]
     "objects of a database": (lambda values: pd.Series(list(values), dtype=object), OBJECTS),
     "whole numbers": (_arrow(pa.int64()), NUMBERS),
     "real numbers": (_arrow(pa.float64()), REALS),
-    "decimals": (_arrow(pa.decimal128(20, 2)), (None, *map(Decimal, ("0", "1", "1.50", "-1", "9007199254740993")))),
+    "decimals": (
+        _arrow(pa.decimal128(20, 2)),
+        (None, *map(Decimal, ("0", "1", "1.50", "-1", "9007199254740993"))),
+    ),
     "truth values": (_arrow(pa.bool_()), (None, True, False)),
     "dates": (_arrow(pa.date32()), DATES),
     **{f"instants in {unit}": (_arrow(pa.timestamp(unit)), INSTANTS) for unit in ("s", "us", "ns")},
@@ -85,22 +115,53 @@ WAYS: dict[str, tuple[Callable[[Sequence[Any]], pd.Series[Any]], tuple[Any, ...]
 
 def pair_domain() -> Domain:
     """Columns of all types whose levels tell apart what a bad reader would mix up."""
-    texts = ("1", "1.0", "true", "f", "x", "01", "1.5", "9007199254740993", "9007199254740995", "2020-01-01", "a b")
+    texts = (
+        "1",
+        "1.0",
+        "true",
+        "f",
+        "x",
+        "01",
+        "1.5",
+        "9007199254740993",
+        "9007199254740995",
+        "2020-01-01",
+        "a b",
+    )
     columns: dict[str, Any] = {
         "category": {"type": "categorical", "categories": texts, "missing": True},
         "flag": {"type": "boolean", "false": "0", "true": "1"},
         "whole": {"type": "integer", "lower": 0, "upper": 99, "bins": 10, "missing": True},
         "huge": {"type": "integer", "lower": -HUGE, "upper": HUGE, "bins": 16},
         "real": {"type": "number", "lower": -5.0, "upper": 5.0, "bins": 7, "missing": True},
-        "day": {"type": "datetime", "lower": "1600-01-01", "upper": "9999-12-31", "bins": 40, "missing": True},
-        "time": {"type": "datetime", "lower": "1969-01-01", "upper": "2030-01-01", "bins": 9, "resolution": "second"},
+        "day": {
+            "type": "datetime",
+            "lower": "1600-01-01",
+            "upper": "9999-12-31",
+            "bins": 40,
+            "missing": True,
+        },
+        "time": {
+            "type": "datetime",
+            "lower": "1969-01-01",
+            "upper": "2030-01-01",
+            "bins": 9,
+            "resolution": "second",
+        },
     }
-    kinds = {k.model_fields["type"].annotation.__args__[0]: k for k in (spec.Categorical, spec.Boolean, spec.Integer, spec.Number, spec.Datetime)}  # type: ignore[union-attr]
-    return Domain.from_spec({name: kinds[fields["type"]](**fields) for name, fields in columns.items()})
+    kinds = {
+        k.model_fields["type"].annotation.__args__[0]: k
+        for k in (spec.Categorical, spec.Boolean, spec.Integer, spec.Number, spec.Datetime)
+    }  # type: ignore[union-attr]
+    return Domain.from_spec(
+        {name: kinds[fields["type"]](**fields) for name, fields in columns.items()}
+    )
 
 
 def fuzzed(values: Sequence[Any], count: int, rng: np.random.Generator) -> list[Any]:
-    """`count` more texts, each made of the texts among `values`: cut, joined, repeated, or with a character changed."""
+    """`count` more texts, each made of the texts among `values`: cut, joined, repeated, or with a
+    character changed.
+    """
     texts = [v for v in values if isinstance(v, str) and 0 < len(v) < 50]
     letters = "0123456789-+.:,eET Z_/ \x00\"'\u0661"
 
@@ -129,9 +190,11 @@ def replay_values(
     rng: np.random.Generator,
     read: Reader = fit_table,
 ) -> Replayed:
-    """Read all pairs of values (a way's own, where none are given) and see that neither changes what the other is read as.
+    """Read all pairs of values (a way's own, where none are given) and see that neither changes
+    what the other is read as.
 
-    `more`: fuzzed texts beside them. `every`: of many pairs each so many-th is read, from a random one on.
+    `more`: fuzzed texts beside them. `every`: of many pairs each so many-th is read, from a random
+    one on.
     """
     domain = pair_domain()
     findings: list[Finding] = []
@@ -149,7 +212,13 @@ def replay_values(
         for u, v in pairs:
             for found in reader.problems(held[u], held[v], alone[u], alone[v]):
                 findings.append(
-                    Finding("the reader", f"{way}: {_shown(held[u])} and {_shown(held[v])}", "reading", "the table inside the seal", *found)
+                    Finding(
+                        "the reader",
+                        f"{way}: {_shown(held[u])} and {_shown(held[v])}",
+                        "reading",
+                        "the table inside the seal",
+                        *found,
+                    )
                 )
     return Replayed(("the reader",), count, 1.0 if count else 0.0, tuple(findings))
 
@@ -157,22 +226,33 @@ def replay_values(
 class _Reading:
     """Tables of the same value in all columns, read as rows that are units of their own."""
 
-    def __init__(self, domain: Domain, make: Callable[[Sequence[Any]], pd.Series[Any]], read: Reader) -> None:
-        source, unit = spec.CsvSource(kind="csv", path="none.csv"), spec.RowUnit(kind="row", meaning="a row")
+    def __init__(
+        self, domain: Domain, make: Callable[[Sequence[Any]], pd.Series[Any]], read: Reader
+    ) -> None:
+        source, unit = (
+            spec.CsvSource(kind="csv", path="none.csv"),
+            spec.RowUnit(kind="row", meaning="a row"),
+        )
         rows = spec.Rows(kind="approximate", value=TIMES)
-        self._dataset = spec.Dataset(id="pairs", source=source, privacy_unit=unit, rows=rows, out_of_domain="clamp")
+        self._dataset = spec.Dataset(
+            id="pairs", source=source, privacy_unit=unit, rows=rows, out_of_domain="clamp"
+        )
         self._domain, self._make, self._read, self._coins = domain, make, read, fresh_generator()
 
     def table(self, values: Sequence[Any]) -> Table | None:
         """`values` as the rows of every column, read; None where the reader fails."""
         column = self._make(values)
-        raw = pd.DataFrame(dict.fromkeys(self._domain.names, column), index=column.index, copy=False)
+        raw = pd.DataFrame(
+            dict.fromkeys(self._domain.names, column), index=column.index, copy=False
+        )
         try:
             return self._read(raw, self._dataset, self._domain, holdout=0.0, rng=self._coins)
         except Exception:  # whatever it is, it is a finding
             return None
 
-    def problems(self, u: Any, v: Any, first: Table | None, second: Table | None) -> Iterator[tuple[str, str]]:
+    def problems(
+        self, u: Any, v: Any, first: Table | None, second: Table | None
+    ) -> Iterator[tuple[str, str]]:
         """What is wrong with a table of `u` and one `v`, given what each is read as on its own."""
         both = self.table([u] * TIMES + [v])
         if both is None or first is None or second is None:
@@ -182,13 +262,23 @@ class _Reading:
         changed = sum(row != own for row, own in zip(_rows(both), expected, strict=True))
         if changed:
             yield f"{changed} rows are read otherwise than alone", "each row by itself"
-        kinds = {(c, k): TIMES * n + second.misfits[c][k] for c, found in first.misfits.items() for k, n in found.items()}
+        kinds = {
+            (c, k): TIMES * n + second.misfits[c][k]
+            for c, found in first.misfits.items()
+            for k, n in found.items()
+        }
         if kinds != {(c, k): n for c, found in both.misfits.items() for k, n in found.items()}:
             yield "misfits are counted otherwise than alone", "misfits counted row by row"
 
 
 def _rows(table: Table) -> list[tuple[object, ...]]:
-    return list(zip(map(tuple, table.codes.tolist()), *(map(str, table.frame[name].tolist()) for name in table.frame), strict=True))
+    return list(
+        zip(
+            map(tuple, table.codes.tolist()),
+            *(map(str, table.frame[name].tolist()) for name in table.frame),
+            strict=True,
+        )
+    )
 
 
 def _shown(value: object) -> str:
@@ -197,9 +287,19 @@ def _shown(value: object) -> str:
 
 
 def read_in_batches(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, **_: Any) -> Table:
-    """As `fit_table`, by the way of tables that are read as levels only; each row is a batch, but the first two."""
+    """As `fit_table`, by the way of tables that are read as levels only; each row is a batch, but
+    the first two.
+    """
     table = pa.table({name: raw[name].array.__arrow_array__() for name in raw})
-    head, rest = table[:2].combine_chunks().to_batches(), table[2:].combine_chunks().to_batches(max_chunksize=1)
+    head, rest = (
+        table[:2].combine_chunks().to_batches(),
+        table[2:].combine_chunks().to_batches(max_chunksize=1),
+    )
     codes, encoded = encode_batches(domain, iter([*head, *rest]), rows=len(raw))
-    misfits = {n: {"wrong type": e.wrong_type, "outside": e.outside, "missing": e.unexpected_missing} for n, e in encoded.items()}
-    return Table(codes, pd.DataFrame(index=pd.RangeIndex(len(raw))), np.zeros(len(raw), bool), misfits)
+    misfits = {
+        n: {"wrong type": e.wrong_type, "outside": e.outside, "missing": e.unexpected_missing}
+        for n, e in encoded.items()
+    }
+    return Table(
+        codes, pd.DataFrame(index=pd.RangeIndex(len(raw))), np.zeros(len(raw), bool), misfits
+    )

@@ -1,12 +1,13 @@
 """Record what a mechanism hides in noise, and replay the same noisy values on a neighbour.
 
-A `Recorder` stands at the seam of all randomness. On the first table it answers with real noise and keeps what
-it was handed; on the neighbour it answers with what the first run was given. Given the same noisy
-values, all that follows is post-processing and must come out the same to the last bit.
+A `Recorder` stands at the seam of all randomness. On the first table it answers with real noise and
+keeps what it was handed; on the neighbour it answers with what the first run was given. Given the
+same noisy values, all that follows is post-processing and must come out the same to the last bit.
 
-Coins, places and latents are coupled by row: a shared row has the same in both runs, and the unit's rows take places that are free. How many
-of the unit's rows are in a batch is set by `UNIT_IN_BATCH`: that chance belongs to the accounting; the replay
-looks at how far they move a sum when they are in, and that nothing moves when they are not.
+Coins, places and latents are coupled by row: a shared row has the same in both runs, and the unit's
+rows take places that are free. How many of the unit's rows are in a batch is set by
+`UNIT_IN_BATCH`: that chance belongs to the accounting; the replay looks at how far they move a sum
+when they are in, and that nothing moves when they are not.
 """
 
 from __future__ import annotations
@@ -24,19 +25,24 @@ from synthdp.privacy.noise import Floats, Integers, Randomness
 Kind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
 Array = npt.NDArray[Any]
 
-# Of discrete Laplace noise only comparisons are charged (the sparse vector): the neighbour's run gets all of it moved by
-# this much, which changes no comparison, so that a noisy value that gets out is seen.
+# Of discrete Laplace noise only comparisons are charged (the sparse vector): the neighbour's run
+# gets all of it moved by this much, which changes no comparison, so that a noisy value that gets
+# out is seen.
 SHIFT = 1_000_003
 UNIT_IN_BATCH = (1.0, 0.0, 0.5)  # share of the unit's rows, rounded up, in one batch after another
 
 
 class Diverged(BaseException):
-    """A run cannot go on, because it asks for what the recorded run did not. No `except Exception` may swallow it."""
+    """A run cannot go on, because it asks for what the recorded run did not. No `except Exception`
+    may swallow it.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseCall:
-    """One draw of noise: the exact values that it hides, and the noisy ones that were handed back (of a maximum, its position)."""
+    """One draw of noise: the exact values that it hides, and the noisy ones that were handed back
+    (of a maximum, its position).
+    """
 
     kind: Kind
     exact: Array
@@ -53,7 +59,9 @@ class NoiseCall:
 
 @dataclass(frozen=True)
 class CoinCall:
-    """One Poisson batch: for how many rows it was asked, and how many of the rows in it are the unit's."""
+    """One Poisson batch: for how many rows it was asked, and how many of the rows in it are the
+    unit's.
+    """
 
     rows: int
     rate: float
@@ -76,7 +84,9 @@ Call = NoiseCall | CoinCall
 
 @dataclass
 class Coupling:
-    """The coins, places and latents of both runs of a pair, drawn from real streams: one for each batch and row."""
+    """The coins, places and latents of both runs of a pair, drawn from real streams: one for each
+    batch and row.
+    """
 
     streams: Randomness
     shared_rows: int
@@ -85,18 +95,29 @@ class Coupling:
     pools: dict[tuple[int, ...], npt.NDArray[np.float32]] = field(default_factory=dict)
     shared_places: dict[tuple[int, int], npt.NDArray[np.intp]] = field(default_factory=dict)
 
-    def in_batch(self, number: int, rate: float, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+    def in_batch(
+        self, number: int, rate: float, identity: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.bool_]:
         """Which of the rows `identity` are in batch `number`, shape `[rows]`."""
         if number == len(self.coins):
-            self.coins.append(np.isin(np.arange(self.shared_rows), self.streams.poisson_batch(self.shared_rows, rate=rate)))
+            self.coins.append(
+                np.isin(
+                    np.arange(self.shared_rows),
+                    self.streams.poisson_batch(self.shared_rows, rate=rate),
+                )
+            )
         of_unit = identity >= self.shared_rows
         drawn = np.zeros(len(identity), dtype=bool)
         drawn[~of_unit] = self.coins[number][identity[~of_unit]]
-        drawn[of_unit] = np.arange(of_unit.sum()) < np.ceil(of_unit.sum() * UNIT_IN_BATCH[number % len(UNIT_IN_BATCH)])
+        drawn[of_unit] = np.arange(of_unit.sum()) < np.ceil(
+            of_unit.sum() * UNIT_IN_BATCH[number % len(UNIT_IN_BATCH)]
+        )
         return drawn
 
     def places(self, key: tuple[int, int], identity: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Places of the rows `identity` of a batch; `key` is its number, and how many slots a chunk has."""
+        """Places of the rows `identity` of a batch; `key` is its number, and how many slots a chunk
+        has.
+        """
         shared = identity < self.shared_rows
         if key not in self.shared_places:
             self.shared_places[key] = self.streams.places(int(shared.sum()), key[1])
@@ -105,7 +126,9 @@ class Coupling:
         places[~shared] = np.setdiff1d(np.arange(len(identity)), taken)[: int((~shared).sum())]
         return places
 
-    def latents(self, key: tuple[int, ...], width: int, identity: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+    def latents(
+        self, key: tuple[int, ...], width: int, identity: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.float32]:
         """Latents of the rows `identity`, `[rows, width]`; `key` tells one draw from another."""
         if key not in self.pools:
             self.pools[key] = self.streams.latents(self.all_rows, width)
@@ -233,7 +256,11 @@ class Recorder:
         self.latent_calls.append(LatentCall(self._batches, rows, needed, width))
         if rows != needed:
             raise Diverged
-        return self._coupling.latents((self._batches, sum(c.batch_number == self._batches for c in self.latent_calls), width), width, self._in_batch)
+        return self._coupling.latents(
+            (self._batches, sum(c.batch_number == self._batches for c in self.latent_calls), width),
+            width,
+            self._in_batch,
+        )
 
 
 class Kept:

@@ -1,7 +1,9 @@
-"""Run a mechanism on a table and, with the same noise, on a neighbour: what differs that the charge does not allow?
+"""Run a mechanism on a table and, with the same noise, on a neighbour: what differs that the charge
+does not allow?
 
-Deterministic where attacks are statistical: a leak on a pair of tables is seen on that pair, whatever its size. What
-it cannot see is a leak on pairs that were not tried, and whether the noise itself has its law (tests of `noise`).
+Deterministic where attacks are statistical: a leak on a pair of tables is seen on that pair,
+whatever its size. What it cannot see is a leak on pairs that were not tried, and whether the noise
+itself has its law (tests of `noise`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from synthdp.audit.mechanisms.comparison import Run, compare
 from synthdp.audit.mechanisms.findings import Finding, Replayed
 from synthdp.audit.mechanisms.fingerprint import fingerprint
 from synthdp.audit.mechanisms.neighbours import Pair, Side
-from synthdp.audit.mechanisms.recording import Answers, Coupling, Diverged, Kept, RealNoise, RecordedNoise, Recorder
+from synthdp.audit.mechanisms.recording import (
+    Answers,
+    Coupling,
+    Diverged,
+    Kept,
+    RealNoise,
+    RecordedNoise,
+    Recorder,
+)
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.mechanisms.marginals import Mechanism
@@ -36,22 +46,36 @@ def replay(
     adjacency: Adjacency = "add_remove",
     streams: Callable[[], Randomness] = Streams.fresh,
 ) -> Replayed:
-    """Replay `mechanism` on `pairs` of tables of `domain`, and hold it against its event for units of `rows_per_unit` rows.
+    """Replay `mechanism` on `pairs` of tables of `domain`, and hold it against its event for units
+    of `rows_per_unit` rows.
 
-    The mechanism is copied for each run. If it has fields `progress` and `checkpoints`, as trainings have, the
-    ticks and what it keeps are compared too.
+    The mechanism is copied for each run. If it has fields `progress` and `checkpoints`, as
+    trainings have, the ticks and what it keeps are compared too.
 
     Raises:
         ValueError: a pair has a unit of more rows.
     """
-    event, sees_held_out = mechanism.event(rows_per_unit), getattr(mechanism, "sees_held_out", False)
+    event, sees_held_out = (
+        mechanism.event(rows_per_unit),
+        getattr(mechanism, "sees_held_out", False),
+    )
     findings: list[Finding] = []
     count, share = 0, 0.0
     for pair in pairs:
         if pair.unit_rows > rows_per_unit:
-            raise ValueError(f"{pair.name}: a unit of {pair.unit_rows} rows; the event is for {rows_per_unit}")
+            raise ValueError(
+                f"{pair.name}: a unit of {pair.unit_rows} rows; the event is for {rows_per_unit}"
+            )
         first, second = _both(mechanism, pair, domain, streams())
-        found, used = compare(mechanism.name, pair, event, first, second, adjacency=adjacency, sees_held_out=sees_held_out)
+        found, used = compare(
+            mechanism.name,
+            pair,
+            event,
+            first,
+            second,
+            adjacency=adjacency,
+            sees_held_out=sees_held_out,
+        )
         findings += found
         count, share = count + 1, max(share, used)
     return Replayed((mechanism.name,), count, share, tuple(findings))
@@ -68,9 +92,13 @@ def merged(replays: Iterable[Replayed]) -> Replayed:
     )
 
 
-def _both(mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness) -> tuple[Run, Run]:
+def _both(
+    mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness
+) -> tuple[Run, Run]:
     before, after = pair.sides(domain)
-    coupling = Coupling(streams, len(pair.shared), len(pair.shared) + len(pair.before) + len(pair.after))
+    coupling = Coupling(
+        streams, len(pair.shared), len(pair.shared) + len(pair.before) + len(pair.after)
+    )
     first = _run(mechanism, before, coupling, RealNoise(streams))
     return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
 
@@ -82,7 +110,9 @@ def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Ans
     kept = Kept() if getattr(mechanism, "checkpoints", None) is not None else None
     with _overheard(said):
         own = _redirected(copy.deepcopy(mechanism), kept, lambda *tick: ticks.append(tick))
-        run = Run(recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said)
+        run = Run(
+            recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said
+        )
         try:
             value = own.run(side.table, recorder)
             run.value, run.packed = fingerprint(value), fingerprint(own.pack(value))
@@ -105,7 +135,9 @@ def _redirected(mechanism: Any, kept: Kept | None, tick: Callable[..., None]) ->
 
 
 class _Ear:
-    """Standard output or error that writes down what this thread prints; a progress bar's thread prints as before."""
+    """Standard output or error that writes down what this thread prints; a progress bar's thread
+    prints as before.
+    """
 
     def __init__(self, said: list[str], through: Any) -> None:
         self._said, self._through, self._thread = said, through, threading.get_ident()
@@ -138,7 +170,10 @@ def _overheard(said: list[str]) -> Iterator[None]:
     listener = _Listener(said)
     logging.getLogger().addHandler(listener)
     try:
-        out, error = redirect_stdout(_Ear(said, sys.stdout)), redirect_stderr(_Ear(said, sys.stderr))
+        out, error = (
+            redirect_stdout(_Ear(said, sys.stdout)),
+            redirect_stderr(_Ear(said, sys.stderr)),
+        )
         with warnings.catch_warnings(record=True) as warned, out, error:
             warnings.simplefilter("always")
             yield

@@ -1,25 +1,30 @@
 """What an event allows two recorded runs to differ by.
 
-The yardstick is the event, which is what is charged, and never what a mechanism says of its own sensitivity.
-Every draw of noise must belong to a charge and every charge must find its draw. For each charge the hidden
-values of two neighbours may move, in units of the noise:
+The yardstick is the event, which is what is charged, and never what a mechanism says of its own
+sensitivity. Every draw of noise must belong to a charge and every charge must find its draw. For
+each charge the hidden values of two neighbours may move, in units of the noise:
 
-- `DiscreteGaussian(sigma, s)`: one draw of that very sigma, moved by at most s counts (L1, the event's own words).
-- Gaussians of noise m1, m2, ..., and rounded ones on counts, `RoundedGaussian(sigma, s)`, of m = sigma / s: all draws up to the
-  next kind of charge; together the squares of L2 move / sigma may sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms
-  compose to one [Dong, Roth, Su, "Gaussian Differential Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian
-  mechanisms, also of adaptively chosen ones].
-- A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for each row of the unit
-  in the batch; so too the mixture of Gaussians for units of several rows, if its chances are those of that rate.
+- `DiscreteGaussian(sigma, s)`: one draw of that very sigma, moved by at most s counts (L1, the
+  event's own words).
+- Gaussians of noise m1, m2, ..., and rounded ones on counts, `RoundedGaussian(sigma, s)`, of m =
+  sigma / s: all draws up to the next kind of charge; together the squares of L2 move / sigma may
+  sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms compose to one [Dong, Roth, Su, "Gaussian
+  Differential Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian mechanisms, also of
+  adaptively chosen ones].
+- A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for
+  each row of the unit in the batch; so too the mixture of Gaussians for units of several rows, if
+  its chances are those of that rate.
 
-- A pass of the sparse vector: its batch if it is sampled, a threshold that does not move, and queries up to the first
-  that is above, each moved by at most s for each row of the unit in the batch.
+- A pass of the sparse vector: its batch if it is sampled, a threshold that does not move, and
+  queries up to the first that is above, each moved by at most s for each row of the unit in the
+  batch.
 - A noisy maximum: one, of scores that each move by at most s for each row of the unit.
 
-The last two are asked for by searches that may come to their end before their charges do; that shows in nothing but
-what was released.
+The last two are asked for by searches that may come to their end before their charges do; that
+shows in nothing but what was released.
 
-Where units are replaced, one is taken away and one is put in: twice the move, and sqrt(2) times the L2 move of counts.
+Where units are replaced, one is taken away and one is put in: twice the move, and sqrt(2) times the
+L2 move of counts.
 """
 
 from __future__ import annotations
@@ -78,32 +83,62 @@ class _Walk:
     def left(self) -> tuple[Call, Call] | None:
         return self.calls[self.at] if self.at < len(self.calls) else None
 
-    def noise(self, kinds: Sequence[Kind], sigma: float | None = None) -> tuple[NoiseCall, NoiseCall] | None:
+    def noise(
+        self, kinds: Sequence[Kind], sigma: float | None = None
+    ) -> tuple[NoiseCall, NoiseCall] | None:
         """The next draw, if it is of one of these kinds, and of that very scale."""
         match self.left():
-            case (NoiseCall() as first, NoiseCall() as second) if first.kind in kinds and sigma in (None, first.sigma):
+            case (NoiseCall() as first, NoiseCall() as second) if first.kind in kinds and sigma in (
+                None,
+                first.sigma,
+            ):
                 return first, second
         return None
 
     def refuse(self, allowed: str) -> NoReturn:
         pair = self.left()
-        self.problems.append(Problem("charged", f"draw {self.at + 1}", _described(pair[0]) if pair else "no further draw", allowed))
+        self.problems.append(
+            Problem(
+                "charged",
+                f"draw {self.at + 1}",
+                _described(pair[0]) if pair else "no further draw",
+                allowed,
+            )
+        )
         raise _Mismatch
 
     def spend(self, used: float, allowed: float, unit: str, *, since: int) -> None:
         """Hold a move against its allowance; it was hidden by the draws from `since` on."""
         self.share = max(self.share, used / allowed if allowed else 0.0)
         if not used <= allowed * ROUNDING:
-            where = f"draw {self.at}" if self.at == since + 1 else f"draws {since + 1} to {self.at} together"
-            self.problems.append(Problem("moved", where, f"{used:.6g} {unit}", f"{allowed:.6g} {unit}"))
+            where = (
+                f"draw {self.at}"
+                if self.at == since + 1
+                else f"draws {since + 1} to {self.at} together"
+            )
+            self.problems.append(
+                Problem("moved", where, f"{used:.6g} {unit}", f"{allowed:.6g} {unit}")
+            )
 
 
-def judge(event: dp_accounting.DpEvent, first: Sequence[Call], second: Sequence[Call], *, unit_rows: int, adjacency: Adjacency) -> Verdict:
-    """Hold two recorded runs of one mechanism, call by call alike, against the event that it charges.
+def judge(
+    event: dp_accounting.DpEvent,
+    first: Sequence[Call],
+    second: Sequence[Call],
+    *,
+    unit_rows: int,
+    adjacency: Adjacency,
+) -> Verdict:
+    """Hold two recorded runs of one mechanism, call by call alike, against the event that it
+    charges.
 
     `unit_rows`: rows of the unit by which the tables differ.
     """
-    walk = _Walk(list(zip(first, second, strict=True)), unit_rows, factor=2 if adjacency == "replace_one" else 1)
+    walk = _Walk(
+        list(zip(first, second, strict=True)),
+        unit_rows,
+        factor=2 if adjacency == "replace_one" else 1,
+    )
     try:
         for charge in _charges(event, walk.factor):
             if isinstance(charge, float):
@@ -118,7 +153,9 @@ def judge(event: dp_accounting.DpEvent, first: Sequence[Call], second: Sequence[
 
 
 def _charges(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:
-    """Single charges in the order of their draws; of Gaussians that follow each other, the move in units of their noise that all together allow."""
+    """Single charges in the order of their draws; of Gaussians that follow each other, the move in
+    units of their noise that all together allow.
+    """
     waiting = 0.0
     for leaf in _leaves(event):
         match leaf:
@@ -154,9 +191,13 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
     match charge:
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             _discrete(walk, sigma, sensitivity)
-        case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)):
+        case dp_accounting.PoissonSampledDpEvent(
+            sampling_probability=rate, event=dp_accounting.GaussianDpEvent(noise_multiplier=noise)
+        ):
             _sampled(walk, (0.0, 1.0), (1 - rate, rate), noise)
-        case MixtureOfGaussiansDpEvent(standard_deviation=noise, sensitivities=moves, sampling_probs=chances) if walk.factor == 1:
+        case MixtureOfGaussiansDpEvent(
+            standard_deviation=noise, sensitivities=moves, sampling_probs=chances
+        ) if walk.factor == 1:
             _sampled(walk, moves, chances, noise)
         case SparseVectorDpEvent():
             _sparse_vector(walk, charge)
@@ -171,11 +212,15 @@ def _discrete(walk: _Walk, sigma: float, sensitivity: int) -> None:
     if pair is None:
         walk.refuse(f"discrete Gaussian noise of sigma {sigma:g}")
     walk.at += 1
-    walk.spend(float(np.abs(_move(pair)).sum()), walk.factor * sensitivity, "counts", since=walk.at - 1)
+    walk.spend(
+        float(np.abs(_move(pair)).sum()), walk.factor * sensitivity, "counts", since=walk.at - 1
+    )
 
 
 def _gaussians(walk: _Walk, allowed: float) -> None:
-    """All draws up to the next kind of charge, together. No draw at all is less than what is charged."""
+    """All draws up to the next kind of charge, together. No draw at all is less than what is
+    charged.
+    """
     start, squares = walk.at, 0.0
     while pair := walk.noise(GAUSSIAN):
         squares += _in_noise(pair) ** 2
@@ -184,17 +229,26 @@ def _gaussians(walk: _Walk, allowed: float) -> None:
 
 
 def _sampled(walk: _Walk, moves: Sequence[float], chances: Sequence[float], noise: float) -> None:
-    """A batch, and noise on one sum over it. `moves[i]` is what i rows of the unit in the batch may move."""
+    """A batch, and noise on one sum over it. `moves[i]` is what i rows of the unit in the batch may
+    move.
+    """
     rows = _batch(walk, chances)
     pair = walk.noise(GAUSSIAN)
     if pair is None:
         walk.refuse("Gaussian noise on the sum over the batch")
     walk.at += 1
-    walk.spend(_in_noise(pair), sum(moves[min(r, len(moves) - 1)] for r in rows) / noise, "of the noise", since=walk.at - 1)
+    walk.spend(
+        _in_noise(pair),
+        sum(moves[min(r, len(moves) - 1)] for r in rows) / noise,
+        "of the noise",
+        since=walk.at - 1,
+    )
 
 
 def _batch(walk: _Walk, chances: Sequence[float]) -> tuple[int, int]:
-    """Rows of the unit in the next batch, of either table; `chances` of 0, 1, .. of them are charged."""
+    """Rows of the unit in the next batch, of either table; `chances` of 0, 1, .. of them are
+    charged.
+    """
     match walk.left():
         case (CoinCall() as first, CoinCall() as second) if _binomial(first.rate, chances):
             walk.at += 1
@@ -204,17 +258,28 @@ def _batch(walk: _Walk, chances: Sequence[float]) -> tuple[int, int]:
 
 
 def _binomial(rate: float, chances: Sequence[float]) -> bool:
-    """Whether `chances` are those of so many rows in a batch of that rate; of one row, the very same."""
+    """Whether `chances` are those of so many rows in a batch of that rate; of one row, the very
+    same.
+    """
     rows = len(chances) - 1
     if rows == 1:
         return chances[1] == rate
-    return np.allclose(chances, [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)], rtol=1e-9, atol=0)
+    return np.allclose(
+        chances,
+        [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)],
+        rtol=1e-9,
+        atol=0,
+    )
 
 
 def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
     if walk.left() is None:
         return
-    rows = sum(_batch(walk, (1 - charge.rate, charge.rate))) if charge.rate < 1 else walk.factor * walk.unit_rows
+    rows = (
+        sum(_batch(walk, (1 - charge.rate, charge.rate)))
+        if charge.rate < 1
+        else walk.factor * walk.unit_rows
+    )
     threshold = walk.noise(["laplace"], charge.threshold_scale)
     if threshold is None or threshold[0].exact.size != 1:
         walk.refuse(f"a threshold with discrete Laplace noise of scale {charge.threshold_scale:g}")
@@ -224,7 +289,12 @@ def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
         if query[0].exact.size != 1:
             walk.refuse("queries one by one")
         walk.at += 1
-        walk.spend(float(np.abs(_move(query)).max()), rows * charge.sensitivity, "steps of a query", since=walk.at - 1)
+        walk.spend(
+            float(np.abs(_move(query)).max()),
+            rows * charge.sensitivity,
+            "steps of a query",
+            since=walk.at - 1,
+        )
         if query[0].noisy.item() >= threshold[0].noisy.item():
             return
 
@@ -236,7 +306,12 @@ def _noisy_max(walk: _Walk, scale: float, sensitivity: int) -> None:
     if pair is None:
         walk.refuse(f"a noisy maximum of scale {scale:g}")
     walk.at += 1
-    walk.spend(float(np.abs(_move(pair)).max()), walk.factor * walk.unit_rows * sensitivity, "of a score", since=walk.at - 1)
+    walk.spend(
+        float(np.abs(_move(pair)).max()),
+        walk.factor * walk.unit_rows * sensitivity,
+        "of a score",
+        since=walk.at - 1,
+    )
 
 
 def _move(pair: tuple[NoiseCall, NoiseCall]) -> npt.NDArray[np.float64]:

@@ -1,6 +1,8 @@
-"""What an audit found, as plain facts: written by `synthdp audit`, and published where no real row was in it.
+"""What an audit found, as plain facts: written by `synthdp audit`, and published where no real row
+was in it.
 
-A record names the spends that it audited. It belongs to a release only if the release planned the very same ones.
+A record names the spends that it audited. It belongs to a release only if the release planned the
+very same ones.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.privacy.plan import Plan
 from synthdp.spec.model import Model
 
-PUBLIC_FILE, CONFIDENTIAL_FILE = "audit.json", "internal/audit.json"  # in the output folder of a release
+PUBLIC_FILE, CONFIDENTIAL_FILE = (
+    "audit.json",
+    "internal/audit.json",
+)  # in the output folder of a release
 SANITY = "sanity, not proof: an audit can refute a privacy claim and never prove one"
 
 
@@ -27,7 +32,8 @@ class AuditedSpend(Model):
 
 
 class Replay(Model):
-    """Record and replay: neighbouring tables, the same noisy outputs, and what else differed (`findings`; none is right).
+    """Record and replay: neighbouring tables, the same noisy outputs, and what else differed
+    (`findings`; none is right).
 
     `largest_share`: of what the event allows, the most that any pair used.
     """
@@ -39,11 +45,13 @@ class Replay(Model):
 
 
 class Audit(Model):
-    """One statistical audit of a mechanism: the claim for a unit of `unit_rows` rows, what was shown, and what could have been.
+    """One statistical audit of a mechanism: the claim for a unit of `unit_rows` rows, what was
+    shown, and what could have been.
 
-    `epsilon_lower` holds with 95% confidence at `delta`; `epsilon_provable` is the largest bound that so many runs
-    can show; `power` the chance of an alarm on a mechanism with the `fault` that the audit looks for. `epsilon` is None where
-    nothing is claimed at this delta. `refuted` needs an alarm in each of three independent audits.
+    `epsilon_lower` holds with 95% confidence at `delta`; `epsilon_provable` is the largest bound
+    that so many runs can show; `power` the chance of an alarm on a mechanism with the `fault` that
+    the audit looks for. `epsilon` is None where nothing is claimed at this delta. `refuted` needs
+    an alarm in each of three independent audits.
     """
 
     mechanism: str
@@ -68,11 +76,14 @@ class Advantage(Model):
 
 
 class DeclaredAttack(Model):
-    """One attack of a membership game, on `models` test models in each world; intervals of 95%, bounds on epsilon of 95% for all together.
+    """One attack of a membership game, on `models` test models in each world; intervals of 95%,
+    bounds on epsilon of 95% for all together.
 
-    `tpr_upper`: upper limit of the true-positive rate at 1% false positives; None where so few models cannot show that rate.
-    `epsilon_provable`: the largest bound on epsilon that so many models could have shown. `control`: where neither world has the target, so
-    that it must be at chance; None where the models are too few for one. What a record of an earlier version lacks is None, too.
+    `tpr_upper`: upper limit of the true-positive rate at 1% false positives; None where so few
+    models cannot show that rate. `epsilon_provable`: the largest bound on epsilon that so many
+    models could have shown. `control`: where neither world has the target, so that it must be at
+    chance; None where the models are too few for one. What a record of an earlier version lacks is
+    None, too.
     """
 
     attack: str
@@ -90,12 +101,15 @@ class DeclaredAttack(Model):
 
 
 class Membership(Model):
-    """A membership attack on the whole pipeline with shadow models: advantage over guessing with its 95% interval, and the claim's ceiling.
+    """A membership attack on the whole pipeline with shadow models: advantage over guessing with
+    its 95% interval, and the claim's ceiling.
 
-    The figures are those of the black box; `attacks` has all that were declared, white boxes of the released model and tables among them.
-    `pairs` were used; `pairs_dropped` were asked for too, but a training always killed its worker. `baseline`: the black box's classifier on
-    histograms of columns, which never ask about the target; None in a record of an earlier version. `warnings`: what a reader must know
-    before believing the black box and the shadow models, in the attack's words.
+    The figures are those of the black box; `attacks` has all that were declared, white boxes of the
+    released model and tables among them. `pairs` were used; `pairs_dropped` were asked for too, but
+    a training always killed its worker. `baseline`: the black box's classifier on histograms of
+    columns, which never ask about the target; None in a record of an earlier version. `warnings`:
+    what a reader must know before believing the black box and the shadow models, in the attack's
+    words.
     """
 
     pairs: int = Field(ge=1)
@@ -112,9 +126,11 @@ class Membership(Model):
 
 
 class TableNoise(Model):
-    """Published noisy tables of the same rows, held against each other. `share`: of the variance that was claimed, what they differ by.
+    """Published noisy tables of the same rows, held against each other. `share`: of the variance
+    that was claimed, what they differ by.
 
-    `too_little`: they agree better than so much noise lets them; `too_much`: worse, so that they are not of the same rows or noise.
+    `too_little`: they agree better than so much noise lets them; `too_much`: worse, so that they
+    are not of the same rows or noise.
     """
 
     tables: int = Field(ge=1)
@@ -144,13 +160,21 @@ class AuditRecord(Model):
     def refuted(self) -> tuple[str, ...]:
         """What speaks against the claim, in words; empty where nothing does."""
         found = list(self.replay.findings) if self.replay else []
-        found += [f"{a.mechanism}: {a.method}: more is shown than is claimed" for a in self.audits if a.refuted]
+        found += [
+            f"{a.mechanism}: {a.method}: more is shown than is claimed"
+            for a in self.audits
+            if a.refuted
+        ]
         if self.membership and self.membership.refuted:
             found.append("membership attack: beats the ceiling of the claim beyond chance")
         if self.tables and self.tables.too_little:
-            found.append("published tables: they agree better than noise of the size that was claimed lets them")
+            found.append(
+                "published tables: they agree better than noise of the size that was claimed lets them"
+            )
         if self.tables and self.tables.too_much:
-            found.append("published tables: they differ by more than the noise that was claimed, so they are not what they are said to be")
+            found.append(
+                "published tables: they differ by more than the noise that was claimed, so they are not what they are said to be"
+            )
         return tuple(found)
 
     def of_plan(self, plan: Plan) -> bool:
@@ -165,7 +189,9 @@ class AuditRecord(Model):
 
 def spends_of(plan: Plan) -> tuple[AuditedSpend, ...]:
     """The spends of a plan as an audit names them."""
-    return tuple(AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.to_json()["spends"])
+    return tuple(
+        AuditedSpend(purpose=s["purpose"], event=s["event"]) for s in plan.to_json()["spends"]
+    )
 
 
 def public_audit(out: Path, plan: Plan) -> AuditRecord | None:
@@ -180,9 +206,15 @@ def public_audit(out: Path, plan: Plan) -> AuditRecord | None:
     if record is None:
         return None
     if record.rows == "real" or not record.of_plan(plan):
-        raise OutputError(f"{path} audits other spends than this spec plans", hint=f"run `synthdp audit` again, or delete {path}")
+        raise OutputError(
+            f"{path} audits other spends than this spec plans",
+            hint=f"run `synthdp audit` again, or delete {path}",
+        )
     if record.refuted:
-        raise VerifyError(f"the audit in {path} refutes the claim: {'; '.join(record.refuted)}", hint="do not release; report this as a defect")
+        raise VerifyError(
+            f"the audit in {path} refutes the claim: {'; '.join(record.refuted)}",
+            hint="do not release; report this as a defect",
+        )
     return record
 
 
@@ -199,4 +231,7 @@ def _read(path: Path) -> AuditRecord | None:
     try:
         return AuditRecord.model_validate_json(path.read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError) as error:
-        raise OutputError(f"{path} is not an audit record ({type(error).__name__})", hint="run `synthdp audit` again, or delete the file") from None
+        raise OutputError(
+            f"{path} is not an audit record ({type(error).__name__})",
+            hint="run `synthdp audit` again, or delete the file",
+        ) from None

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from synthdp.bundle.certificate.audit_record import SANITY, Advantage, Audit, AuditRecord, DeclaredAttack, Membership, Replay, TableNoise
+from synthdp.bundle.certificate.audit_record import (
+    SANITY,
+    Advantage,
+    Audit,
+    AuditRecord,
+    DeclaredAttack,
+    Membership,
+    Replay,
+    TableNoise,
+)
 from synthdp.bundle.wording import plain, up
 
 ROWS = {
@@ -22,7 +31,13 @@ def audit_markdown(record: AuditRecord | None) -> str:
         *([_replay(record.replay)] if record.replay else []),
         *([_tables(record.tables)] if record.tables else []),
         *([_statistical(record.audits)] if record.audits else []),
-        *([f"Replayed only, for want of a statistical audit: {'; '.join(map(plain, record.replay_only))}."] if record.replay_only else []),
+        *(
+            [
+                f"Replayed only, for want of a statistical audit: {'; '.join(map(plain, record.replay_only))}."
+            ]
+            if record.replay_only
+            else []
+        ),
         *([_membership(record.membership)] if record.membership else []),
         _conclusion(record),
     ]
@@ -66,7 +81,11 @@ def _statistical(audits: tuple[Audit, ...]) -> str:
 
 
 def _membership(attack: Membership) -> str:
-    dropped = f" ({attack.pairs_dropped} more were dropped, since a training always killed its worker)" if attack.pairs_dropped else ""
+    dropped = (
+        f" ({attack.pairs_dropped} more were dropped, since a training always killed its worker)"
+        if attack.pairs_dropped
+        else ""
+    )
     told = (
         f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models{dropped}: advantage over guessing {attack.advantage:.3f} "
         f"(95% interval {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
@@ -82,7 +101,9 @@ def _membership(attack: Membership) -> str:
             "|---|---|---|---|---|---|---|---|\n"
         ) + "\n".join(map(_attack, attack.attacks))
     if attack.warnings:
-        told += "\n\nBefore you believe the first attack and the shadow models:\n\n" + "\n".join(f"- {plain(w)}" for w in attack.warnings)
+        told += "\n\nBefore you believe the first attack and the shadow models:\n\n" + "\n".join(
+            f"- {plain(w)}" for w in attack.warnings
+        )
     return told
 
 
@@ -106,5 +127,7 @@ def _interval(gap: Advantage) -> str:
 
 def _conclusion(record: AuditRecord) -> str:
     if record.refuted:
-        return "**The claim is refuted**:\n\n" + "\n".join(f"- {finding}" for finding in record.refuted)
+        return "**The claim is refuted**:\n\n" + "\n".join(
+            f"- {finding}" for finding in record.refuted
+        )
     return "Nothing found speaks against the claim."

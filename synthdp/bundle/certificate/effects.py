@@ -1,8 +1,9 @@
-"""The causal diagram of a certificate: the effect of a data point, of a status, and of a group, jointly and in total.
+"""The causal diagram of a certificate: the effect of a data point, of a status, and of a group,
+jointly and in total.
 
-Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899, as in the version
-published at IEEE S&P 2020), sections 5 and 6.3.
-A function of the certificate alone, so that `verify` can draw it again and compare.
+Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899, as in
+the version published at IEEE S&P 2020), sections 5 and 6.3. A function of the certificate alone, so
+that `verify` can draw it again and compare.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from dataclasses import dataclass
 
 from synthdp.bundle.certificate.facts import Certificate, Group
 from synthdp.bundle.wording import up
-from synthdp.drawing.svg import COOL, FAINT, HOT, INK, arrow_head, frame, label, line, safe, shortened
+from synthdp.drawing.svg import (
+    COOL,
+    FAINT,
+    HOT,
+    INK,
+    arrow_head,
+    frame,
+    label,
+    line,
+    safe,
+    shortened,
+)
 
 WIDTH, PANEL_WIDTH, PANEL_HEIGHT, TOP = 900, 430, 300, 64
 BOX_HEIGHT = 28
@@ -25,13 +37,22 @@ NODES = {
     "others": (330, 132, 88, "other rows"),
     "release": (118, 204, 198, "release, with noise"),
 }
-ARROWS = (("R1", "R2"), ("R1", "D1"), ("R2", "D2"), ("D1", "release"), ("D2", "release"), ("others", "release"))
+ARROWS = (
+    ("R1", "R2"),
+    ("R1", "D1"),
+    ("R2", "D2"),
+    ("D1", "release"),
+    ("D2", "release"),
+    ("others", "release"),
+)
 Arrow = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """One intervention: what is set, which arrows that cuts, and along which arrows its effect runs."""
+    """One intervention: what is set, which arrows that cuts, and along which arrows its effect
+    runs.
+    """
 
     title: str
     act: str
@@ -44,8 +65,22 @@ class _Panel:
 
 _BY_D1, _BY_D2 = ("D1", "release"), ("D2", "release")
 PANELS = (
-    _Panel("(a) one data point", "do(D1): what is stored of Ada", "epsilon", ("D1",), (("R1", "D1"),), (_BY_D1,)),
-    _Panel("(b) one status", "do(R1): what is true of Ada", "2 epsilon", ("R1",), (), (("R1", "D1"), _BY_D1, ("R1", "R2"), ("R2", "D2"), _BY_D2)),
+    _Panel(
+        "(a) one data point",
+        "do(D1): what is stored of Ada",
+        "epsilon",
+        ("D1",),
+        (("R1", "D1"),),
+        (_BY_D1,),
+    ),
+    _Panel(
+        "(b) one status",
+        "do(R1): what is true of Ada",
+        "2 epsilon",
+        ("R1",),
+        (),
+        (("R1", "D1"), _BY_D1, ("R1", "R2"), ("R2", "D2"), _BY_D2),
+    ),
     _Panel(
         "(c) a group, joint effect",
         "do(R1, R2): both at once",
@@ -73,16 +108,30 @@ def effects_svg(certificate: Certificate) -> str:
     title = f"What the guarantee of {certificate.title or certificate.dataset} bounds"
     body = [
         "<defs>",
-        *(arrow_head(f"effects-{n}", c) for n, c in (("plain", FAINT), ("hot", HOT), ("cool", COOL))),
+        *(
+            arrow_head(f"effects-{n}", c)
+            for n, c in (("plain", FAINT), ("hot", HOT), ("cool", COOL))
+        ),
         "</defs>",
         label(20, 28, shortened(title), size=17, bold=True),
-        label(20, 50, "Ada is Byron's mother: her genetic status R1 is a cause of his, R2. The guarantee itself is (a); the others follow from it."),
+        label(
+            20,
+            50,
+            "Ada is Byron's mother: her genetic status R1 is a cause of his, R2. The guarantee itself is (a); the others follow from it.",
+        ),
     ]
     for i, (panel, bound) in enumerate(zip(PANELS, bounds, strict=True)):
         x, y = 15 + (i % 2) * (PANEL_WIDTH + 10), TOP + (i // 2) * PANEL_HEIGHT
         body += [f'<g transform="translate({x},{y})">', *_draw(panel, bound), "</g>"]
     body += list(_legend(height - 40))
-    return frame(body, name="effects", title=title, description=_description(bounds), width=WIDTH, height=height)
+    return frame(
+        body,
+        name="effects",
+        title=title,
+        description=_description(bounds),
+        width=WIDTH,
+        height=height,
+    )
 
 
 def _bounds(certificate: Certificate) -> tuple[str, str, str, str]:
@@ -138,10 +187,21 @@ def _arrow(arrow: Arrow, look: str, *, shift: float) -> str:
         "hot": (HOT, 2.8, "", "hot"),
         "cool": (COOL, 2.8, "7 3", "cool"),
     }[look]
-    drawn = line(start[0], start[1], end[0], end[1], colour=colour, width=width, dashes=dashes, head=f"effects-{head}" if head else "")
+    drawn = line(
+        start[0],
+        start[1],
+        end[0],
+        end[1],
+        colour=colour,
+        width=width,
+        dashes=dashes,
+        head=f"effects-{head}" if head else "",
+    )
     if look == "cut":
         x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-        drawn += line(x - 5, y - 5, x + 5, y + 5, width=2) + line(x - 5, y + 5, x + 5, y - 5, width=2)
+        drawn += line(x - 5, y - 5, x + 5, y + 5, width=2) + line(
+            x - 5, y + 5, x + 5, y - 5, width=2
+        )
     return f"<g><title>{safe(f'{arrow[0]} to {arrow[1]}: {look}')}</title>{drawn}</g>"
 
 
@@ -165,5 +225,8 @@ def _legend(y: float) -> Iterator[str]:
 
 
 def _description(bounds: tuple[str, str, str, str]) -> str:
-    parts = [f"{p.title}: {p.act}; {p.pure} with pure epsilon, {b} in this release" for p, b in zip(PANELS, bounds, strict=True)]
+    parts = [
+        f"{p.title}: {p.act}; {p.pure} with pure epsilon, {b} in this release"
+        for p, b in zip(PANELS, bounds, strict=True)
+    ]
     return f"Arrows run from statuses to data points to the release, and from Ada's status to Byron's. {'. '.join(parts)}."

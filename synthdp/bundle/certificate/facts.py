@@ -1,7 +1,8 @@
 """The facts of a privacy certificate: what was given out, at what cost, for whom.
 
-`certify` collects them from public sources only: the spec, the plan, the run's ledger entries, released scores.
-`synthdp.bundle.certificate.text` words them. The guarantee is that of the whole plan (`guaranteed_epsilon`).
+`certify` collects them from public sources only: the spec, the plan, the run's ledger entries,
+released scores. `synthdp.bundle.certificate.text` words them. The guarantee is that of the whole
+plan (`guaranteed_epsilon`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
 from synthdp.spec.model import Gate, Model, ReleaseSpec, derived_of
 
-FORMAT = 10  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+FORMAT = (
+    10  # raise it whenever facts or wording change: `verify` compares texts of the same format only
+)
 GROUP_SIZES = (1, 2, 3, 5, 10)
 
 
@@ -38,7 +41,9 @@ class LedgerEntry(Protocol):
 
 
 class PlannedSpend(Model):
-    """One mechanism that the plan let look at rows, fixed before any row was read: why, how, and its privacy event."""
+    """One mechanism that the plan let look at rows, fixed before any row was read: why, how, and
+    its privacy event.
+    """
 
     purpose: str
     mechanism: str
@@ -52,7 +57,9 @@ class Charge(PlannedSpend):
 
 
 class Purpose(Model):
-    """Epsilon of one planned purpose alone, at the certificate's delta, and whether this run used it."""
+    """Epsilon of one planned purpose alone, at the certificate's delta, and whether this run used
+    it.
+    """
 
     purpose: str
     epsilon: float
@@ -79,8 +86,8 @@ class ReleasedFile(Model):
 class Certificate(Model):
     """All facts of a certificate. Numbers are upper bounds.
 
-    `epsilon`, the groups and the profile are of the whole plan. `epsilon_spent` is composed from the charges alone: it
-    describes this outcome and is no bound for the run.
+    `epsilon`, the groups and the profile are of the whole plan. `epsilon_spent` is composed from
+    the charges alone: it describes this outcome and is no bound for the run.
     """
 
     format: int
@@ -137,7 +144,8 @@ def certify(
         run: id of the run.
         planned: all that the run might have charged; epsilon is composed from these events.
         entries: the run's ledger entries, among them what it did charge.
-        group_epsilons: epsilon at the spec's delta for groups of so many units, as the whole plan has it.
+        group_epsilons: epsilon at the spec's delta for groups of so many units, as the whole plan
+            has it.
         receipts: for each file of the bundle that came out of rows, what paid for it.
         program: what made the release, and its version.
         signer: the public key of who signs the bundle; None for an unsigned one.
@@ -165,14 +173,21 @@ def certify(
         columns=len(spec.columns),
         graph=spec.graph.mode,
         constraints=spec.constraints,
-        derived=tuple((name, text) for name, column in spec.columns.items() if (text := derived_of(column)) is not None),
+        derived=tuple(
+            (name, text)
+            for name, column in spec.columns.items()
+            if (text := derived_of(column)) is not None
+        ),
         amended=amended_of(entries),
         cap=(privacy.cap.epsilon, privacy.cap.delta) if privacy.cap else None,
         planned=tuple(planned),
         charges=charges,
         purposes=_purposes(planned, {c.purpose for c in charges}, spec),
         groups=_groups(group_epsilons, delta=privacy.delta),
-        released=tuple(ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs))) for f, rs in sorted(receipts.items())),
+        released=tuple(
+            ReleasedFile(file=f, receipts=tuple(sorted(r.entry for r in rs)))
+            for f, rs in sorted(receipts.items())
+        ),
         outside_gates=tuple(g for g in spec.gates if g.outside_guarantee),
         charged_gates=tuple(g for g in spec.gates if g.charged),
         scores=scores,
@@ -189,32 +204,53 @@ def charges_of(entries: Iterable[LedgerEntry]) -> tuple[Charge, ...]:
         KeyError, ValueError: a charge's body is not what a charge holds.
     """
     return tuple(
-        Charge(entry=e.hash, purpose=e.body["purpose"], mechanism=e.body["mechanism"], event=e.body["event"]) for e in entries if e.kind == "charge"
+        Charge(
+            entry=e.hash,
+            purpose=e.body["purpose"],
+            mechanism=e.body["mechanism"],
+            event=e.body["event"],
+        )
+        for e in entries
+        if e.kind == "charge"
     )
 
 
 def amended_of(entries: Iterable[LedgerEntry]) -> tuple[str, ...]:
     """Fields of the spec that were changed after the reservation."""
-    return tuple(sorted({str(name) for e in entries if e.kind == "amend" for name in e.body["changed"]}))
+    return tuple(
+        sorted({str(name) for e in entries if e.kind == "amend" for name in e.body["changed"]})
+    )
 
 
 def planned_of(plan: Plan) -> tuple[PlannedSpend, ...]:
     """The spends of a plan as a certificate lists them."""
     return tuple(
-        PlannedSpend(purpose=s.purpose, mechanism=s.mechanism.name, event=accounting.event_to_json(s.mechanism.event(plan.rows_per_unit)))
+        PlannedSpend(
+            purpose=s.purpose,
+            mechanism=s.mechanism.name,
+            event=accounting.event_to_json(s.mechanism.event(plan.rows_per_unit)),
+        )
         for s in plan.spends
     )
 
 
 def plan_digest(planned: Sequence[PlannedSpend]) -> str:
-    """SHA-256 of a plan; the reservation holds it, so that no bundle can leave out a spend that its run did not use."""
-    return hashlib.sha256(json.dumps([p.model_dump(mode="json") for p in planned], sort_keys=True).encode()).hexdigest()
+    """SHA-256 of a plan; the reservation holds it, so that no bundle can leave out a spend that its
+    run did not use.
+    """
+    return hashlib.sha256(
+        json.dumps([p.model_dump(mode="json") for p in planned], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def plan_problems(planned: Sequence[PlannedSpend], entries: Sequence[LedgerEntry]) -> Iterator[str]:
-    """How a run's entries are not what was planned: reserved for this plan, each purpose charged at most once, with its event."""
+    """How a run's entries are not what was planned: reserved for this plan, each purpose charged at
+    most once, with its event.
+    """
     events, charges = {p.purpose: p.event for p in planned}, charges_of(entries)
-    if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {plan_digest(planned)}:
+    if {e.body.get("plan_sha256") for e in entries if e.kind == "reserve"} != {
+        plan_digest(planned)
+    }:
         yield "the reservation was made for another plan"
     if len(events) < len(planned):
         yield "a purpose is planned twice"
@@ -239,46 +275,64 @@ def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
 def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
     """Epsilon of the run as a whole: of all that was planned, at the spec's delta and adjacency.
 
-    Which planned charges a run makes may depend on what it released before: a search asks no more where the
-    tables leave nothing to ask. The whole plan bounds every outcome of such a run [derived here]. Let each charge that
-    the run leaves out be made all the same, at the end, and its result be dropped. This longer run makes every planned
-    charge, so the composition of all planned events bounds it, in whatever order released values choose them: whichever
-    comes first, its event and the product of the others', which by induction bounds what follows, bound both together
-    (`accounting.compose`). What the true run gives out, including which charges it made, is a function of what the
+    Which planned charges a run makes may depend on what it released before: a search asks no more
+    where the tables leave nothing to ask. The whole plan bounds every outcome of such a run
+    [derived here]. Let each charge that the run leaves out be made all the same, at the end, and
+    its result be dropped. This longer run makes every planned charge, so the composition of all
+    planned events bounds it, in whatever order released values choose them: whichever comes first,
+    its event and the product of the others', which by induction bounds what follows, bound both
+    together (`accounting.compose`). What the true run gives out, including which charges it made,
+    is a function of what the
     longer one does: post-processing, under the same bound.
 
-    The charges of one outcome do not bound it. Let the first release a bit, and the second follow only where it is 1:
-    an outcome with bit 0 has the first charge alone, and outcomes with bit 1, which the same guarantee must hold for, both.
+    The charges of one outcome do not bound it. Let the first release a bit, and the second follow
+    only where it is 1: an outcome with bit 0 has the first charge alone, and outcomes with bit 1,
+    which the same guarantee must hold for, both.
     """
     return _composed(planned, spec)
 
 
 def _composed(spends: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:
     """Epsilon of `spends` together."""
-    return accounting.epsilon(events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency)
+    return accounting.epsilon(
+        events_of(spends), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
+    )
 
 
-def _purposes(planned: Sequence[PlannedSpend], used: set[str], spec: ReleaseSpec) -> tuple[Purpose, ...]:
+def _purposes(
+    planned: Sequence[PlannedSpend], used: set[str], spec: ReleaseSpec
+) -> tuple[Purpose, ...]:
     """Epsilon of each purpose alone, in the order of the plan."""
-    return tuple(Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used) for p in planned)
+    return tuple(
+        Purpose(purpose=p.purpose, epsilon=_composed([p], spec), used=p.purpose in used)
+        for p in planned
+    )
 
 
 def _groups(epsilons: Mapping[int, float], *, delta: float) -> tuple[Group, ...]:
-    """Joint effect of k data points, and the total effect of k statuses that may influence each other.
+    """Joint effect of k data points, and the total effect of k statuses that may influence each
+    other.
 
-    Total effect [derived here from Tschantz et al., section 6.3]: causes are acyclic, so the k statuses can
-    be ordered such that the i-th reaches only the data points of the i-th and later ones, at most k - i + 1
-    of them. Its effect is at most the joint effect (e, d) of that many data points. The total is the sum of these k bounds,
-    epsilons and deltas each added up: an account of what each person loses, k (k + 1) / 2 epsilon where epsilon is pure, the
-    paper's 3 epsilon for k = 2. A size that is not tabulated is bounded by the next larger one.
+    Total effect [derived here from Tschantz et al., section 6.3]: causes are acyclic, so the k
+    statuses can be ordered such that the i-th reaches only the data points of the i-th and later
+    ones, at most k - i + 1 of them. Its effect is at most the joint effect (e, d) of that many data
+    points. The total is the sum of these k bounds,
+    epsilons and deltas each added up: an account of what each person loses, k (k + 1) / 2 epsilon
+    where epsilon is pure, the paper's 3 epsilon for k = 2. A size that is not tabulated is bounded
+    by the next larger one.
 
-    It is no chain of steps from one world to another: chained, (e_1, d), (e_2, d), ... give the sum of epsilons at a delta of
-    d (1 + exp(e_1) + exp(e_1 + e_2) + ...), more than k d. Nor is a chain needed to compare two worlds. All k statuses
-    together reach these k data points alone, so that changing all of them, in whatever order, has at most the joint
-    effect (e_k, d). So (sum of e, k d) holds for that too, as both are larger, and the joint effect says more.
+    It is no chain of steps from one world to another: chained, (e_1, d), (e_2, d), ... give the sum
+    of epsilons at a delta of d (1 + exp(e_1) + exp(e_1 + e_2) + ...), more than k d. Nor is a chain
+    needed to compare two worlds. All k statuses together reach these k data points alone, so that
+    changing all of them, in whatever order, has at most the joint effect (e_k, d). So (sum of e, k
+    d) holds for that too, as both are larger, and the joint effect says more.
     """
     sizes = sorted(epsilons)
-    bound = {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, sizes[-1] + 1)} if sizes else {}
+    bound = (
+        {j: epsilons[min(s for s in sizes if s >= j)] for j in range(1, sizes[-1] + 1)}
+        if sizes
+        else {}
+    )
     return tuple(
         Group(
             size=k,

@@ -27,9 +27,14 @@ def what(score: ChargedScore) -> str:
 
 
 def scores_markdown(c: Certificate) -> str:
-    """The section of the certificate: scores, what they rest on, what they cost, and what was decided by them."""
+    """The section of the certificate: scores, what they rest on, what they cost, and what was
+    decided by them.
+    """
     cost = next((p.epsilon for p in c.purposes if p.purpose == "scores"), None)
-    rows = [f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} | {', '.join(f'{n:,}' for n in s.counts)} | {s.sigma:.6g} |" for s in c.scores]
+    rows = [
+        f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} | {', '.join(f'{n:,}' for n in s.counts)} | {s.sigma:.6g} |"
+        for s in c.scores
+    ]
     return "\n".join(
         [
             "## Scores on real rows\n\nCounted on the original with Gaussian noise on whole counts, planned and charged like every look "
@@ -50,7 +55,12 @@ def _value(score: ChargedScore) -> str:
 
 
 def _decided(c: Certificate) -> list[str]:
-    for_gates = [f"`{g.metric}` {f'at most {g.at_most:g}' if g.at_most is not None else f'at least {g.at_least:g}'}" for g in c.charged_gates]
+    for_gates = [
+        f"`{g.metric}` {f'at most {g.at_most:g}' if g.at_most is not None else f'at least {g.at_least:g}'}"
+        for g in c.charged_gates
+    ]
     if not for_gates:
         return []
-    return [f"\nThe decision to publish also rested on {' and '.join(for_gates)}: on released scores alone, so that it is inside the guarantee."]
+    return [
+        f"\nThe decision to publish also rested on {' and '.join(for_gates)}: on released scores alone, so that it is inside the guarantee."
+    ]

@@ -1,8 +1,9 @@
 """The certificate as Markdown: what was released, what is guaranteed, and what is not.
 
-The text is a function of a `Certificate` alone, so that `verify` can write it again and compare. The guarantee
-is worded as in Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal Property" (arXiv:1710.05899,
-as in the version published at IEEE S&P 2020): a bound on the causal effect of one data point, with no assumption about correlations.
+The text is a function of a `Certificate` alone, so that `verify` can write it again and compare.
+The guarantee is worded as in Tschantz, Sen and Datta, "SoK: Differential Privacy as a Causal
+Property" (arXiv:1710.05899, as in the version published at IEEE S&P 2020): a bound on the causal
+effect of one data point, with no assumption about correlations.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ from synthdp.bundle.wording import code, plain, up
 def render(certificate: Certificate) -> str:
     """The certificate as Markdown, for people."""
     scores = (scores_markdown,) if certificate.scores else ()
-    parts = (_head, _guarantee, _meaning, _group_table, _released, *scores, _spends, _assumed, _not_covered, _audits, _how_to_verify)
+    parts = (
+        _head,
+        _guarantee,
+        _meaning,
+        _group_table,
+        _released,
+        *scores,
+        _spends,
+        _assumed,
+        _not_covered,
+        _audits,
+        _how_to_verify,
+    )
     return "\n\n".join(part(certificate) for part in parts) + "\n"
 
 
@@ -99,7 +112,10 @@ def _group_table(c: Certificate) -> str:
     def number(value: float | None) -> str:
         return "no bound" if value is None else up(value)
 
-    rows = [f"| {g.size} | {number(g.joint_epsilon)} | {g.joint_delta:g} | {number(g.total_epsilon)} | {g.total_delta:g} |" for g in c.groups]
+    rows = [
+        f"| {g.size} | {number(g.joint_epsilon)} | {g.joint_delta:g} | {number(g.total_epsilon)} | {g.total_delta:g} |"
+        for g in c.groups
+    ]
     head = (
         "## Groups\n\n"
         "*Joint effect*: intervening on k data points at once. *Total effect*: the effects of k people's statuses added up, where each "
@@ -126,7 +142,10 @@ def _repeated(c: Certificate) -> str:
 
 def _released(c: Certificate) -> str:
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
-    lines = [f"| `{r.file}` | {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |" for r in c.released]
+    lines = [
+        f"| `{r.file}` | {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |"
+        for r in c.released
+    ]
     return "\n".join(
         [
             "## What was released\n\nFiles that came out of rows, and the spends (numbered below) that paid for them. All other files of the bundle "
@@ -174,7 +193,10 @@ def _spends(c: Certificate) -> str:
         f"| {i} | {plain(x.purpose)} | {plain(x.mechanism)} | {describe_event(x.event)} | `{x.entry[:12]}` |"
         for i, x in enumerate(c.charges, start=1)
     ]
-    purposes = [f"| {plain(p.purpose)} | {up(p.epsilon)} | {'yes' if p.used else 'planned, unused'} |" for p in c.purposes]
+    purposes = [
+        f"| {plain(p.purpose)} | {up(p.epsilon)} | {'yes' if p.used else 'planned, unused'} |"
+        for p in c.purposes
+    ]
     return "\n".join(
         [
             "## Every look at the rows\n\n| | purpose | mechanism | noise | ledger entry |\n|---|---|---|---|---|",
@@ -191,7 +213,9 @@ def _spends(c: Certificate) -> str:
 
 
 def _unused(c: Certificate) -> list[str]:
-    """What the smaller number of an outcome that left planned looks out means, and what it does not."""
+    """What the smaller number of an outcome that left planned looks out means, and what it does
+    not.
+    """
     unused = [plain(p.purpose) for p in c.purposes if not p.used]
     if not unused:
         return []
@@ -244,7 +268,11 @@ def _not_covered(c: Certificate) -> str:
             f"tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. {_noise_on_tables(kinds)}"
         )
     for gate in c.outside_gates:
-        bound = f"at most {gate.at_most:g}" if gate.at_most is not None else f"at least {gate.at_least:g}"
+        bound = (
+            f"at most {gate.at_most:g}"
+            if gate.at_most is not None
+            else f"at least {gate.at_least:g}"
+        )
         lines.append(
             f"**The decision to publish**: the spec asked for `{gate.metric}` {bound}, a figure computed on real rows without noise. "
             "That this bundle exists says that it held; this is outside the guarantee."
@@ -256,9 +284,7 @@ def _noise_on_tables(kinds: Set[str]) -> str:
     rounded = "is a 64-bit Gaussian rounded to whole numbers"
     if "discrete_gaussian" not in kinds:
         return f"Noise on tables {rounded}, on the same assumption."
-    return (
-        f"Noise on planned tables is discrete and exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."
-    )
+    return f"Noise on planned tables is discrete and exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."
 
 
 def _presence(c: Certificate) -> str:
@@ -284,7 +310,11 @@ def _audits(c: Certificate) -> str:
 
 
 def _other_releases(c: Certificate) -> str:
-    cap = f" The steward's ledger caps their sum at epsilon {c.cap[0]:g}, delta {c.cap[1]:g}." if c.cap else " No cap was declared for their sum."
+    cap = (
+        f" The steward's ledger caps their sum at epsilon {c.cap[0]:g}, delta {c.cap[1]:g}."
+        if c.cap
+        else " No cap was declared for their sum."
+    )
     return f"Other releases of dataset `{c.dataset}`: their epsilons and deltas add to these.{cap}"
 
 
@@ -324,15 +354,32 @@ def describe_event(event: Mapping[str, Any]) -> str:
             return f"rounded Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
         case {"event": "gaussian", "noise_multiplier": noise}:
             return f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together (in L2)"
-        case {"event": "sparse_vector", "threshold_scale": threshold, "query_scale": query, "sensitivity": moved, "rate": rate, "rows": rows}:
+        case {
+            "event": "sparse_vector",
+            "threshold_scale": threshold,
+            "query_scale": query,
+            "sensitivity": moved,
+            "rate": rate,
+            "rows": rows,
+        }:
             sample = f", on a Poisson sample of rate {rate:.6g}" if rate < 1 else ""
-            scales = f"discrete Laplace of scales {threshold:.6g} (threshold) and {query:.6g} (query)"
+            scales = (
+                f"discrete Laplace of scales {threshold:.6g} (threshold) and {query:.6g} (query)"
+            )
             return f"sparse vector up to its first query above: {scales} on whole numbers that a unit moves by at most {moved * rows}{sample}"
         case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": rows}:
             return f"the largest of scores with Gumbel noise of scale {scale:.6g}, whole numbers that a unit moves by at most {moved * rows}"
-        case {"event": "mixture_of_gaussians", "noise_multiplier": noise, "sensitivities": list(moves)}:
+        case {
+            "event": "mixture_of_gaussians",
+            "noise_multiplier": noise,
+            "sensitivities": list(moves),
+        }:
             return f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of a unit, each sampled by its own coin"
-        case {"event": "poisson_sampled", "rate": rate, "of": {"event": "gaussian", "noise_multiplier": noise}}:
+        case {
+            "event": "poisson_sampled",
+            "rate": rate,
+            "of": {"event": "gaussian", "noise_multiplier": noise},
+        }:
             return f"Gaussian of {noise:.6g} times the clipping norm, on a Poisson sample of rate {rate:.6g}"
         case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:
             return f"{describe_event(inner)}, on a Poisson sample of rate {rate:.6g}"

@@ -1,7 +1,9 @@
-"""The synthetic table as a Croissant dataset (MLCommons, version 1.0): for loaders of machine learning and dataset search.
+"""The synthetic table as a Croissant dataset (MLCommons, version 1.0): for loaders of machine
+learning and dataset search.
 
-Written by hand: it is one small JSON-LD document, a function of spec, run and files, and `mlcroissant` in the tests is its judge.
-Records come from the Parquet file, whose types are the columns' own.
+Written by hand: it is one small JSON-LD document, a function of spec, run and files, and
+`mlcroissant` in the tests is its judge. Records come from the Parquet file, whose types are the
+columns' own.
 """
 
 from __future__ import annotations
@@ -26,8 +28,31 @@ CONTEXT: dict[str, Any] = {
     **{
         term: f"cr:{term}"
         for term in (
-            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format", "includes"),
-            *("isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex", "repeated", "replace"),
+            *(
+                "citeAs",
+                "column",
+                "equivalentProperty",
+                "extract",
+                "field",
+                "fileProperty",
+                "fileObject",
+                "fileSet",
+                "format",
+                "includes",
+            ),
+            *(
+                "isLiveDataset",
+                "jsonPath",
+                "key",
+                "md5",
+                "parentField",
+                "path",
+                "recordSet",
+                "references",
+                "regex",
+                "repeated",
+                "replace",
+            ),
             *("samplingRate", "separator", "source", "subField", "transform"),
         )
     },
@@ -51,10 +76,21 @@ class WrittenFile:
     sha256: str
 
 
-def croissant(spec: models.ReleaseSpec, certificate: Certificate, *, day: str, csv: WrittenFile, parquet: WrittenFile) -> dict[str, Any]:
+def croissant(
+    spec: models.ReleaseSpec,
+    certificate: Certificate,
+    *,
+    day: str,
+    csv: WrittenFile,
+    parquet: WrittenFile,
+) -> dict[str, Any]:
     """The content of `croissant.json`; `day` is that of the release, as an ISO date."""
     dataset = spec.dataset
-    about = f"{dataset.description.strip()}\n\n{_note(certificate)}" if dataset.description else _note(certificate)
+    about = (
+        f"{dataset.description.strip()}\n\n{_note(certificate)}"
+        if dataset.description
+        else _note(certificate)
+    )
     content: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -75,14 +111,22 @@ def croissant(spec: models.ReleaseSpec, certificate: Certificate, *, day: str, c
     if dataset.licence:
         content["license"] = dataset.licence
     if spec.publication:
-        content["creator"] = [{"@type": "sc:Organization", "name": c.name} for c in spec.publication.curators]
+        content["creator"] = [
+            {"@type": "sc:Organization", "name": c.name} for c in spec.publication.curators
+        ]
     content["distribution"] = [
         _file(csv, "text/csv", "the synthetic table; an empty field is a missing value"),
         _file(parquet, "application/x-parquet", "the same rows with their types"),
     ]
     fields = [_field(name, column) for name, column in spec.columns.items()]
     content["recordSet"] = [
-        {"@type": "cr:RecordSet", "@id": RECORDS, "name": RECORDS, "description": "one record for each synthetic row", "field": fields}
+        {
+            "@type": "cr:RecordSet",
+            "@id": RECORDS,
+            "name": RECORDS,
+            "description": "one record for each synthetic row",
+            "field": fields,
+        }
     ]
     return content
 
@@ -93,13 +137,21 @@ def written(path: Path, sha256: str) -> WrittenFile:
 
 
 def citation(spec: models.ReleaseSpec, certificate: Certificate, *, day: str) -> str:
-    """How to cite the synthetic table, in one line; the original's citation, where it is known, goes with it."""
+    """How to cite the synthetic table, in one line; the original's citation, where it is known,
+    goes with it.
+    """
     who = ", ".join(c.name for c in spec.publication.curators) if spec.publication else None
     head = f"{who} ({day[:4]}). " if who else ""
     year = "" if who else f" ({day[:4]})"
-    privacy = f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
+    privacy = (
+        f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
+    )
     text = f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run {certificate.run}, {certificate.program}]."
-    return " ".join(f"{text} Made from: {spec.dataset.citation}".split()) if spec.dataset.citation else " ".join(text.split())
+    return (
+        " ".join(f"{text} Made from: {spec.dataset.citation}".split())
+        if spec.dataset.citation
+        else " ".join(text.split())
+    )
 
 
 def record_id(column: str) -> str:
@@ -128,8 +180,17 @@ def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
 
 
 def _field(name: str, column: models.Column) -> Mapping[str, Any]:
-    said = [about_column(column), f"unit: {column.unit}" if column.unit else None, "may be missing" if column.missing else None]
-    field: dict[str, Any] = {"@type": "cr:Field", "@id": record_id(name), "name": name, "dataType": _type(column)}
+    said = [
+        about_column(column),
+        f"unit: {column.unit}" if column.unit else None,
+        "may be missing" if column.missing else None,
+    ]
+    field: dict[str, Any] = {
+        "@type": "cr:Field",
+        "@id": record_id(name),
+        "name": name,
+        "dataType": _type(column),
+    }
     if any(said):
         field["description"] = "; ".join(s for s in said if s)
     return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}

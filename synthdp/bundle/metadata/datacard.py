@@ -1,7 +1,8 @@
 """`DATACARD.md`: what the synthetic table is, how it was made, for whom, and what it is not for.
 
-The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards", arXiv:2204.01075v1,
-section 3], as far as spec, graph and certificate know the answers. A function of those alone, so that `verify` can write it again.
+The headings follow the Data Cards Playbook [Pushkarna, Zaldivar and Kjartansson, "Data Cards",
+arXiv:2204.01075v1, section 3], as far as spec, graph and certificate know the answers. A function
+of those alone, so that `verify` can write it again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ GRAPHS = {
 }
 
 
-def datacard(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str) -> str:
+def datacard(
+    spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str
+) -> str:
     """The data card; `day` is that of the release, as an ISO date."""
     dataset, rows = spec.dataset, spec.sampling.rows or spec.dataset.rows.value
     return "\n".join(
@@ -108,7 +111,9 @@ def _uses(spec: models.ReleaseSpec) -> Iterator[str]:
         yield from _quoted(spec.publication.intended_use)
 
 
-def _making(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> Iterator[str]:
+def _making(
+    spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph
+) -> Iterator[str]:
     yield "Each look at the original was planned and charged before it was taken (`privacy/ledger.json`):"
     yield ""
     yield from (f"- {plain(p.purpose)}: {plain(p.mechanism)}" for p in certificate.planned)
@@ -126,13 +131,25 @@ def _making(spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGra
 
 def _quality(certificate: Certificate) -> Iterator[str]:
     if certificate.scores:
-        yield from ("## Quality", "", "Counted on the original with noise that was paid for (`privacy/certificate.md`):", "")
+        yield from (
+            "## Quality",
+            "",
+            "Counted on the original with noise that was paid for (`privacy/certificate.md`):",
+            "",
+        )
         yield from (f"- {in_words(score)}" for score in certificate.scores)
         yield ""
 
 
 def _row(name: str, column: models.Column) -> str:
-    cells = [name, column.type, _values(column), "yes" if column.missing else "no", column.unit or "", about_column(column)]
+    cells = [
+        name,
+        column.type,
+        _values(column),
+        "yes" if column.missing else "no",
+        column.unit or "",
+        about_column(column),
+    ]
     return f"| {' | '.join(plain(c) for c in cells)} |"
 
 

@@ -1,4 +1,5 @@
-"""The synthetic table as files: CSV text, and its Frictionless Data Package (version 2) description.
+"""The synthetic table as files: CSV text, and its Frictionless Data Package (version 2)
+description.
 
 Types, bounds and categories come from the spec alone.
 """
@@ -20,24 +21,36 @@ from synthdp.spec import model as models
 PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 CSV_NAME = "synthetic.csv"
-DATE_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H:%M:%S", "minute": "%Y-%m-%dT%H:%M:%S", "second": "%Y-%m-%dT%H:%M:%S"}
+DATE_FORMATS = {
+    "day": "%Y-%m-%d",
+    "hour": "%Y-%m-%dT%H:%M:%S",
+    "minute": "%Y-%m-%dT%H:%M:%S",
+    "second": "%Y-%m-%dT%H:%M:%S",
+}
 
 
 def check_header(path: Path, names: Sequence[str]) -> None:
-    """Whether the first line of a CSV file of anybody's holds `names`. No more is read than such a line can take: a million columns cost memory.
+    """Whether the first line of a CSV file of anybody's holds `names`. No more is read than such a
+    line can take: a million columns cost memory.
 
     Raises:
         VerifyError: it does not.
     """
     with path.open("rb") as file:
-        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode("utf-8", errors="replace")
+        header = file.readline(sum(2 * len(name.encode()) + 4 for name in names)).decode(
+            "utf-8", errors="replace"
+        )
     if tuple(next(csv.reader([header]), ())) != tuple(names):
         raise VerifyError(f"the header of {path.name} is not the spec's columns in order")
 
 
 def write_csv(frame: pd.DataFrame, columns: Mapping[str, models.Column], path: Path) -> None:
-    """Write `frame` in the order of `columns`: UTF-8, LF, header, no index; missing values are empty fields."""
-    as_written(frame, columns).to_csv(path, index=False, encoding="utf-8", lineterminator="\n", na_rep="")
+    """Write `frame` in the order of `columns`: UTF-8, LF, header, no index; missing values are
+    empty fields.
+    """
+    as_written(frame, columns).to_csv(
+        path, index=False, encoding="utf-8", lineterminator="\n", na_rep=""
+    )
 
 
 def as_written(frame: pd.DataFrame, columns: Mapping[str, models.Column]) -> pd.DataFrame:
@@ -51,15 +64,21 @@ def _written(values: pd.Series[Any], column: models.Column) -> pd.Series[Any]:
     return values
 
 
-def descriptor(spec: models.ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
-    """The content of `datapackage.json`, a function of the spec, the run's id and the CSV's size and hash."""
+def descriptor(
+    spec: models.ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str
+) -> dict[str, Any]:
+    """The content of `datapackage.json`, a function of the spec, the run's id and the CSV's size
+    and hash.
+    """
     dataset = spec.dataset
     package: dict[str, Any] = {
         "$schema": PROFILE,
         "name": _slug(f"{dataset.id}-synthetic"),
         "id": run,
         "title": title_of(dataset),
-        "description": f"{dataset.description.strip()}\n\n{_NOTE}" if dataset.description else _NOTE,
+        "description": f"{dataset.description.strip()}\n\n{_NOTE}"
+        if dataset.description
+        else _NOTE,
     }
     if dataset.licence:
         package["licenses"] = [_licence(dataset.licence)]
@@ -75,7 +94,11 @@ def descriptor(spec: models.ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256
             "encoding": "utf-8",
             "bytes": csv_bytes,
             "hash": f"sha256:{csv_sha256}",
-            "schema": {"$schema": SCHEMA_PROFILE, "fields": [_field(n, c) for n, c in spec.columns.items()], "missingValues": [""]},
+            "schema": {
+                "$schema": SCHEMA_PROFILE,
+                "fields": [_field(n, c) for n, c in spec.columns.items()],
+                "missingValues": [""],
+            },
         }
     ]
     return package
@@ -111,11 +134,22 @@ def _type(column: models.Column) -> dict[str, Any]:
     match column:
         case models.Categorical() | models.Ordinal():
             labels = list(column.categories)
-            return {"type": "string", "categories": labels, "categoriesOrdered": column.type == "ordinal", "constraints": {"enum": labels}}
+            return {
+                "type": "string",
+                "categories": labels,
+                "categoriesOrdered": column.type == "ordinal",
+                "constraints": {"enum": labels},
+            }
         case models.Boolean():
             return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
         case models.Datetime():
-            kind, pattern = ("date" if column.resolution == "day" else "datetime"), DATE_FORMATS[column.resolution]
-            bounds = {"minimum": column.lower.strftime(pattern), "maximum": column.upper.strftime(pattern)}
+            kind, pattern = (
+                ("date" if column.resolution == "day" else "datetime"),
+                DATE_FORMATS[column.resolution],
+            )
+            bounds = {
+                "minimum": column.lower.strftime(pattern),
+                "maximum": column.upper.strftime(pattern),
+            }
             return {"type": kind, "constraints": bounds}
     return {"type": column.type, "constraints": {"minimum": column.lower, "maximum": column.upper}}

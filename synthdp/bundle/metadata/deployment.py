@@ -1,9 +1,9 @@
 """The release as a tier 3 record of the OpenDP Deployments Registry: `privacy/deployment.yaml`.
 
-A function of the public spec, the certificate and the day the run was settled, so that `verify` can write it
-again and compare. What only the publisher knows - curator, region, intended use, reasons - is the spec's
-`publication`; without that section there is no record, since a register must not be told what nobody stated.
-`schemas/deployment.schema.json` says where the fields come from.
+A function of the public spec, the certificate and the day the run was settled, so that `verify` can
+write it again and compare. What only the publisher knows - curator, region, intended use, reasons -
+is the spec's `publication`; without that section there is no record, since a register must not be
+told what nobody stated. `schemas/deployment.schema.json` says where the fields come from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ DEPLOYMENT = "privacy/deployment.yaml"
 HEAD = "# A tier 3 record for the OpenDP Deployments Registry (github.com/opendp/deployments-registry-data), as a draft for its reviewers.\n"
 
 
-def deployment_record(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> dict[str, Any] | None:
+def deployment_record(
+    spec: ReleaseSpec, certificate: Certificate, *, day: str
+) -> dict[str, Any] | None:
     """The record, its fields in the registry's order; None where the spec states no `publication`.
 
     Args:
@@ -44,30 +46,44 @@ def deployment_record(spec: ReleaseSpec, certificate: Certificate, *, day: str) 
             "privacy_loss": _privacy_loss(spec, certificate),
             "deployment_model": _model(certificate),
             "implementation": _implementation(spec, certificate, publication),
-            "administrative": {"status": "Draft", "registry_authors": list(publication.authors) or curators, "tier": 3},
+            "administrative": {
+                "status": "Draft",
+                "registry_authors": list(publication.authors) or curators,
+                "tier": 3,
+            },
         },
     }
 
 
 def deployment_yaml(record: dict[str, Any]) -> str:
-    """The record as YAML, as the registry wants it: texts of several lines as `|` blocks, none folded."""
+    """The record as YAML, as the registry wants it: texts of several lines as `|` blocks, none
+    folded.
+    """
     import yaml
 
     class Dumper(yaml.SafeDumper):
         pass
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        return dumper.represent_scalar(
+            "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
+        )
 
     Dumper.add_representer(str, text)
-    return HEAD + yaml.dump(record, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    return HEAD + yaml.dump(
+        record, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20
+    )
 
 
 def schema_problems(record: Any) -> Iterator[str]:
     """What keeps `record` from being a valid tier 3 record, as 'field: what is wrong'."""
     from jsonschema import Draft202012Validator
 
-    schema = json.loads(files("synthdp.bundle.metadata").joinpath("schemas/deployment.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads(
+        files("synthdp.bundle.metadata")
+        .joinpath("schemas/deployment.schema.json")
+        .read_text(encoding="utf-8")
+    )
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     for error in sorted(validator.iter_errors(record), key=lambda e: [str(p) for p in e.path]):
         yield f"{'.'.join(map(str, error.path)) or 'record'}: {error.message[:200]}"
@@ -83,7 +99,10 @@ def _basic(spec: ReleaseSpec, publication: Publication, *, title: str, day: str)
     sector = {"data_product_sector": publication.sector} if publication.sector else {}
     return {
         "name": title,
-        "data_curators": [{"data_curator_name": plain(c.name), "data_curator_type": c.type} for c in publication.curators],
+        "data_curators": [
+            {"data_curator_name": plain(c.name), "data_curator_type": c.type}
+            for c in publication.curators
+        ],
         "description": f"{about}A synthetic table of {rows:,} rows and {len(spec.columns)} columns, the model that drew it, "
         "and the noisy tables that were measured.",
         "intended_use": plain(publication.intended_use),
@@ -131,7 +150,11 @@ def _privacy_loss(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
         unit = f"All rows of one id: {plain(c.unit_meaning)}"
         what = f"all rows of one id, of which at most {c.unit_rows} (a random choice) are used"
     number = {"number_of_privacy_units": c.rows} if c.unit == "row" else {}
-    groups = ", ".join(f"{g.size}: {'no bound' if g.joint_epsilon is None else up(g.joint_epsilon)}" for g in c.groups if g.size > 1)
+    groups = ", ".join(
+        f"{g.size}: {'no bound' if g.joint_epsilon is None else up(g.joint_epsilon)}"
+        for g in c.groups
+        if g.size > 1
+    )
     return {
         "privacy_unit": unit,
         "privacy_unit_details": f"Two tables are adjacent if one is made from the other by {move} {what}. "
@@ -191,7 +214,9 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
         "composition": "All planned mechanisms, whether this run used them or not, composed at once by numerical privacy loss distributions "
         "(dp-accounting, pessimistic discretisation). Their events are in `privacy/certificate.json`.",
         "post_processing": f"The synthetic rows are drawn from the trained model, {raked}decoded to declared values and written in random order.",
-        "justification": plain(publication.justification) if publication.justification else "Not stated by the curator.",
+        "justification": plain(publication.justification)
+        if publication.justification
+        else "Not stated by the curator.",
         "utility": "Figures on real rows are kept from the public, as they are not private. `marginals.json` holds noisy tables to compare with.",
         "additional_information": f"Run {c.run}. The bundle holds a certificate, ledger entries and checksums; `synthdp verify` checks them offline.",
     }
@@ -199,7 +224,10 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
 
 def _mechanisms(c: Certificate) -> list[str]:
     used = {p.purpose for p in c.purposes if p.used}
-    return [f"{plain(x.purpose)}: {describe_event(x.event)}{'' if x.purpose in used else ' (planned, unused)'}" for x in c.planned]
+    return [
+        f"{plain(x.purpose)}: {describe_event(x.event)}{'' if x.purpose in used else ' (planned, unused)'}"
+        for x in c.planned
+    ]
 
 
 def _security(c: Certificate) -> str:
@@ -208,7 +236,11 @@ def _security(c: Certificate) -> str:
     return (
         f"Implemented by {c.program} with {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}"
         "Opacus and dp-accounting. "
-        + ("Noise on tables is a 64-bit Gaussian rounded to whole numbers. " if "discrete_gaussian" not in kinds else "")
+        + (
+            "Noise on tables is a 64-bit Gaussian rounded to whole numbers. "
+            if "discrete_gaussian" not in kinds
+            else ""
+        )
         + ("Training's noise is a 64-bit Gaussian rounded to a public lattice. " if floats else "")
         + "Keys of the generators come from the operating system. Not interactive; nothing was done against timing. No mechanism looks at a row "
         "before its cost was written to a ledger."

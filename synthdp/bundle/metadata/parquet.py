@@ -1,7 +1,8 @@
 """The synthetic table as Parquet: the rows of the CSV, with the types that the spec declares.
 
-Categories are dictionaries in the spec's order (ordered for ordinals), booleans are booleans, days are dates, and
-what is missing is null. It is made from the CSV itself, so that the two cannot differ; `verify` makes it again and compares.
+Categories are dictionaries in the spec's order (ordered for ordinals), booleans are booleans, days
+are dates, and what is missing is null. It is made from the CSV itself, so that the two cannot
+differ; `verify` makes it again and compares.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from synthdp.spec import model as models
 
 PARQUET_NAME = "synthetic.parquet"
 MOST_CELLS, LEAST_ROWS, MOST_ROWS = 4_000_000, 1_000, 100_000  # of a row group
-MOST_DICTIONARY = 1 << 30  # bytes: beyond it categories would be written as plain text, and lose their order
+MOST_DICTIONARY = (
+    1 << 30
+)  # bytes: beyond it categories would be written as plain text, and lose their order
 CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
 
 
@@ -24,7 +27,9 @@ def write_parquet(csv: Path, columns: Mapping[str, models.Column], path: Path) -
     import pyarrow.parquet as pq
 
     schema = arrow_schema(columns)
-    with pq.ParquetWriter(path, schema, compression="zstd", dictionary_pagesize_limit=MOST_DICTIONARY) as writer:
+    with pq.ParquetWriter(
+        path, schema, compression="zstd", dictionary_pagesize_limit=MOST_DICTIONARY
+    ) as writer:
         for group in row_groups(csv, columns):
             writer.write_table(group, row_group_size=group_rows(columns))
 
@@ -40,7 +45,12 @@ def arrow_schema(columns: Mapping[str, models.Column]) -> Any:
 
     def field(name: str, column: models.Column) -> Any:
         said = {"description": column.description, "unit": column.unit}
-        return pa.field(name, _arrow_type(column), nullable=column.missing, metadata={k: v for k, v in said.items() if v} or None)
+        return pa.field(
+            name,
+            _arrow_type(column),
+            nullable=column.missing,
+            metadata={k: v for k, v in said.items() if v} or None,
+        )
 
     return pa.schema([field(name, column) for name, column in columns.items()])
 
@@ -65,7 +75,8 @@ def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]
 
     Raises:
         VerifyError: the header is not the columns'.
-        ValueError: a value is not of its column, or a row has other fields than the header (pyarrow's errors are of this kind).
+        ValueError: a value is not of its column, or a row has other fields than the header
+            (pyarrow's errors are of this kind).
     """
     import pyarrow as pa
     from pyarrow import csv as reader
@@ -73,7 +84,10 @@ def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]
     size, schema, held = group_rows(columns), arrow_schema(columns), []
     read = reader.ReadOptions(block_size=CSV_BLOCK)
     text = reader.ConvertOptions(
-        column_types=dict.fromkeys(columns, pa.string()), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=True
+        column_types=dict.fromkeys(columns, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
     )
     check_header(csv, list(columns))
     with reader.open_csv(csv, read_options=read, convert_options=text) as batches:
@@ -96,7 +110,9 @@ def _typed(values: Any, column: models.Column) -> Any:
     match column:
         case models.Categorical() | models.Ordinal():
             labels = pa.array(column.categories, pa.string())
-            return pa.DictionaryArray.from_arrays(_places(values, labels), labels, ordered=column.type == "ordinal")
+            return pa.DictionaryArray.from_arrays(
+                _places(values, labels), labels, ordered=column.type == "ordinal"
+            )
         case models.Boolean():
             return pc.equal(_places(values, pa.array([column.false, column.true])), 1)
         case models.Datetime():

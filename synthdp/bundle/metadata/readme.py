@@ -1,7 +1,8 @@
-"""What a bundle says about the spec: the resolved public spec as YAML, and the README for downstream users.
+"""What a bundle says about the spec: the resolved public spec as YAML, and the README for
+downstream users.
 
-A steward's spec names files, databases, servers and addresses. None of them is needed to read the release,
-so `public_spec` leaves them out or replaces them by values that still validate.
+A steward's spec names files, databases, servers and addresses. None of them is needed to read the
+release, so `public_spec` leaves them out or replaces them by values that still validate.
 """
 
 from __future__ import annotations
@@ -28,20 +29,27 @@ SPEC_HEAD = """\
 def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec that is published.
 
-    Kept: all that says what was released and how. Replaced: the source's path (its last part stays), a SQL
-    source's variable and query, the ledger's and MLflow's URLs, the compute backend and its
+    Kept: all that says what was released and how. Replaced: the source's path (its last part
+    stays), a SQL source's variable and query, the ledger's and MLflow's URLs, the compute backend
+    and its
     address, the variable that names the signing key. Filled in: the number of sampled rows.
     """
     source = spec.dataset.source
     if isinstance(source, CsvSource | ParquetSource):
-        source = source.model_copy(update={"path": source.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or WITHHELD})
+        source = source.model_copy(
+            update={
+                "path": source.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or WITHHELD
+            }
+        )
     elif isinstance(source, SqlSource):
         source = SqlSource(kind="sql", url_env=WITHHELD.upper(), query=WITHHELD)
     return spec.model_copy(
         update={
             "dataset": spec.dataset.model_copy(update={"source": source}),
             "privacy": spec.privacy.model_copy(update={"ledger": None}),
-            "sampling": spec.sampling.model_copy(update={"rows": spec.sampling.rows or spec.dataset.rows.value}),
+            "sampling": spec.sampling.model_copy(
+                update={"rows": spec.sampling.rows or spec.dataset.rows.value}
+            ),
             "tracking": spec.tracking.model_copy(update={"uri": None}),
             "compute": Compute(device=spec.compute.device),
             "signing": Signing(),
@@ -50,7 +58,9 @@ def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
 
 
 def spec_yaml(spec: ReleaseSpec) -> str:
-    """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec; nothing is left to defaults."""
+    """A spec as YAML that `synthdp.spec.load.loader` reads back to an equal spec; nothing is left
+    to defaults.
+    """
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -61,21 +71,44 @@ def spec_yaml(spec: ReleaseSpec) -> str:
     for column in content["columns"].values():
         if "edges" in column or "derived" in column:
             del column["bins"]  # the contract takes one of the three
-    return SPEC_HEAD + yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return SPEC_HEAD + yaml.dump(
+        content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120
+    )
 
 
 def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
-    """The bundle's README, for people who will use the data; `day` is that of the release, as an ISO date."""
+    """The bundle's README, for people who will use the data; `day` is that of the release, as an
+    ISO date.
+    """
     title = plain(spec.dataset.title or spec.dataset.id)
     # Quoted, so that a publisher's words cannot pass for what this page states.
-    about = "".join(f"\n> {plain(line)}".rstrip() for line in (spec.dataset.description or "").strip().splitlines())
+    about = "".join(
+        f"\n> {plain(line)}".rstrip()
+        for line in (spec.dataset.description or "").strip().splitlines()
+    )
     rows = spec.sampling.rows or spec.dataset.rows.value
     held = "\n".join(map(code, spec.constraints))
-    constraints = f"\nEvery row fulfils these constraints (a comparison with a missing value violates none):\n\n{held}\n" if held else ""
-    licence = plain(spec.dataset.licence) if spec.dataset.licence else "not stated: ask the publisher before you redistribute it"
-    record = "| `privacy/deployment.yaml` | a record for the OpenDP Deployments Registry |\n" if spec.publication else ""
+    constraints = (
+        f"\nEvery row fulfils these constraints (a comparison with a missing value violates none):\n\n{held}\n"
+        if held
+        else ""
+    )
+    licence = (
+        plain(spec.dataset.licence)
+        if spec.dataset.licence
+        else "not stated: ask the publisher before you redistribute it"
+    )
+    record = (
+        "| `privacy/deployment.yaml` | a record for the OpenDP Deployments Registry |\n"
+        if spec.publication
+        else ""
+    )
     signed = certificate.signer is not None
-    statement = "| `privacy/statement.intoto.json` | the publisher's signature under all of them |\n" if signed else ""
+    statement = (
+        "| `privacy/statement.intoto.json` | the publisher's signature under all of them |\n"
+        if signed
+        else ""
+    )
     key = (
         " (with `--key` and the publisher's public key, also who made it)"
         if signed
@@ -178,6 +211,18 @@ def tables_json(tables: Sequence[NoisyTable]) -> dict[str, Any]:
     """Noisy tables as JSON: counts flattened in C order, whole numbers where they are whole."""
 
     def flat(table: NoisyTable) -> list[int | float]:
-        return [int(v) if float(v).is_integer() else float(v) for v in np.asarray(table.counts).ravel()]
+        return [
+            int(v) if float(v).is_integer() else float(v) for v in np.asarray(table.counts).ravel()
+        ]
 
-    return {"tables": [{"columns": list(t.columns), "shape": list(t.counts.shape), "sigma": t.sigma, "counts": flat(t)} for t in tables]}
+    return {
+        "tables": [
+            {
+                "columns": list(t.columns),
+                "shape": list(t.counts.shape),
+                "sigma": t.sigma,
+                "counts": flat(t),
+            }
+            for t in tables
+        ]
+    }

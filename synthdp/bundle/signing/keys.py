@@ -1,7 +1,8 @@
-"""Keys that sign bundles: ed25519, private ones as PKCS #8 PEM, public ones as SubjectPublicKeyInfo PEM.
+"""Keys that sign bundles: ed25519, private ones as PKCS #8 PEM, public ones as SubjectPublicKeyInfo
+PEM.
 
-A private key never leaves this module: `Signer` signs and says who it is. Where the key lies is told by an
-environment variable, so that no spec, bundle or log ever names the place.
+A private key never leaves this module: `Signer` signs and says who it is. Where the key lies is
+told by an environment variable, so that no spec, bundle or log ever names the place.
 """
 
 from __future__ import annotations
@@ -73,21 +74,31 @@ def make_keys(folder: Path) -> tuple[Path, Path]:
     """A new key pair in `folder`, the private key readable by its owner alone; returns both paths.
 
     Raises:
-        OutputError: a key already lies there (keys are never replaced), or the folder cannot be written.
+        OutputError: a key already lies there (keys are never replaced), or the folder cannot be
+            written.
     """
     private, public = folder / PRIVATE_NAME, folder / PUBLIC_NAME
     for path in (private, public):
         if path.exists() or path.is_symlink():
-            raise OutputError(f"{path} exists, and keys are never replaced", hint="choose another folder, or move the old key away yourself")
+            raise OutputError(
+                f"{path} exists, and keys are never replaced",
+                hint="choose another folder, or move the old key away yourself",
+            )
     key = Ed25519PrivateKey.generate()
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    shown = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    shown = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write_new(private, secret, mode=0o600)
         _write_new(public, shown, mode=0o644)
     except OSError as error:
-        raise OutputError(f"cannot write keys to {folder}: {error.strerror}", hint="choose another folder") from None
+        raise OutputError(
+            f"cannot write keys to {folder}: {error.strerror}", hint="choose another folder"
+        ) from None
     return private, public
 
 
@@ -117,13 +128,23 @@ def load_signer(settings: Signing, *, environment: Mapping[str, str] = os.enviro
     try:
         key = serialization.load_pem_private_key(_read(Path(path)), password=None)
     except OSError as error:
-        raise OutputError(f"cannot read the key that {settings.key_env} names: {error.strerror}", hint=make) from None
+        raise OutputError(
+            f"cannot read the key that {settings.key_env} names: {error.strerror}", hint=make
+        ) from None
     except TypeError:
-        raise OutputError(f"the key that {settings.key_env} names is encrypted; synthdp asks for no passphrase", hint=make) from None
+        raise OutputError(
+            f"the key that {settings.key_env} names is encrypted; synthdp asks for no passphrase",
+            hint=make,
+        ) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise OutputError(f"what {settings.key_env} names is no private key in PEM (PKCS #8)", hint=make) from None
+        raise OutputError(
+            f"what {settings.key_env} names is no private key in PEM (PKCS #8)", hint=make
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise OutputError(f"the key that {settings.key_env} names is not {ALGORITHM}, the only algorithm that is supported", hint=make)
+        raise OutputError(
+            f"the key that {settings.key_env} names is not {ALGORITHM}, the only algorithm that is supported",
+            hint=make,
+        )
     return Signer(key)
 
 
@@ -140,10 +161,16 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
     except OSError as error:
         raise VerifyError(f"cannot read the key {path}: {error.strerror}", hint=hint) from None
     except (ValueError, UnsupportedAlgorithm):
-        secret = "; it holds a private key, which nobody should be given" if b"PRIVATE KEY" in content else ""
+        secret = (
+            "; it holds a private key, which nobody should be given"
+            if b"PRIVATE KEY" in content
+            else ""
+        )
         raise VerifyError(f"{path} is no public key in PEM{secret}", hint=hint) from None
     if not isinstance(key, Ed25519PublicKey):
-        raise VerifyError(f"{path} is not an {ALGORITHM} key, the only algorithm that is supported", hint=hint)
+        raise VerifyError(
+            f"{path} is not an {ALGORITHM} key, the only algorithm that is supported", hint=hint
+        )
     return key
 
 

@@ -1,8 +1,9 @@
 """The signed statement of a bundle: an in-toto Statement v1 about every file, in a DSSE envelope.
 
-The statement names each file by its SHA-256 and carries the certificate as its predicate, so a signature under
-it vouches for the whole folder and for what is claimed about it [in-toto Attestation Framework, Statement v1;
-DSSE protocol 1.0.0]. The statement itself is the one file that it does not name.
+The statement names each file by its SHA-256 and carries the certificate as its predicate, so a
+signature under it vouches for the whole folder and for what is claimed about it [in-toto
+Attestation Framework, Statement v1; DSSE protocol 1.0.0]. The statement itself is the one file that
+it does not name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from synthdp.bundle.signing.keys import Signer
 STATEMENT = "privacy/statement.intoto.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "urn:x-synthdp:privacy-certificate:v1"  # the predicate is the content of privacy/certificate.json
+# the predicate is the content of privacy/certificate.json
+PREDICATE_TYPE = "urn:x-synthdp:privacy-certificate:v1"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class Envelope:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """DSSE's pre-authentication encoding: type and payload, each behind its length, so that neither runs into the other."""
+    """DSSE's pre-authentication encoding: type and payload, each behind its length, so that neither
+    runs into the other.
+    """
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -46,7 +50,9 @@ def make_statement(digests: Mapping[str, str], certificate: Mapping[str, Any]) -
     """The statement about files (name -> SHA-256 in hex) with their certificate."""
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())],
+        "subject": [
+            {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())
+        ],
         "predicateType": PREDICATE_TYPE,
         "predicate": dict(certificate),
     }
@@ -64,17 +70,28 @@ def sign(statement: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
 
 
 def open_envelope(content: Any) -> Envelope:
-    """Decode an envelope; nothing is checked against a key. Unknown fields are left aside, as DSSE asks.
+    """Decode an envelope; nothing is checked against a key. Unknown fields are left aside, as DSSE
+    asks.
 
     Raises:
         ValueError: it is not an envelope.
     """
-    if not isinstance(content, dict) or not isinstance(content.get("payloadType"), str) or not isinstance(content.get("signatures"), list):
+    if (
+        not isinstance(content, dict)
+        or not isinstance(content.get("payloadType"), str)
+        or not isinstance(content.get("signatures"), list)
+    ):
         raise ValueError("is not a DSSE envelope")
     if not content["signatures"]:
         raise ValueError("is an envelope without a signature")
-    signatures = tuple((str(s.get("keyid", "")), _decode(s.get("sig"), "a signature")) for s in content["signatures"] if isinstance(s, dict))
-    return Envelope(content["payloadType"], _decode(content.get("payload"), "the payload"), signatures)
+    signatures = tuple(
+        (str(s.get("keyid", "")), _decode(s.get("sig"), "a signature"))
+        for s in content["signatures"]
+        if isinstance(s, dict)
+    )
+    return Envelope(
+        content["payloadType"], _decode(content.get("payload"), "the payload"), signatures
+    )
 
 
 def _decode(text: Any, what: str) -> bytes:

@@ -4,7 +4,8 @@
     pain     "pain1000", "pain5000": 222 columns of two values
     answers  "eedi": 948 columns x 2950 rows, three quarters of them missing
 
-Nobody is in them. Seeds are fixed and public, so everybody has the same tables; the graphs are true by construction.
+Nobody is in them. Seeds are fixed and public, so everybody has the same tables; the graphs are true
+by construction.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from synthdp.spec import model as spec
 
 @dataclass(frozen=True)
 class Simulated:
-    """One table: `frame()` draws its rows, `graph()` is the `graph` section of a spec that knows all of it."""
+    """One table: `frame()` draws its rows, `graph()` is the `graph` section of a spec that knows
+    all of it.
+    """
 
     frame: Callable[[], pd.DataFrame]
     graph: Callable[[], spec.Graph]

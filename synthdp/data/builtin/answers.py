@@ -1,18 +1,22 @@
-"""The built-in table "eedi": 948 questions x 2950 pupils, answered right or wrong, three quarters of them not at all.
+"""The built-in table "eedi": 948 questions x 2950 pupils, answered right or wrong, three quarters
+of them not at all.
 
-It has the shape of the answers that the platform Eedi published for the NeurIPS 2020 Education Challenge (Wang et al.,
-"Instructions and Guide for Diagnostic Questions: The NeurIPS 2020 Education Challenge", arXiv:2007.12061), in the
-size used by "Causally Constrained Data Synthesis for Private Data Release", arXiv:2105.13144. Those answers are not
+It has the shape of the answers that the platform Eedi published for the NeurIPS 2020 Education
+Challenge (Wang et al., "Instructions and Guide for Diagnostic Questions: The NeurIPS 2020 Education
+Challenge", arXiv:2007.12061), in the size used by "Causally Constrained Data Synthesis for Private
+Data Release", arXiv:2105.13144. Those answers are not
 used: every row is simulated.
 
-Questions come in 79 quizzes of 12, the quizzes in 8 topics. A pupil answers a quiz in order and may stop after each
-answer, sooner after a wrong one; the next quiz of a topic is begun only by those who began the one before. Whether an
-answer is right follows a two-parameter item-response model (Birnbaum 1968):
+Questions come in 79 quizzes of 12, the quizzes in 8 topics. A pupil answers a quiz in order and may
+stop after each answer, sooner after a wrong one; the next quiz of a topic is begun only by those
+who began the one before. Whether an answer is right follows a two-parameter item-response model
+(Birnbaum 1968):
 
     P(right) = 1 / (1 + exp(-a (ability - difficulty))),   ability in a topic = .8 general + .6 own
 
-with standard normal abilities, discrimination a in [.7, 1.7] and normal difficulty of spread 1. So the graph holds an
-arrow from each question to the next one, one from each quiz's first question to that of the next quiz, and nine unseen
+with standard normal abilities, discrimination a in [.7, 1.7] and normal difficulty of spread 1. So
+the graph holds an arrow from each question to the next one, one from each quiz's first question to
+that of the next quiz, and nine unseen
 causes: the general ability, of all columns, and each topic's own.
 """
 
@@ -55,7 +59,11 @@ def graph() -> spec.Graph:
                 arrows.append((name(quiz - 1, 0), name(quiz, 0)))
             arrows += [(name(quiz, i), name(quiz, i + 1)) for i in range(QUESTIONS - 1)]
     latent = tuple(_columns(topic) for topic in (range(QUIZZES), *topics()))
-    return spec.Graph(mode="given", edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows), latent=latent)
+    return spec.Graph(
+        mode="given",
+        edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows),
+        latent=latent,
+    )
 
 
 def _columns(quizzes: Sequence[int]) -> tuple[str, ...]:
@@ -76,7 +84,11 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
             began = began & (rng.random(rows) < BEGINS)
             there = began
             for i in range(QUESTIONS):
-                right = rng.random(rows) < 1 / (1 + np.exp(-discrimination[quiz, i] * (ability - difficulty[quiz, i])))
-                values[name(quiz, i)] = np.asarray([None, "wrong", "right"], dtype=object)[np.where(there, 1 + right, 0)]
+                right = rng.random(rows) < 1 / (
+                    1 + np.exp(-discrimination[quiz, i] * (ability - difficulty[quiz, i]))
+                )
+                values[name(quiz, i)] = np.asarray([None, "wrong", "right"], dtype=object)[
+                    np.where(there, 1 + right, 0)
+                ]
                 there = there & (rng.random(rows) < np.where(right, STAYS_RIGHT, STAYS_WRONG))
     return pd.DataFrame(values)

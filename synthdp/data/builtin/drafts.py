@@ -1,4 +1,5 @@
-"""Whole specs for the wide built-in tables, for `synthdp init --builtin`: too many columns to be written by hand.
+"""Whole specs for the wide built-in tables, for `synthdp init --builtin`: too many columns to be
+written by hand.
 
 `specs/pain1000.yaml`, `specs/pain5000.yaml` and `specs/eedi.yaml` are what this writes.
 """
@@ -69,12 +70,18 @@ attacks:
 def _pairs() -> list[tuple[str, str]]:
     """The arrows that are measured: a public draw."""
     arrows = [(cause, effect) for effect, own in pain.causes().items() for cause in own]
-    return [arrows[i] for i in sorted(np.random.default_rng(pain.SEED).choice(len(arrows), PAIRS, replace=False))]
+    return [
+        arrows[i]
+        for i in sorted(np.random.default_rng(pain.SEED).choice(len(arrows), PAIRS, replace=False))
+    ]
 
 
 def _targets() -> list[str]:
     """The labels that classifiers learn: a public draw."""
-    return sorted(np.random.default_rng(pain.SEED).choice(pain.labels(), 20, replace=False).tolist(), key=pain.labels().index)
+    return sorted(
+        np.random.default_rng(pain.SEED).choice(pain.labels(), 20, replace=False).tolist(),
+        key=pain.labels().index,
+    )
 
 
 def _answers() -> str:
@@ -116,7 +123,9 @@ attacks:
 
 
 def _edges(name: str) -> str:
-    return _lines(_wrapped(f"- {_names(edge.causes)} -> {_names(edge.effects)}") for edge in graph(name).edges)
+    return _lines(
+        _wrapped(f"- {_names(edge.causes)} -> {_names(edge.effects)}") for edge in graph(name).edges
+    )
 
 
 def _names(names: Sequence[str]) -> str:
@@ -125,7 +134,14 @@ def _names(names: Sequence[str]) -> str:
 
 def _wrapped(item: str) -> str:
     """A list or an item of one on lines that a screen holds, broken between names."""
-    lines = textwrap.wrap(item, 140, initial_indent="    ", subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        item,
+        140,
+        initial_indent="    ",
+        subsequent_indent="      ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     return _lines(line.replace(_KEPT, " ") for line in lines)
 
 
@@ -133,5 +149,9 @@ def _lines(lines: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-DRAFTS: Mapping[str, Callable[[], str]] = {"pain1000": lambda: _pain(1000), "pain5000": lambda: _pain(5000), "eedi": _answers}
+DRAFTS: Mapping[str, Callable[[], str]] = {
+    "pain1000": lambda: _pain(1000),
+    "pain5000": lambda: _pain(5000),
+    "eedi": _answers,
+}
 """By table: its spec, as YAML."""

@@ -1,15 +1,19 @@
-"""The built-in tables "pain1000" and "pain5000": 222 diagnostic labels, simulated over a published causal graph.
+"""The built-in tables "pain1000" and "pain5000": 222 diagnostic labels, simulated over a published
+causal graph.
 
-The graph (27 injuries, 52 radiculopathies, 143 symptoms; 770 arrows, at most 20 into a label) is that of the neuropathic
-pain simulator of Tu, Zhang, Bertilson, Kjellstrom and Zhang, "Neuropathic Pain Diagnosis Simulator for Causal Discovery
-Algorithm Evaluation" (NeurIPS 2019), arXiv:1906.01732; labels are the simulator's own, in Swedish. The simulator's
-probabilities are not used. In their place every label is a noisy OR of its causes (Pearl, "Probabilistic Reasoning in
+The graph (27 injuries, 52 radiculopathies, 143 symptoms; 770 arrows, at most 20 into a label) is
+that of the neuropathic pain simulator of Tu, Zhang, Bertilson, Kjellstrom and Zhang, "Neuropathic
+Pain Diagnosis Simulator for Causal Discovery Algorithm Evaluation" (NeurIPS 2019),
+arXiv:1906.01732; labels are the simulator's own, in Swedish. The simulator's probabilities are not
+used. In their place every label is a noisy OR of its causes (Pearl, "Probabilistic Reasoning in
 Intelligent Systems", 1988, section 4.3.2):
 
     P(label | causes) = 1 - (1 - leak) * product over the present causes of (1 - link),
 
-with each label's leak uniform in [.01, .05] and each arrow's link uniform in [.2, .8], drawn once by a public seed. Thus
-labels are rare: about 3% of rows have a given injury, 13% a given symptom. Files: pain_nodes.csv, pain_edges.csv.
+with each label's leak uniform in [.01, .05] and each arrow's link uniform in [.2, .8], drawn once
+by a public seed. Thus
+labels are rare: about 3% of rows have a given injury, 13% a given symptom. Files: pain_nodes.csv,
+pain_edges.csv.
 """
 
 from __future__ import annotations
@@ -38,7 +42,10 @@ def labels() -> tuple[str, ...]:
 def causes() -> dict[str, tuple[str, ...]]:
     """The direct causes of each label, in the order of the columns."""
     arrows = {(cause, effect) for cause, effect in _rows("pain_edges.csv")}
-    return {effect: tuple(cause for cause in labels() if (cause, effect) in arrows) for effect in labels()}
+    return {
+        effect: tuple(cause for cause in labels() if (cause, effect) in arrows)
+        for effect in labels()
+    }
 
 
 def graph() -> spec.Graph:
@@ -46,11 +53,16 @@ def graph() -> spec.Graph:
     effects: dict[tuple[str, ...], list[str]] = {}
     for label, own in causes().items():
         effects.setdefault(own, []).append(label)
-    return spec.Graph(mode="given", edges=tuple(spec.Edge(causes=own, effects=tuple(e)) for own, e in effects.items() if own))
+    return spec.Graph(
+        mode="given",
+        edges=tuple(spec.Edge(causes=own, effects=tuple(e)) for own, e in effects.items() if own),
+    )
 
 
 def frame(*, rows: int) -> pd.DataFrame:
-    """`rows` rows of true and false; the same at every call. Tables of different length share no row, only the parameters."""
+    """`rows` rows of true and false; the same at every call. Tables of different length share no
+    row, only the parameters.
+    """
     parameters, coins = np.random.default_rng(SEED), np.random.default_rng([SEED, rows])
     values: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
     for label, own in causes().items():

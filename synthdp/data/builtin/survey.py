@@ -1,10 +1,12 @@
-"""The built-in table "synthetic": 22 columns simulated from a structural causal model whose graph is known.
+"""The built-in table "synthetic": 22 columns simulated from a structural causal model whose graph
+is known.
 
-Nobody is in it: a health survey that never took place, in the shape (22 columns, 1000 rows) of the synthetic
-data set in "Causally Constrained Data Synthesis for Private Data Release", arXiv:2105.13144, Table 1. The seed
-is fixed and public, so everybody has the same table.
+Nobody is in it: a health survey that never took place, in the shape (22 columns, 1000 rows) of the
+synthetic data set in "Causally Constrained Data Synthesis for Private Data Release",
+arXiv:2105.13144, Table 1. The seed is fixed and public, so everybody has the same table.
 
-The graph is true by construction: a mechanism gets its parents' values and noise of its own, and nothing else.
+The graph is true by construction: a mechanism gets its parents' values and noise of its own, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ STRESS = ("low", "medium", "high")
 
 @dataclass(frozen=True)
 class Structure:
-    """One structural equation: the column is `draw` of its parents, its own noise and the number of rows."""
+    """One structural equation: the column is `draw` of its parents, its own noise and the number of
+    rows.
+    """
 
     parents: tuple[str, ...]
     draw: Draw
@@ -45,16 +49,26 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     seeds = np.random.SeedSequence(SEED).spawn(len(STRUCTURE))
     values: dict[str, Values] = {}
     for (name, own), seed in zip(STRUCTURE.items(), seeds, strict=True):
-        values[name] = own.draw({p: values[p] for p in own.parents}, np.random.default_rng(seed), rows)
+        values[name] = own.draw(
+            {p: values[p] for p in own.parents}, np.random.default_rng(seed), rows
+        )
     return pd.DataFrame(values)
 
 
 def graph() -> spec.Graph:
     """The parents of each column, as its equation has them."""
-    return spec.Graph(mode="given", edges=tuple(spec.Edge(causes=own.parents, effects=(name,)) for name, own in STRUCTURE.items() if own.parents))
+    return spec.Graph(
+        mode="given",
+        edges=tuple(
+            spec.Edge(causes=own.parents, effects=(name,))
+            for name, own in STRUCTURE.items()
+            if own.parents
+        ),
+    )
 
 
-# --- noise and helpers -------------------------------------------------------------------------------------
+# --- noise and helpers
+# -------------------------------------------------------------------------------------
 
 
 def _chance(score: Floats | float, rng: np.random.Generator, rows: int) -> Values:
@@ -63,9 +77,17 @@ def _chance(score: Floats | float, rng: np.random.Generator, rows: int) -> Value
     return happened
 
 
-def _ordered(score: Floats | float, cuts: Sequence[float], labels: Sequence[str], rng: np.random.Generator, rows: int) -> Values:
+def _ordered(
+    score: Floats | float,
+    cuts: Sequence[float],
+    labels: Sequence[str],
+    rng: np.random.Generator,
+    rows: int,
+) -> Values:
     """An ordered logit: `labels` by how many of `cuts` the score with logistic noise has passed."""
-    return np.asarray(labels, dtype=object)[np.searchsorted(np.asarray(cuts), score + rng.logistic(size=rows))]
+    return np.asarray(labels, dtype=object)[
+        np.searchsorted(np.asarray(cuts), score + rng.logistic(size=rows))
+    ]
 
 
 def _rank(values: Values, labels: Sequence[str]) -> Floats:
@@ -73,17 +95,28 @@ def _rank(values: Values, labels: Sequence[str]) -> Floats:
     return np.asarray([labels.index(v) for v in values], dtype=np.float64)
 
 
-def _normal(mean: Floats | float, deviation: float, low: float, high: float, decimals: int, rng: np.random.Generator, rows: int) -> Floats:
+def _normal(
+    mean: Floats | float,
+    deviation: float,
+    low: float,
+    high: float,
+    decimals: int,
+    rng: np.random.Generator,
+    rows: int,
+) -> Floats:
     """Normal values cut to [low, high]."""
     drawn: Floats = np.clip(mean + deviation * rng.standard_normal(rows), low, high).round(decimals)
     return drawn
 
 
-# --- the equations, causes before effects ------------------------------------------------------------------
+# --- the equations, causes before effects
+# ------------------------------------------------------------------
 
 
 def _region(_: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return rng.choice(np.asarray(["north", "east", "south", "west"], dtype=object), n, p=[0.4, 0.25, 0.2, 0.15])
+    return rng.choice(
+        np.asarray(["north", "east", "south", "west"], dtype=object), n, p=[0.4, 0.25, 0.2, 0.15]
+    )
 
 
 def _urban(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
@@ -103,11 +136,15 @@ def _education(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Val
 
 
 def _employed(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance(np.where(p["age"] < 65, 1.2, -3.0) + 0.4 * _rank(p["education"], EDUCATION), rng, n)
+    return _chance(
+        np.where(p["age"] < 65, 1.2, -3.0) + 0.4 * _rank(p["education"], EDUCATION), rng, n
+    )
 
 
 def _income(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(14 + 13 * _rank(p["education"], EDUCATION) + 22 * p["employed"], 7, 0, 120, 2, rng, n)
+    return _normal(
+        14 + 13 * _rank(p["education"], EDUCATION) + 22 * p["employed"], 7, 0, 120, 2, rng, n
+    )
 
 
 def _insured(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
@@ -115,7 +152,9 @@ def _insured(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Value
 
 
 def _smoker(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _chance(0.3 + 0.8 * (p["sex"] == "male") - 1.1 * _rank(p["education"], EDUCATION), rng, n)
+    return _chance(
+        0.3 + 0.8 * (p["sex"] == "male") - 1.1 * _rank(p["education"], EDUCATION), rng, n
+    )
 
 
 def _exercise(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
@@ -135,16 +174,28 @@ def _sleep(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
 
 
 def _bmi(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(33 - 2.6 * _rank(p["exercise"], EXERCISE) - 2.4 * _rank(p["diet"], DIET), 2.5, 15, 50, 1, rng, n)
+    return _normal(
+        33 - 2.6 * _rank(p["exercise"], EXERCISE) - 2.4 * _rank(p["diet"], DIET),
+        2.5,
+        15,
+        50,
+        1,
+        rng,
+        n,
+    )
 
 
 def _pressure(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _normal(112 + 2.2 * (p["bmi"] - 27) + 0.5 * (p["age"] - 45), 8, 80, 200, 0, rng, n).astype(np.int64)
+    return _normal(
+        112 + 2.2 * (p["bmi"] - 27) + 0.5 * (p["age"] - 45), 8, 80, 200, 0, rng, n
+    ).astype(np.int64)
 
 
 def _cholesterol(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
     level = _normal(5.6 - 0.9 * _rank(p["diet"], DIET), 0.6, 2, 10, 2, rng, n)
-    return np.where(rng.random(n) < np.where(p["insured"], 0.1, 0.55), np.nan, level)  # the uninsured are seldom measured
+    return np.where(
+        rng.random(n) < np.where(p["insured"], 0.1, 0.55), np.nan, level
+    )  # the uninsured are seldom measured
 
 
 def _diabetes(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
@@ -153,11 +204,19 @@ def _diabetes(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Valu
 
 def _visits(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
     none = _chance(np.where(p["insured"], -1.5, 1.2), rng, n)
-    return np.where(none, 0, np.minimum(1 + rng.poisson(1.5 + 5 * p["diabetes"], n), 40)).astype(np.int64)
+    return np.where(none, 0, np.minimum(1 + rng.poisson(1.5 + 5 * p["diabetes"], n), 40)).astype(
+        np.int64
+    )
 
 
 def _medication(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(3 * p["diabetes"] + (p["pressure"] - 125) / 8, (0.5, 3.5), ("none", "one", "several"), rng, n)
+    return _ordered(
+        3 * p["diabetes"] + (p["pressure"] - 125) / 8,
+        (0.5, 3.5),
+        ("none", "one", "several"),
+        rng,
+        n,
+    )
 
 
 def _cost(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
@@ -174,7 +233,13 @@ def _enrolled(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Valu
 
 
 def _outcome(p: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:
-    return _ordered(1.8 * p["smoker"] + 2.4 * p["diabetes"] - 0.2, (0.0, 1.8), ("better", "same", "worse"), rng, n)
+    return _ordered(
+        1.8 * p["smoker"] + 2.4 * p["diabetes"] - 0.2,
+        (0.0, 1.8),
+        ("better", "same", "worse"),
+        rng,
+        n,
+    )
 
 
 STRUCTURE: Mapping[str, Structure] = {
@@ -202,4 +267,6 @@ STRUCTURE: Mapping[str, Structure] = {
     "outcome": Structure(("smoker", "diabetes"), _outcome),
 }
 
-EDGES: tuple[tuple[str, str], ...] = tuple((parent, name) for name, own in STRUCTURE.items() for parent in own.parents)
+EDGES: tuple[tuple[str, str], ...] = tuple(
+    (parent, name) for name, own in STRUCTURE.items() for parent in own.parents
+)

@@ -13,12 +13,14 @@ Query = tuple[str, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of one test. Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium, .5 large.
+    """Result of one test. Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium,
+    .5 large.
 
-    `effect_upper` is an approximate upper confidence bound of the effect; `detectable` about the smallest effect that this
-    test, at its noise, would have found in four of five runs. Both rest on a normal approximation that takes a dependence to be
-    spread over the test's coordinates: one that sits in those which count most varies more, and may lie above
-    `effect_upper` more often than its level says (`mixture._shift`). Both are infinite where the tables say nothing.
+    `effect_upper` is an approximate upper confidence bound of the effect; `detectable` about the
+    smallest effect that this test, at its noise, would have found in four of five runs. Both rest
+    on a normal approximation that takes a dependence to be spread over the test's coordinates: one
+    that sits in those which count most varies more, and may lie above `effect_upper` more often
+    than its level says (`mixture._shift`). Both are infinite where the tables say nothing.
     """
 
     verdict: Verdict
@@ -30,7 +32,12 @@ class Answer:
 
     def to_json(self) -> dict[str, float | str | None]:
         """JSON object; infinite bounds become null."""
-        fields: dict[str, float | str | None] = {"verdict": self.verdict, "p_value": self.p_value, "statistic": self.statistic, "effect": self.effect}
+        fields: dict[str, float | str | None] = {
+            "verdict": self.verdict,
+            "p_value": self.p_value,
+            "statistic": self.statistic,
+            "effect": self.effect,
+        }
         bounds = {"effect_upper": self.effect_upper, "smallest_detectable_effect": self.detectable}
         fields.update({k: v if math.isfinite(v) else None for k, v in bounds.items()})
         return fields

@@ -1,24 +1,26 @@
 """Chi-square test of X and Y given Z on tables whose cells carry known Gaussian noise.
 
-Stratum z holds counts N (rows are levels of X, columns of Y) plus independent noise of variance s^2. With
-n its total and a, b the shares of its rows and columns, the residual from independence is
-D = (I - a 1') N (I - b 1')': for shares from the margins the familiar N - n a b'. It does not change to first
-order with errors of a and b, and its covariance under independence is
+Stratum z holds counts N (rows are levels of X, columns of Y) plus independent noise of variance
+s^2. With n its total and a, b the shares of its rows and columns, the residual from independence is
+D = (I - a 1') N (I - b 1')': for shares from the margins the familiar N - n a b'. It does not
+change to first order with errors of a and b, and its covariance under independence is
 
     n S_a (x) S_b  +  s^2 M_a (x) M_b,     S_a = diag(a) - a a',   M_a = (I - a 1')(I - a 1')'
 
-[derived here: counts have covariance n (diag(a) (x) diag(b) - (a b')(a b')'), and (I - a 1') takes diag(a) to S_a and a to 0].
+[derived here: counts have covariance n (diag(a) (x) diag(b) - (a b')(a b')'), and (I - a 1') takes
+diag(a) to S_a and a to 0].
 
-Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of variance
-v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over coordinates and
-strata, w = n l m / v: coordinates that are mostly noise count for little, and without noise it is Pearson's
-statistic. `mixture` has its null law.
+Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of
+variance v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over
+coordinates and strata, w = n l m / v: coordinates that are mostly noise count for little, and
+without noise it is Pearson's statistic. `mixture` has its null law.
 
-Sparse coordinates get a variance of at least one count, and all get the second-order term of the margins'
-noise; both can only make the test conservative. Effects assume a dependence that is spread evenly over the
-coordinates, so that for larger tables they are orders of magnitude rather than exact. Strata too small for
-the first-order covariance to hold say nothing and are left out; if they hold much of the table, the test
-never claims independence. All of this is post-processing of released tables.
+Sparse coordinates get a variance of at least one count, and all get the second-order term of the
+margins' noise; both can only make the test conservative. Effects assume a dependence that is spread
+evenly over the coordinates, so that for larger tables they are orders of magnitude rather than
+exact. Strata too small for the first-order covariance to hold say nothing and are left out; if they
+hold much of the table, the test never claims independence. All of this is post-processing of
+released tables.
 """
 
 from __future__ import annotations
@@ -37,10 +39,15 @@ STRATUM_ROWS = 5.0
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
     """Test many tables of one shape.
 
-    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`; `level`: of
-    each test; `margin`: an upper bound of the effect below it counts as evidence for independence.
+    `tables`: noisy counts, `[tests, strata, rows, columns]`; `sigma`: noise per cell, `[tests]`;
+    `level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for
+    independence.
     """
-    return answers(_mixture(np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)), level=level, margin=margin)
+    return answers(
+        _mixture(np.asarray(tables, dtype=np.float64), np.asarray(sigma, dtype=np.float64)),
+        level=level,
+        margin=margin,
+    )
 
 
 def _mixture(tables: Floats, sigma: Floats) -> Mixture:
@@ -65,25 +72,35 @@ def _mixture(tables: Floats, sigma: Floats) -> Mixture:
     extra = noise**4 / rank_one**2
     variance = np.maximum(sampling + (noise**2 + extra)[..., None, None], 1.0)
     live = speaks[..., None, None] & (sampling > 0)
-    weight = np.where(live, np.maximum(sampling, np.where(noise[..., None, None] > 0, 0.0, 1.0)) / variance, 0.0)
+    weight = np.where(
+        live, np.maximum(sampling, np.where(noise[..., None, None] > 0, 0.0, 1.0)) / variance, 0.0
+    )
     axes = (1, 2, 3)
-    gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / max((rows - 1) * (columns - 1), 1)
+    gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / max(
+        (rows - 1) * (columns - 1), 1
+    )
     held = np.where(speaks, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
-    return Mixture((weight * y**2 / variance).sum(axes), weight.reshape(len(weight), -1), gain, held)
+    return Mixture(
+        (weight * y**2 / variance).sum(axes), weight.reshape(len(weight), -1), gain, held
+    )
 
 
 def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Shares of rows and columns, `[tests, strata, levels]`: each from the other's inverse-variance weighted sum.
+    """Shares of rows and columns, `[tests, strata, levels]`: each from the other's inverse-variance
+    weighted sum.
 
-    Without noise these are the margins. With much noise they approach the leading singular vectors, whose error
-    is independent of the residual, which plain margins' is not.
+    Without noise these are the margins. With much noise they approach the leading singular vectors,
+    whose error is independent of the residual, which plain margins' is not.
     """
     rows, columns = tables.shape[-2:]
     by_row, by_column = normal(tables.sum(-1)), normal(tables.sum(-2))
     for _ in range(2):
         to_rows = by_column / (n[..., None] * by_column / rows + noise[..., None] ** 2 + 1e-12)
         to_columns = by_row / (n[..., None] * by_row / columns + noise[..., None] ** 2 + 1e-12)
-        by_row, by_column = normal((tables @ to_rows[..., None])[..., 0]), normal((to_columns[..., None, :] @ tables)[..., 0, :])
+        by_row, by_column = (
+            normal((tables @ to_rows[..., None])[..., 0]),
+            normal((to_columns[..., None, :] @ tables)[..., 0, :]),
+        )
     return by_row, by_column
 
 

@@ -1,4 +1,6 @@
-"""What one released bit of the private HSIC test says: dependence or nothing, and never independence."""
+"""What one released bit of the private HSIC test says: dependence or nothing, and never
+independence.
+"""
 
 from __future__ import annotations
 
@@ -12,5 +14,7 @@ def planned_bit(test: IndependenceBit, mu: float) -> IndependenceBit:
 
 
 def verdict(dependent: bool) -> Verdict:
-    """A test that does not reject has shown nothing: without p-value or effect there is no bound to claim independence by."""
+    """A test that does not reject has shown nothing: without p-value or effect there is no bound to
+    claim independence by.
+    """
     return "dependent" if dependent else "undecided"

@@ -1,7 +1,8 @@
 """What a rank score says of (in)dependence within strata.
 
-Under independence a score is about normal with a known variance; released scores add their known noise. Effects are
-on the scale of a correlation, and for two columns of two levels Cohen's w: |score| / sqrt(variance * rows).
+Under independence a score is about normal with a known variance; released scores add their known
+noise. Effects are on the scale of a correlation, and for two columns of two levels Cohen's w:
+|score| / sqrt(variance * rows).
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ POWER = 0.8
 """Chance of finding an effect that is called detectable."""
 
 
-def rank_answer(score: float, variance: float, *, noise: float, rows: float, level: float, margin: float) -> Answer:
-    """Answer from a score, its `variance` under independence and the deviation of its `noise`; undecided where it has no spread.
+def rank_answer(
+    score: float, variance: float, *, noise: float, rows: float, level: float, margin: float
+) -> Answer:
+    """Answer from a score, its `variance` under independence and the deviation of its `noise`;
+    undecided where it has no spread.
 
-    `rows`: those it is about; `level`: of the test, two-sided; `margin`: an upper bound of the effect below it counts as
-    evidence for independence.
+    `rows`: those it is about; `level`: of the test, two-sided; `margin`: an upper bound of the
+    effect below it counts as evidence for independence.
 
-    That bound is one-sided: a normal score of mean m and that deviation has |m| > |score| + z deviation only where it lies
-    more than z deviations from m towards zero, which has chance at most `level` [derived here; the deviation is that under
-    independence, so it holds for effects near zero, which are those that `margin` asks about].
+    That bound is one-sided: a normal score of mean m and that deviation has |m| > |score| + z
+    deviation only where it lies more than z deviations from m towards zero, which has chance at
+    most `level` [derived here; the deviation is that under independence, so it holds for effects
+    near zero, which are those that `margin` asks about].
     """
     if not variance > 0 or not rows > 0:
         return Answer("undecided", 1.0, 0.0, 0.0, math.inf, math.inf)
@@ -32,5 +37,7 @@ def rank_answer(score: float, variance: float, *, noise: float, rows: float, lev
     p_value = float(2 * norm.sf(abs(score) / deviation))
     upper = (abs(score) + float(norm.isf(level)) * deviation) / per_effect
     detectable = (float(norm.isf(level / 2)) + float(norm.isf(1 - POWER))) * deviation / per_effect
-    verdict: Verdict = "dependent" if p_value <= level else "independent" if upper <= margin else "undecided"
+    verdict: Verdict = (
+        "dependent" if p_value <= level else "independent" if upper <= margin else "undecided"
+    )
     return Answer(verdict, p_value, score / deviation, abs(score) / per_effect, upper, detectable)

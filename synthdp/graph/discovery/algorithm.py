@@ -1,4 +1,6 @@
-"""What a discovery algorithm is to the graph stage: planned spends, and a search that is paid for with them alone."""
+"""What a discovery algorithm is to the graph stage: planned spends, and a search that is paid for
+with them alone.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ class Releaser(Protocol):
 class Algorithm:
     """One way to learn a graph.
 
-    `spends(settings, domain, rows)` names what the search may release and how each is planned; `rows` is the declared
-    number that a fit is expected to see. `search(releaser, settings, domain)` releases some of it under the purposes
-    "graph: <name>" and returns the graph, released unless it cost nothing. Whatever the rows say, it releases nothing else.
+    `spends(settings, domain, rows)` names what the search may release and how each is planned;
+    `rows` is the declared number that a fit is expected to see. `search(releaser, settings,
+    domain)` releases some of it under the purposes "graph: <name>" and returns the graph, released
+    unless it cost nothing. Whatever the rows say, it releases nothing else.
     """
 
     spends: Callable[[spec.Graph, Domain, float], Mapping[str, Start]]

@@ -1,25 +1,28 @@
 """Measured PC: a few rounds of noisy tables, everything else is post-processing and free.
 
-If the whole table has few cells it is measured once. Otherwise three rounds, each of a fixed and public price:
+If the whole table has few cells it is measured once. Otherwise three rounds, each of a fixed and
+public price:
 
-    pairs        every pair that the spec leaves open: tests without and with one conditioning column, and v-structures
+    pairs        every pair that the spec leaves open: tests without and with one conditioning
+    column, and v-structures
     triples      for tests given two columns: each end with both of them
     quadruples   for tests given three
 
-A test needs tables one column smaller than its columns, because it is on average partial association
-(`tests.mantel_haenszel`). So the first round, which has the most tables, answers most questions. Which tables a
-round asks for depends on released tables only; how many never changes its price, only the noise of each (k tables
-of a round get variance k times that of one).
+A test needs tables one column smaller than its columns, because it is on average partial
+association (`tests.mantel_haenszel`). So the first round, which has the most tables, answers most
+questions. Which tables a round asks for depends on released tables only; how many never changes its
+price, only the noise of each (k tables of a round get variance k times that of one).
 
 Two deviations from textbook PC, both because noise makes tests weak. A pair once found dependent is
-separated only by a test that could have seen that dependence again: not when the test's upper bound exceeds
-`BLUNT` times the effect found, or `LARGEST_EFFECT`. And a v-structure a -> b <- c is claimed only if
-sets without b explain the independence of a and c `ODDS` times better than sets with b, by the ratio of
-their largest p-values (after PC-max: Ramsey 2016). The threshold scales with the noise by itself, so that one rule
-serves high and low budgets.
+separated only by a test that could have seen that dependence again: not when the test's upper bound
+exceeds `BLUNT` times the effect found, or `LARGEST_EFFECT`. And a v-structure a -> b <- c is
+claimed only if sets without b explain the independence of a and c `ODDS` times better than sets
+with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016). The threshold scales
+with the noise by itself, so that one rule serves high and low budgets.
 
-Links are three-valued. A pair is present if no test separates it, absent if a test bounds its effect below
-the plan's margin, and otherwise undecided: it is then listed as such, outside the graph's structure.
+Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
+effect below the plan's margin, and otherwise undecided: it is then listed as such, outside the
+graph's structure.
 """
 
 from __future__ import annotations
@@ -37,7 +40,15 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.discovery.skeleton import Evidence, Skeleton, Test, pc_skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, extend, meek, orient_colliders, orient_known, unshielded
+from synthdp.graph.meek import (
+    Collider,
+    Pdag,
+    extend,
+    meek,
+    orient_colliders,
+    orient_known,
+    unshielded,
+)
 from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -48,11 +59,14 @@ JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
 ROUND_SHARES: Mapping[str, float] = {"pairs": 0.6, "triples": 0.25, "quadruples": 0.15}
 """Parts of the graph budget by round."""
 ROUND_OF_ORDER = {0: "pairs", 2: "triples", 3: "quadruples"}
-"""The round that tests given so many columns are measured in; tests given one column need pairs alone."""
+"""The round that tests given so many columns are measured in; tests given one column need pairs
+alone.
+"""
 
 SEPARATING_LEVELS: Mapping[int, float] = {1: 0.01, 2: 0.05, 3: 0.1}
-"""Level of tests by size of the conditioning set. The larger the sets, the more of them try to separate a pair, and the
-surer each must be that nothing is left."""
+"""Level of tests by size of the conditioning set. The larger the sets, the more of them try to
+separate a pair, and the surer each must be that nothing is left.
+"""
 BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
 LARGEST_EFFECT = 0.6
 ODDS = 20.0
@@ -62,11 +76,12 @@ ODDS = 20.0
 class MeasurePlan:
     """Public constants of a run.
 
-    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts as absent;
-    `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round; `joint_cells`: up to here the
-    whole table is measured at once; `order`: largest conditioning set in rounds, `joint_order` in the whole table,
-    where larger sets leave strata too small for their noise; `candidates`: columns to condition on that are tried
-    per pair, by size of the set (all of them in the whole table); `max_parents`: of a column in the result.
+    `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
+    as absent; `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round;
+    `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
+    in rounds, `joint_order` in the whole table, where larger sets leave strata too small for their
+    noise; `candidates`: columns to condition on that are tried per pair, by size of the set (all of
+    them in the whole table); `max_parents`: of a column in the result.
     """
 
     level: float = 0.05
@@ -89,8 +104,11 @@ class MeasurePlan:
         return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
 
 
-def measured_pc(measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: Knowledge) -> CausalGraph:
-    """Learn a graph from noisy tables. Links are `learned`, or `undecided` and then outside the structure.
+def measured_pc(
+    measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: Knowledge
+) -> CausalGraph:
+    """Learn a graph from noisy tables. Links are `learned`, or `undecided` and then outside the
+    structure.
 
     Raises `SynthdpError` if more pairs are open than may be measured.
     """
@@ -100,9 +118,17 @@ def measured_pc(measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: 
             hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave columns out",
         )
     search = _Search(measure, plan, domain, knowledge)
-    skeleton = pc_skeleton(search.test, knowledge, max_order=search.order, separators=search.candidate_sets, separates=separates)
+    skeleton = pc_skeleton(
+        search.test,
+        knowledge,
+        max_order=search.order,
+        separators=search.candidate_sets,
+        separates=separates,
+    )
     links = sorted(skeleton.linked, key=lambda p: (domain.index(p[0]), domain.index(p[1])))
-    graph = Pdag(domain.names, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested)
+    graph = Pdag(
+        domain.names, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested
+    )
     orient_known(graph, knowledge)
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
@@ -111,7 +137,9 @@ def measured_pc(measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: 
 
 
 def separates(answer: Answer, evidence: Sequence[Test]) -> bool:
-    """Whether an answer removes its pair: not dependent, and sharp enough to have seen the pair's marginal effect."""
+    """Whether an answer removes its pair: not dependent, and sharp enough to have seen the pair's
+    marginal effect.
+    """
     marginal = evidence[0][1]
     if answer.verdict == "dependent" or answer is marginal:
         return answer.verdict != "dependent"
@@ -136,17 +164,25 @@ class _Search:
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
     def test(self, order: int, queries: Sequence[Query]) -> list[Answer]:
-        """Answer a batch, after measuring what it needs. Pairs share the level; later tests have theirs each."""
+        """Answer a batch, after measuring what it needs. Pairs share the level; later tests have
+        theirs each.
+        """
         if not self.joint and order in ROUND_OF_ORDER:
             self._measure(ROUND_OF_ORDER[order], queries)
-        return self._answer(queries, level=SEPARATING_LEVELS[order] if order else self.plan.level / len(queries))
+        return self._answer(
+            queries, level=SEPARATING_LEVELS[order] if order else self.plan.level / len(queries)
+        )
 
     def _answer(self, queries: Sequence[Query], *, level: float) -> list[Answer]:
         average = not self.joint and any(given for _, _, given in queries)
-        return (self.tables.average_partial if average else self.tables.answer)(queries, level=level, margin=self.plan.margin)
+        return (self.tables.average_partial if average else self.tables.answer)(
+            queries, level=level, margin=self.plan.margin
+        )
 
     def _measure(self, round_: str, queries: Iterable[Query]) -> None:
-        """Measure the tables of a batch that are not held yet; each pair's best candidates go first."""
+        """Measure the tables of a batch that are not held yet; each pair's best candidates go
+        first.
+        """
         rank: dict[tuple[str, ...], int] = {}
         seen: dict[Pair, int] = {}
         for a, b, given in queries:
@@ -155,7 +191,11 @@ class _Search:
             if all(cells(self.domain, columns) <= self.plan.max_cells for columns in needed):
                 for columns in needed:
                     rank[columns] = min(rank.get(columns, seen[a, b]), seen[a, b])
-        wanted = [columns for columns in sorted(rank, key=rank.__getitem__) if self.tables.best(columns) is None]
+        wanted = [
+            columns
+            for columns in sorted(rank, key=rank.__getitem__)
+            if self.tables.best(columns) is None
+        ]
         if wanted:
             most = self.plan.max_tables if round_ != "pairs" else self.plan.max_pairs
             self.tables = self.tables.plus(self.measure(round_, wanted[:most]))
@@ -163,7 +203,9 @@ class _Search:
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=self.domain.index))
 
-    def candidate_sets(self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: Evidence) -> Iterator[tuple[str, ...]]:
+    def candidate_sets(
+        self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: Evidence
+    ) -> Iterator[tuple[str, ...]]:
         """Conditioning sets worth trying, best first: subsets of one end's neighbours, as in PC.
 
         A single column that separates a pair is linked to both ends.
@@ -172,10 +214,16 @@ class _Search:
             yield ()
             return
         a, b = pair
-        ends = (adjacency[a] & adjacency[b]) if order == 1 else (adjacency[a] | adjacency[b]) - {a, b}
+        ends = (
+            (adjacency[a] & adjacency[b]) if order == 1 else (adjacency[a] | adjacency[b]) - {a, b}
+        )
         found = self._sorted(ends)
         if not self.joint:
-            found = tuple(sorted(found, key=lambda z: -min(self._reach(e, z, evidence) for e in pair))[: self.plan.candidates[order]])
+            found = tuple(
+                sorted(found, key=lambda z: -min(self._reach(e, z, evidence) for e in pair))[
+                    : self.plan.candidates[order]
+                ]
+            )
         for given in combinations(found, order):
             if set(given) <= adjacency[a] or set(given) <= adjacency[b]:
                 yield self._sorted(given)
@@ -191,7 +239,9 @@ class _Search:
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, surest first."""
         triples = [t for t in unshielded(graph) if skeleton.evidence.get(self._pair(t[0], t[2]))]
-        queries = sorted({q for a, b, c in triples for q in self._collider_queries(graph, self._pair(a, c), b)})
+        queries = sorted(
+            {q for a, b, c in triples for q in self._collider_queries(graph, self._pair(a, c), b)}
+        )
         answers = self._answer(queries, level=self.plan.level)
         tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
         for (a, c, given), answer in zip(queries, answers, strict=True):
@@ -211,7 +261,9 @@ class _Search:
 
 
 def collider_odds(tests: Mapping[tuple[str, ...], Answer], middle: str) -> float:
-    """Log of how much better sets without the middle column explain a pair's independence than sets with it."""
+    """Log of how much better sets without the middle column explain a pair's independence than sets
+    with it.
+    """
     able = {given: answer for given, answer in tests.items() if np.isfinite(answer.detectable)}
     without = max((a.p_value for given, a in able.items() if middle not in given), default=0.0)
     within = max((a.p_value for given, a in able.items() if middle in given), default=1.0)
@@ -220,24 +272,40 @@ def collider_odds(tests: Mapping[tuple[str, ...], Answer], middle: str) -> float
 
 
 def _limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:
-    """Which learned links to keep so that no column has more than `most` parents: the strongest; fixed ones stay."""
+    """Which learned links to keep so that no column has more than `most` parents: the strongest;
+    fixed ones stay.
+    """
     dropped: set[frozenset[str]] = set()
     dag = extend(graph)
     for node in dag.nodes:
         parents = dag.ordered(dag.parents[node])
         tests = {p: evidence.get((p, node)) or evidence.get((node, p)) for p in parents}
-        weakest = sorted((p for p in parents if tests[p]), key=lambda p: (tests[p] or ())[0][1].effect)
+        weakest = sorted(
+            (p for p in parents if tests[p]), key=lambda p: (tests[p] or ())[0][1].effect
+        )
         dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
     return lambda pair: frozenset(pair) not in dropped
 
 
-def _reading(graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]) -> CausalGraph:
+def _reading(
+    graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]
+) -> CausalGraph:
     """The result as a value, with pairs that are neither present nor absent."""
-    directed = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in graph.directed() if (a, b) not in knowledge.fixed and keep((a, b))]
-    undirected = [GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected() if keep((a, b))]
+    directed = [
+        GraphEdge(a, b, directed=True, provenance="learned")
+        for a, b in graph.directed()
+        if (a, b) not in knowledge.fixed and keep((a, b))
+    ]
+    undirected = [
+        GraphEdge(a, b, directed=False, provenance="learned")
+        for a, b in graph.undirected()
+        if keep((a, b))
+    ]
     unclear = [
         GraphEdge(a, b, directed=False, provenance="undecided")
         for a, b in skeleton.evidence
         if (a, b) not in skeleton.linked and not skeleton.absent((a, b))
     ]
-    return CausalGraph.from_knowledge(knowledge, provenance="required", arrows=(*directed, *undirected, *unclear))
+    return CausalGraph.from_knowledge(
+        knowledge, provenance="required", arrows=(*directed, *undirected, *unclear)
+    )

@@ -18,7 +18,9 @@ from synthdp.spec import model as spec
 MAX_CELLS = 4096
 
 
-def measure_round(releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]) -> Released[tuple[NoisyTable, ...]]:
+def measure_round(
+    releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]
+) -> Released[tuple[NoisyTable, ...]]:
     """Release `tables` as the planned round `name`."""
     purpose = f"graph: {name}"
     planned = releaser.plan.find(purpose)
@@ -28,17 +30,24 @@ def measure_round(releaser: Releaser, name: str, tables: Sequence[tuple[str, ...
 
 
 def _spends(settings: spec.Graph, domain: Domain, _: float) -> Mapping[str, Start]:
-    return {name: adaptive_round(domain, part) for name, part in _measure_plan(settings).shares(domain).items()}
+    return {
+        name: adaptive_round(domain, part)
+        for name, part in _measure_plan(settings).shares(domain).items()
+    }
 
 
-def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+def _search(
+    releaser: Releaser, settings: spec.Graph, domain: Domain
+) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[tuple[NoisyTable, ...]]] = []
 
     def measure(name: str, tables: Sequence[tuple[str, ...]]) -> tuple[NoisyTable, ...]:
         paid.append(measure_round(releaser, name, tables))
         return paid[-1].value
 
-    graph = measured_pc(measure, _measure_plan(settings), domain, Knowledge.from_spec(settings, domain.names))
+    graph = measured_pc(
+        measure, _measure_plan(settings), domain, Knowledge.from_spec(settings, domain.names)
+    )
     if not paid:
         return graph
     together: Released[CausalGraph] = paid[0].map(lambda _: graph)

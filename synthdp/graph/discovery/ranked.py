@@ -1,7 +1,9 @@
-"""What discovery by rank statistics has in common: which questions to ask, and the graph that answers make.
+"""What discovery by rank statistics has in common: which questions to ask, and the graph that
+answers make.
 
-Rank statistics read the order of levels, so a column must be ordered or have two levels. A search asks about a
-pair given others only where the declared rows fill the strata: what is not asked separates nothing.
+Rank statistics read the order of levels, so a column must be ordered or have two levels. A search
+asks about a pair given others only where the declared rows fill the strata: what is not asked
+separates nothing.
 """
 
 from __future__ import annotations
@@ -49,9 +51,11 @@ def check_ordered(domain: Domain) -> None:
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions about `rows` declared rows: independent if the score is within `critical` deviations plus `slack`.
+    """Questions about `rows` declared rows: independent if the score is within `critical`
+    deviations plus `slack`.
 
-    `noise`: deviation of what is added to the answer; it widens the test like any other spread of the score.
+    `noise`: deviation of what is added to the answer; it widens the test like any other spread of
+    the score.
     """
 
     domain: Domain
@@ -62,7 +66,16 @@ class Questions:
     slack: float
 
     @classmethod
-    def at_level(cls, domain: Domain, test: RankTest, *, rows: float, level: float, noise: float, slack: float = 0.0) -> Questions:
+    def at_level(
+        cls,
+        domain: Domain,
+        test: RankTest,
+        *,
+        rows: float,
+        level: float,
+        noise: float,
+        slack: float = 0.0,
+    ) -> Questions:
         """With the two-sided normal quantile of a level."""
         return cls(domain, test, rows, float(norm.isf(level / 2)), noise, slack)
 
@@ -83,7 +96,9 @@ class Questions:
 
 @dataclass
 class Links:
-    """The working skeleton: pairs that are still linked, the least strength released of each, and what separated the others."""
+    """The working skeleton: pairs that are still linked, the least strength released of each, and
+    what separated the others.
+    """
 
     knowledge: Knowledge
 
@@ -124,20 +139,32 @@ class Links:
 
 
 def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> CausalGraph:
-    """The graph of a skeleton: v-structures from the separating sets, Meek's rules, at most `max_parents` parents.
+    """The graph of a skeleton: v-structures from the separating sets, Meek's rules, at most
+    `max_parents` parents.
 
-    `undecided` pairs are listed as such, outside the structure. Where a column has too many parents, its weakest learned links go;
-    those of which no strength was released count as strongest, and among equals the last columns go.
+    `undecided` pairs are listed as such, outside the structure. Where a column has too many
+    parents, its weakest learned links go; those of which no strength was released count as
+    strongest, and among equals the last columns go.
     """
     knowledge, unclear = links.knowledge, dict.fromkeys(undecided)
     sure = [p for p in links.open if p not in unclear]
-    # A pair without an answer may be linked, and one without a test has no separating set: neither shows a triple to be open.
-    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=sure, shielded=(*knowledge.untested, *unclear))
+    # A pair without an answer may be linked, and one without a test has no separating set: neither
+    # shows a triple to be open.
+    graph = Pdag(
+        knowledge.columns,
+        directed=knowledge.fixed,
+        undirected=sure,
+        shielded=(*knowledge.untested, *unclear),
+    )
     orient_known(graph, knowledge)
     orient_colliders(graph, [t for t in unshielded(graph) if _collides(links, *t)], knowledge)
     meek(graph, knowledge)
     dropped = _surplus(graph, links, max_parents)
-    edges = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in graph.directed() if (a, b) not in knowledge.fixed]
+    edges = [
+        GraphEdge(a, b, directed=True, provenance="learned")
+        for a, b in graph.directed()
+        if (a, b) not in knowledge.fixed
+    ]
     edges += [GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected()]
     kept = [e for e in edges if frozenset(e.pair) not in dropped]
     kept += [GraphEdge(a, b, directed=False, provenance="undecided") for a, b in unclear]

@@ -11,24 +11,40 @@ from synthdp.graph.meek import Pdag, extend
 
 
 def limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:
-    """Which learned links to keep so that no column has more than `most` parents: the strongest; fixed ones stay."""
+    """Which learned links to keep so that no column has more than `most` parents: the strongest;
+    fixed ones stay.
+    """
     dropped: set[frozenset[str]] = set()
     dag = extend(graph)
     for node in dag.nodes:
         parents = dag.ordered(dag.parents[node])
         tests = {p: evidence.get((p, node)) or evidence.get((node, p)) for p in parents}
-        weakest = sorted((p for p in parents if tests[p]), key=lambda p: (tests[p] or ())[0][1].effect)
+        weakest = sorted(
+            (p for p in parents if tests[p]), key=lambda p: (tests[p] or ())[0][1].effect
+        )
         dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
     return lambda pair: frozenset(pair) not in dropped
 
 
-def reading(graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]) -> CausalGraph:
+def reading(
+    graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]
+) -> CausalGraph:
     """The result as a value, with pairs that are neither present nor absent listed as undecided."""
-    directed = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in graph.directed() if (a, b) not in knowledge.fixed and keep((a, b))]
-    undirected = [GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected() if keep((a, b))]
+    directed = [
+        GraphEdge(a, b, directed=True, provenance="learned")
+        for a, b in graph.directed()
+        if (a, b) not in knowledge.fixed and keep((a, b))
+    ]
+    undirected = [
+        GraphEdge(a, b, directed=False, provenance="learned")
+        for a, b in graph.undirected()
+        if keep((a, b))
+    ]
     unclear = [
         GraphEdge(a, b, directed=False, provenance="undecided")
         for a, b in skeleton.evidence
         if (a, b) not in skeleton.linked and not skeleton.absent((a, b))
     ]
-    return CausalGraph.from_knowledge(knowledge, provenance="required", arrows=(*directed, *undirected, *unclear))
+    return CausalGraph.from_knowledge(
+        knowledge, provenance="required", arrows=(*directed, *undirected, *unclear)
+    )

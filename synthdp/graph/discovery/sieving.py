@@ -28,9 +28,14 @@ class Outcome:
 
 
 def pc_search(
-    knowledge: Knowledge, questions: Questions, separated: Callable[[SieveReply], bool], strength: Callable[[SieveReply], float] | None = None
+    knowledge: Knowledge,
+    questions: Questions,
+    separated: Callable[[SieveReply], bool],
+    strength: Callable[[SieveReply], float] | None = None,
 ) -> Generator[RankQuery, SieveReply | None, Outcome]:
-    """The original PC: by order, pair by pair, set by set, until one separates. `strength`: of a link that was examined and stays."""
+    """The original PC: by order, pair by pair, set by set, until one separates. `strength`: of a
+    link that was examined and stays.
+    """
     links = Links(knowledge)
     for order in range(MAX_ORDER + 1):
         pairs = list(links.open)
@@ -40,7 +45,14 @@ def pc_search(
                     continue
                 reply = yield questions.ask((*pair, given))
                 if reply is None:
-                    return Outcome(links, tuple(_unasked(links, questions, pairs[: position + 1], order, pairs[position:])))
+                    return Outcome(
+                        links,
+                        tuple(
+                            _unasked(
+                                links, questions, pairs[: position + 1], order, pairs[position:]
+                            )
+                        ),
+                    )
                 if separated(reply):
                     links.separate(pair, given)
                     break
@@ -49,8 +61,12 @@ def pc_search(
     return Outcome(links, ())
 
 
-def _unasked(links: Links, questions: Questions, done: Iterable[Pair], order: int, rest: Iterable[Pair]) -> Iterable[Pair]:
-    """Linked pairs with a question left: the rest of this order, and those done that have sets of a higher order."""
+def _unasked(
+    links: Links, questions: Questions, done: Iterable[Pair], order: int, rest: Iterable[Pair]
+) -> Iterable[Pair]:
+    """Linked pairs with a question left: the rest of this order, and those done that have sets of a
+    higher order.
+    """
     rest = list(rest)
     for pair in links.open:
         higher = (given for k in range(order + 1, MAX_ORDER + 1) for given in links.sets(pair, k))
@@ -59,7 +75,9 @@ def _unasked(links: Links, questions: Questions, done: Iterable[Pair], order: in
 
 
 def outcome(strategy: Strategy, replies: Iterable[SieveReply]) -> Outcome:
-    """Run a strategy on a released transcript. Where that ends before the strategy does, the passes were used up."""
+    """Run a strategy on a released transcript. Where that ends before the strategy does, the passes
+    were used up.
+    """
     search = strategy()
     try:
         next(search)
@@ -73,7 +91,11 @@ def outcome(strategy: Strategy, replies: Iterable[SieveReply]) -> Outcome:
 
 
 def run_search(
-    releaser: Releaser, knowledge: Knowledge, strategy_of: Callable[[SieveBudget], Strategy], *, max_parents: int
+    releaser: Releaser,
+    knowledge: Knowledge,
+    strategy_of: Callable[[SieveBudget], Strategy],
+    *,
+    max_parents: int,
 ) -> Released[CausalGraph]:
     """Release the transcript of a search and read the graph off it."""
     planned = releaser.plan.find(f"graph: {PURPOSE}")
@@ -89,10 +111,17 @@ def run_search(
     return replies.map(read)
 
 
-def sieve_start(budget_of: Callable[[float, float, float | None], SieveBudget], *, passes: int, rate: float, examined: float) -> Start:
+def sieve_start(
+    budget_of: Callable[[float, float, float | None], SieveBudget],
+    *,
+    passes: int,
+    rate: float,
+    examined: float,
+) -> Start:
     """A sieve of about Gaussian cost mu, of which the part `examined` of mu^2 goes to examining.
 
-    A pass of small pure cost e weighs like a Gaussian of mu = e, and sampling costs about its rate. Threshold and
+    A pass of small pure cost e weighs like a Gaussian of mu = e, and sampling costs about its rate.
+    Threshold and
     query share a pass as 1 : 2^(2/3) (Lyu, Su and Li, arXiv:1603.01699v4, Section 4.2).
     """
 

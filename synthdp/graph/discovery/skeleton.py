@@ -1,7 +1,9 @@
-"""PC-stable skeleton (Colombo and Maathuis 2014): which pairs stay linked whatever is conditioned on.
+"""PC-stable skeleton (Colombo and Maathuis 2014): which pairs stay linked whatever is conditioned
+on.
 
-Within one order all adjacencies are frozen, so the tests of an order form one batch; the caller's test sees
-the whole batch and may measure all tables it needs at once. Every test of a pair is kept, not only the first
+Within one order all adjacencies are frozen, so the tests of an order form one batch; the caller's
+test sees the whole batch and may measure all tables it needs at once. Every test of a pair is kept,
+not only the first
 that removed it: orientation and the three-valued reading need them.
 """
 
@@ -28,21 +30,29 @@ Separates = Callable[[Answer, Sequence[Test]], bool]
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Pairs that stayed linked (fixed ones included) and the evidence on every pair that was tested."""
+    """Pairs that stayed linked (fixed ones included) and the evidence on every pair that was
+    tested.
+    """
 
     linked: frozenset[Pair]
     evidence: Evidence
 
     def separators(self, pair: Pair) -> list[Test]:
         """Tests of a pair that did not find dependence, in the order they were run."""
-        return [(given, answer) for given, answer in self.evidence.get(pair, ()) if answer.verdict != "dependent"]
+        return [
+            (given, answer)
+            for given, answer in self.evidence.get(pair, ())
+            if answer.verdict != "dependent"
+        ]
 
     def absent(self, pair: Pair) -> bool:
         """Whether some test gave evidence for independence, rather than merely none against it."""
         return any(answer.verdict == "independent" for _, answer in self.evidence.get(pair, ()))
 
 
-def neighbours_of_either(adjacency: Mapping[str, set[str]], pair: Pair, order: int, _: Evidence) -> Iterator[tuple[str, ...]]:
+def neighbours_of_either(
+    adjacency: Mapping[str, set[str]], pair: Pair, order: int, _: Evidence
+) -> Iterator[tuple[str, ...]]:
     """The textbook's sets: subsets of the neighbours of one end."""
     seen: set[tuple[str, ...]] = set()
     for end, other in (pair, pair[::-1]):
@@ -58,7 +68,12 @@ def not_dependent(answer: Answer, _: Sequence[Test]) -> bool:
 
 
 def pc_skeleton(
-    test: CiTest, knowledge: Knowledge, *, max_order: int, separators: Separators = neighbours_of_either, separates: Separates = not_dependent
+    test: CiTest,
+    knowledge: Knowledge,
+    *,
+    max_order: int,
+    separators: Separators = neighbours_of_either,
+    separates: Separates = not_dependent,
 ) -> Skeleton:
     """Remove every undecided pair that some test of order 0 to `max_order` does not find dependent."""
     open_pairs = list(knowledge.undecided_pairs())
@@ -66,15 +81,25 @@ def pc_skeleton(
     fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}
     evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}
     for order in range(max_order + 1):
-        # Paths run through unseen common causes too, so that their columns are neighbours to condition on.
+        # Paths run through unseen common causes too, so that their columns are neighbours to
+        # condition on.
         adjacency = _adjacency(knowledge.columns, [*fixed, *open_pairs, *knowledge.confounded])
-        queries: list[Query] = [(*pair, given) for pair in open_pairs for given in separators(adjacency, pair, order, evidence)]
+        queries: list[Query] = [
+            (*pair, given)
+            for pair in open_pairs
+            for given in separators(adjacency, pair, order, evidence)
+        ]
         if not queries:
-            # Larger sets may still exist for a hand-made `separators`, never for a frozen adjacency that has none of this size.
+            # Larger sets may still exist for a hand-made `separators`, never for a frozen adjacency
+            # that has none of this size.
             break
         for (a, b, given), answer in zip(queries, test(order, queries), strict=True):
             evidence[a, b].append((given, answer))
-        open_pairs = [pair for pair in open_pairs if not any(separates(answer, evidence[pair]) for _, answer in evidence[pair])]
+        open_pairs = [
+            pair
+            for pair in open_pairs
+            if not any(separates(answer, evidence[pair]) for _, answer in evidence[pair])
+        ]
     return Skeleton(frozenset([*fixed, *open_pairs]), evidence)
 
 

@@ -27,7 +27,12 @@ def read_json(text: str, *, file: str) -> CausalGraph:
     try:
         return CausalGraph.from_json(untrusted.parse_json(text))
     except json.JSONDecodeError as error:
-        raise mistake(file, error.lineno, f"this is not JSON: {error.msg}", hint="expected a bundle's graph.json") from None
+        raise mistake(
+            file,
+            error.lineno,
+            f"this is not JSON: {error.msg}",
+            hint="expected a bundle's graph.json",
+        ) from None
     except (SynthdpError, ValueError) as error:
         raise mistake(file, None, str(error)) from None
 
@@ -91,7 +96,12 @@ def read_graph(path: Path) -> CausalGraph:
     """
     path = path / "graph.json" if path.is_dir() else path
     if path.suffix.lower() not in SUFFIXES:
-        raise mistake(str(path), None, "the format is told by the file's name, and this one tells none", hint=f"one of {', '.join(SUFFIXES)}")
+        raise mistake(
+            str(path),
+            None,
+            "the format is told by the file's name, and this one tells none",
+            hint=f"one of {', '.join(SUFFIXES)}",
+        )
     return READERS[SUFFIXES[path.suffix.lower()]](read_text(path), file=str(path))
 
 
@@ -104,9 +114,13 @@ def read_text(path: Path) -> str:
     try:
         return untrusted.read_text(path)
     except OSError as error:
-        raise mistake(str(path), None, f"cannot be read: {error.strerror}", hint="check the path") from None
+        raise mistake(
+            str(path), None, f"cannot be read: {error.strerror}", hint="check the path"
+        ) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise mistake(str(path), line, "is not UTF-8 text", hint="save it as UTF-8") from None
     except ValueError as error:
-        raise mistake(str(path), None, str(error), hint="give a plain file that holds one graph") from None
+        raise mistake(
+            str(path), None, str(error), hint="give a plain file that holds one graph"
+        ) from None

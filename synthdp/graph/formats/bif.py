@@ -1,7 +1,8 @@
 """Discrete Bayesian networks in the BIF format: structure, tables, and samples; read and written.
 
-Only the grammar that network repositories write: `variable` blocks with discrete types and `probability`
-blocks with `table`, `default` or one row per combination of the parents' values. Names have no quotes in it.
+Only the grammar that network repositories write: `variable` blocks with discrete types and
+`probability` blocks with `table`, `default` or one row per combination of the parents' values.
+Names have no quotes in it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ MOST_TOLD = 300  # characters of what a message quotes
 MOST_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
 WORD = re.compile(r"[^\s{}()\[\],;|\"]+")
 
-# No quantifier gives back what it took (`++`, `*+`), so that each is one pass over the text, whatever stands there.
-_BLOCK = re.compile(r"variable\s++([^\s{}]++)\s*+\{|probability\s*+\(([^()|]*+)(?:\|([^()]*+))?+\)\s*+\{")
+# No quantifier gives back what it took (`++`, `*+`), so that each is one pass over the text,
+# whatever stands there.
+_BLOCK = re.compile(
+    r"variable\s++([^\s{}]++)\s*+\{|probability\s*+\(([^()|]*+)(?:\|([^()]*+))?+\)\s*+\{"
+)
 _TYPE = re.compile(r"\s*+type\s++discrete\s*+\[\s*+([0-9]{1,6})\s*+\]\s*+\{([^{}]*+)")
 
 
 @dataclass(frozen=True, eq=False)
 class BayesianNetwork:
-    """A discrete network: levels and parents of each node, and `tables[node]`, `[parents' levels ..., levels]`."""
+    """A discrete network: levels and parents of each node, and `tables[node]`, `[parents' levels
+    ..., levels]`.
+    """
 
     levels: Mapping[str, tuple[str, ...]]
     parents: Mapping[str, tuple[str, ...]]
@@ -43,12 +49,20 @@ class BayesianNetwork:
 
     def graph(self) -> CausalGraph:
         """The network's DAG, all arrows `given`."""
-        arrows = tuple(GraphEdge(p, c, directed=True, provenance="given") for c in self.levels for p in self.parents[c])
+        arrows = tuple(
+            GraphEdge(p, c, directed=True, provenance="given")
+            for c in self.levels
+            for p in self.parents[c]
+        )
         return CausalGraph(tuple(self.levels), arrows)
 
     def domain(self) -> Domain:
         """The nodes as categorical columns."""
-        return Domain(tuple(ColumnDomain(n, "categorical", labels, False) for n, labels in self.levels.items()))
+        return Domain(
+            tuple(
+                ColumnDomain(n, "categorical", labels, False) for n, labels in self.levels.items()
+            )
+        )
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
         """Ancestral sample: levels of every node, `[rows, nodes]`."""
@@ -63,7 +77,9 @@ class BayesianNetwork:
 
 
 def read_bif(path: Path) -> BayesianNetwork:
-    """Read a network. Raises `SynthdpError` naming the file, the line, and the block that is wrong or missing."""
+    """Read a network. Raises `SynthdpError` naming the file, the line, and the block that is wrong
+    or missing.
+    """
     return parse_bif(path.read_text(encoding="utf-8"), file=path.name)
 
 
@@ -79,20 +95,37 @@ def parse_bif(text: str, *, file: str) -> BayesianNetwork:
     for block in _blocks(text, file):
         if block.given is None:
             if block.name in levels:
-                raise SynthdpError(f"{block.place}: variable {block.name}: a second block for this variable", hint="one block for each variable")
+                raise SynthdpError(
+                    f"{block.place}: variable {block.name}: a second block for this variable",
+                    hint="one block for each variable",
+                )
             levels[block.name] = _levels(block)
         elif block.name in rows:
-            raise SynthdpError(f"{block.place}: probability of {block.name}: a second block for this variable", hint="one block for each variable")
+            raise SynthdpError(
+                f"{block.place}: probability of {block.name}: a second block for this variable",
+                hint="one block for each variable",
+            )
         else:
-            rows[block.name] = _Rows(f"{block.place}: probability of {block.name}", _names(block.given), block.body)
+            rows[block.name] = _Rows(
+                f"{block.place}: probability of {block.name}", _names(block.given), block.body
+            )
     if not levels:
-        raise SynthdpError(f"{file}: no discrete variable found", hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }")
+        raise SynthdpError(
+            f"{file}: no discrete variable found",
+            hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }",
+        )
     _check_sizes(file, levels, rows)
     missing = [n for n in levels if n not in rows]
     if missing:
-        raise SynthdpError(f"{file}: no probability block for {_listed(missing)}", hint="every variable needs one")
-    if not nx.is_directed_acyclic_graph(nx.DiGraph((p, c) for c, own in rows.items() for p in own.given)):
-        raise SynthdpError(f"{file}: the parents form a cycle", hint="a network is a graph without cycles")
+        raise SynthdpError(
+            f"{file}: no probability block for {_listed(missing)}", hint="every variable needs one"
+        )
+    if not nx.is_directed_acyclic_graph(
+        nx.DiGraph((p, c) for c, own in rows.items() for p in own.given)
+    ):
+        raise SynthdpError(
+            f"{file}: the parents form a cycle", hint="a network is a graph without cycles"
+        )
     tables = {name: _table(levels, name, own) for name, own in rows.items()}
     return BayesianNetwork(levels, {name: own.given for name, own in rows.items()}, tables)
 
@@ -105,22 +138,32 @@ def write_bif(network: BayesianNetwork) -> str:
     """
     for name in (*network.levels, *(v for values in network.levels.values() for v in values)):
         if not WORD.fullmatch(name):
-            raise SynthdpError(f"BIF cannot write {name!r}: no spaces, commas, semicolons, bars, quotes or brackets", hint="choose another format")
+            raise SynthdpError(
+                f"BIF cannot write {name!r}: no spaces, commas, semicolons, bars, quotes or brackets",
+                hint="choose another format",
+            )
     lines = ["network unknown {", "}"]
     for name, values in network.levels.items():
-        lines += [f"variable {name} {{", f"  type discrete [ {len(values)} ] {{ {', '.join(values)} }};", "}"]
+        lines += [
+            f"variable {name} {{",
+            f"  type discrete [ {len(values)} ] {{ {', '.join(values)} }};",
+            "}",
+        ]
     for name, given in network.parents.items():
         table = network.tables[name]
         lines.append(f"probability ( {name}{' | ' + ', '.join(given) if given else ''} ) {{")
         for cell in product(*(range(len(network.levels[p])) for p in given)):
             labels = ", ".join(network.levels[p][i] for p, i in zip(given, cell, strict=True))
-            lines.append(f"  {f'({labels})' if given else 'table'} {', '.join(repr(float(v)) for v in table[cell])};")
+            lines.append(
+                f"  {f'({labels})' if given else 'table'} {', '.join(repr(float(v)) for v in table[cell])};"
+            )
         lines.append("}")
     return "\n".join([*lines, ""])
 
 
 def uniform_network(graph: CausalGraph, domain: Domain) -> BayesianNetwork:
-    """A network with the graph's structure (its extension where links have no direction) and uniform tables.
+    """A network with the graph's structure (its extension where links have no direction) and
+    uniform tables.
 
     For programs that take a graph as BIF only. Levels that BIF cannot hold are called s0, s1, ...
 
@@ -132,20 +175,32 @@ def uniform_network(graph: CausalGraph, domain: Domain) -> BayesianNetwork:
     shapes = {n: tuple(len(levels[m]) for m in (*parents[n], n)) for n in graph.nodes}
     large = [n for n, shape in shapes.items() if math.prod(shape) > MAX_CELLS]
     if large:
-        raise SynthdpError(f"BIF lists every probability: the table of {large[0]} would have more than {MAX_CELLS:,}", hint="choose another format")
-    return BayesianNetwork(levels, parents, {n: np.full(shape, 1 / shape[-1]) for n, shape in shapes.items()})
+        raise SynthdpError(
+            f"BIF lists every probability: the table of {large[0]} would have more than {MAX_CELLS:,}",
+            hint="choose another format",
+        )
+    return BayesianNetwork(
+        levels, parents, {n: np.full(shape, 1 / shape[-1]) for n, shape in shapes.items()}
+    )
 
 
 def _bif_levels(labels: Sequence[str]) -> tuple[str, ...]:
-    return tuple(labels) if all(WORD.fullmatch(v) for v in labels) else tuple(f"s{i}" for i in range(len(labels)))
+    return (
+        tuple(labels)
+        if all(WORD.fullmatch(v) for v in labels)
+        else tuple(f"s{i}" for i in range(len(labels)))
+    )
 
 
-# --- reading -----------------------------------------------------------------------------------------------
+# --- reading
+# -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of the file: where it begins, the variable, its parents as written (None of a `variable` block), and what stands in it."""
+    """A block of the file: where it begins, the variable, its parents as written (None of a
+    `variable` block), and what stands in it.
+    """
 
     place: str
     name: str
@@ -163,13 +218,17 @@ class _Rows:
 
 
 def _blocks(text: str, file: str) -> Iterator[_Block]:
-    """The `variable` and `probability` blocks, in one pass; whatever else stands there is left aside."""
+    """The `variable` and `probability` blocks, in one pass; whatever else stands there is left
+    aside.
+    """
     line, counted, at = 1, 0, 0
     while (head := _BLOCK.search(text, at)) is not None:
         line, counted = line + text.count("\n", counted, head.start()), head.start()
         place, end = f"{file}:{line}", text.find("}", head.end())
         if end < 0:
-            raise SynthdpError(f"{place}: a block that is never closed", hint="expected } after its content")
+            raise SynthdpError(
+                f"{place}: a block that is never closed", hint="expected } after its content"
+            )
         body = text[head.end() : end]
         if head[1] is None:
             yield _Block(place, head[2].strip(), head[3] or "", body)
@@ -177,7 +236,9 @@ def _blocks(text: str, file: str) -> Iterator[_Block]:
             yield _Block(place, head[1], None, body)
             end = text.find("}", end + 1)  # the values have brackets of their own
             if end < 0:
-                raise SynthdpError(f"{place}: a block that is never closed", hint="expected } after its content")
+                raise SynthdpError(
+                    f"{place}: a block that is never closed", hint="expected } after its content"
+                )
         at = end + 1
 
 
@@ -185,29 +246,48 @@ def _levels(block: _Block) -> tuple[str, ...]:
     match = _TYPE.fullmatch(block.body)
     if match is None:
         raise SynthdpError(
-            f"{block.place}: variable {block.name}: is not discrete", hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }"
+            f"{block.place}: variable {block.name}: is not discrete",
+            hint="expected BIF: variable NAME { type discrete [ 2 ] { a, b }; }",
         )
     found = _names(match[2])
     if len(found) != int(match[1]) or len(set(found)) != len(found):
-        raise SynthdpError(f"{block.place}: variable {block.name}: {match[1]} different values announced, got {_listed(found)}")
+        raise SynthdpError(
+            f"{block.place}: variable {block.name}: {match[1]} different values announced, got {_listed(found)}"
+        )
     return found
 
 
-def _check_sizes(file: str, levels: Mapping[str, tuple[str, ...]], rows: Mapping[str, _Rows]) -> None:
-    """Whether all names are known and the tables are not too large, before memory is asked for one of them."""
+def _check_sizes(
+    file: str, levels: Mapping[str, tuple[str, ...]], rows: Mapping[str, _Rows]
+) -> None:
+    """Whether all names are known and the tables are not too large, before memory is asked for one
+    of them.
+    """
     cells = 0
     for name, own in rows.items():
         unknown = [n for n in (name, *own.given) if n not in levels]
         if unknown:
-            raise SynthdpError(f"{own.where}: unknown variable {unknown[0]!r}; known: {_listed(levels)}")
-        size = math.prod(len(levels[n]) for n in (name, *own.given)) if len(own.given) <= MOST_PARENTS else math.inf
+            raise SynthdpError(
+                f"{own.where}: unknown variable {unknown[0]!r}; known: {_listed(levels)}"
+            )
+        size = (
+            math.prod(len(levels[n]) for n in (name, *own.given))
+            if len(own.given) <= MOST_PARENTS
+            else math.inf
+        )
         if size > MAX_CELLS:
             hint = f"at most {MOST_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph alone, as DOT or YAML"
-            raise SynthdpError(f"{own.where}: has {len(own.given)} parents, and a table that is too large to be read", hint=hint)
+            raise SynthdpError(
+                f"{own.where}: has {len(own.given)} parents, and a table that is too large to be read",
+                hint=hint,
+            )
         cells += int(size)
     if cells > MOST_CELLS:
         hint = "give the graph alone, as DOT or YAML"
-        raise SynthdpError(f"{file}: all tables together would have {cells:,} probabilities; at most {MOST_CELLS:,} are read", hint=hint)
+        raise SynthdpError(
+            f"{file}: all tables together would have {cells:,} probabilities; at most {MOST_CELLS:,} are read",
+            hint=hint,
+        )
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -226,10 +306,14 @@ def _table(levels: Mapping[str, tuple[str, ...]], name: str, own: _Rows) -> npt.
     positions = [{level: i for i, level in enumerate(levels[n])} for n in own.given]
     for labels, keyword, numbers in sorted(_rows(own.body), key=lambda row: row[1] != "default"):
         values = _numbers(where, numbers)
-        cell: tuple[int, ...] = () if keyword else _cell(where, positions, own.given, _names(labels))
+        cell: tuple[int, ...] = (
+            () if keyword else _cell(where, positions, own.given, _names(labels))
+        )
         wanted = sizes if keyword == "table" else sizes[-1:]
         if values.size != math.prod(wanted):
-            raise SynthdpError(f"{where}: {values.size} numbers where {math.prod(wanted)} are expected")
+            raise SynthdpError(
+                f"{where}: {values.size} numbers where {math.prod(wanted)} are expected"
+            )
         table[cell] = values.reshape(wanted)
     if np.isnan(table).any():
         raise SynthdpError(f"{where}: some combination of the parents' values has no row")
@@ -240,7 +324,9 @@ def _table(levels: Mapping[str, tuple[str, ...]], name: str, own: _Rows) -> npt.
 
 
 def _rows(body: str) -> Iterator[tuple[str, str, str]]:
-    """Labels or keyword, and numbers, of each row; other statements, such as `property`, are left aside."""
+    """Labels or keyword, and numbers, of each row; other statements, such as `property`, are left
+    aside.
+    """
     for statement in map(str.strip, body.split(";")[:-1]):
         if statement.startswith("("):
             labels, _, numbers = statement[1:].partition(")")
@@ -254,10 +340,21 @@ def _numbers(where: str, text: str) -> npt.NDArray[np.float64]:
     try:
         return np.array([float(v) for v in _names(text)])
     except ValueError as error:
-        raise SynthdpError(f"{where}: not a list of numbers: {text.strip()[:MOST_TOLD]!r}") from error
+        raise SynthdpError(
+            f"{where}: not a list of numbers: {text.strip()[:MOST_TOLD]!r}"
+        ) from error
 
 
-def _cell(where: str, positions: Sequence[Mapping[str, int]], given: tuple[str, ...], labels: tuple[str, ...]) -> tuple[int, ...]:
-    if len(labels) != len(given) or any(v not in own for own, v in zip(positions, labels, strict=True)):
-        raise SynthdpError(f"{where}: ({_listed(labels)}) is not a combination of values of {_listed(given)}")
+def _cell(
+    where: str,
+    positions: Sequence[Mapping[str, int]],
+    given: tuple[str, ...],
+    labels: tuple[str, ...],
+) -> tuple[int, ...]:
+    if len(labels) != len(given) or any(
+        v not in own for own, v in zip(positions, labels, strict=True)
+    ):
+        raise SynthdpError(
+            f"{where}: ({_listed(labels)}) is not a combination of values of {_listed(given)}"
+        )
     return tuple(own[v] for own, v in zip(positions, labels, strict=True))

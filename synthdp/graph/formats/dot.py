@@ -1,13 +1,17 @@
 """DOT (Graphviz) and its relative DAGitty: read as one language, written apart.
 
-Read: `digraph`, `graph`, `dag`, `pdag` and `mag`; chains of links, subgraphs as link ends, default attributes. Links are
-`->`, `<-`, `--` (direction unknown), `<->` (unseen common cause); in DOT `dir` says the same: none, both, back.
-A node marked `latent` is an unseen common cause. Layout and labels are left aside.
+Read: `digraph`, `graph`, `dag`, `pdag` and `mag`; chains of links, subgraphs as link ends, default
+attributes. Links are `->`, `<-`, `--` (direction unknown), `<->` (unseen common cause); in DOT
+`dir` says the same: none, both, back. A node marked `latent` is an unseen common cause. Layout and
+labels are left aside.
 
-Written DOT keeps provenance (as the link's `class`) and groups (clusters of class "group"). DAGitty has no
-place for them, nor for pairs without enough evidence: links and unseen causes survive, the rest does not.
+Written DOT keeps provenance (as the link's `class`) and groups (clusters of class "group"). DAGitty
+has no
+place for them, nor for pairs without enough evidence: links and unseen causes survive, the rest
+does not.
 
-References: graphviz.org/doc/info/lang.html; Textor et al. 2016, "Robust causal inference using directed acyclic
+References: graphviz.org/doc/info/lang.html; Textor et al. 2016, "Robust causal inference using
+directed acyclic
 graphs: the R package dagitty".
 """
 
@@ -70,21 +74,30 @@ class _Parser:
         if self.token.says("strict"):
             self.take()
         if not self.token.says(*KINDS):
-            raise self.wrong(f"got {self.token.text!r} where the kind of graph must stand", hint=f"a file begins with one of {', '.join(KINDS)}")
+            raise self.wrong(
+                f"got {self.token.text!r} where the kind of graph must stand",
+                hint=f"a file begins with one of {', '.join(KINDS)}",
+            )
         self.take()
         if not self.token.marks("{"):
             self.name()
         self.statements({}, {})
         if self.token.kind != "end":
-            raise self.wrong(f"{self.token.text!r} after the graph's end", hint="one graph for each file")
+            raise self.wrong(
+                f"{self.token.text!r} after the graph's end", hint="one graph for each file"
+            )
         return self.draft.graph()
 
     def statements(self, links: _Attributes, own: _Attributes) -> list[str]:
-        """`{ ... }`: the nodes named in it. `links` are its links' default attributes, `own` what it says of itself."""
+        """`{ ... }`: the nodes named in it. `links` are its links' default attributes, `own` what
+        it says of itself.
+        """
         self.expect("{")
         self.depth += 1
         if self.depth > MOST_NESTED:
-            raise self.wrong("subgraphs are nested too deeply", hint=f"at most {MOST_NESTED} in each other")
+            raise self.wrong(
+                "subgraphs are nested too deeply", hint=f"at most {MOST_NESTED} in each other"
+            )
         named: dict[str, None] = {}
         while not self.take_mark("}"):
             if not self.take_mark(";", ","):
@@ -115,7 +128,10 @@ class _Parser:
         ends, marks = [first], []
         while self.token.kind == "mark" and self.token.text in (*LINKS, *CIRCLES):
             if self.token.text in CIRCLES:
-                raise self.wrong(f"a link {self.token.text} with a circle stands for several graphs", hint=f"links are {', '.join(LINKS)}")
+                raise self.wrong(
+                    f"a link {self.token.text} with a circle stands for several graphs",
+                    hint=f"links are {', '.join(LINKS)}",
+                )
             marks.append(self.take())
             ends.append(self.end_of_link(links))
         attributes = links | self.attributes()
@@ -134,14 +150,19 @@ class _Parser:
             self.draft.confound(a, b)
             return
         a, b = (b, a) if kind == "<-" else (a, b)
-        self.draft.link(a, b, directed=kind != "--", line=mark.line, provenance=attributes.get("class", ""))
+        self.draft.link(
+            a, b, directed=kind != "--", line=mark.line, provenance=attributes.get("class", "")
+        )
 
     def end_of_link(self, links: _Attributes) -> list[str]:
         """One node, or all nodes of a subgraph; a cluster of class "group" is a group."""
         if not self.token.marks("{") and not self.token.says("subgraph"):
             name = self.name()
             if self.take_mark(":"):
-                raise self.wrong(f"a port after {name!r}", hint="links join whole nodes; put a name that holds a colon in quotes")
+                raise self.wrong(
+                    f"a port after {name!r}",
+                    hint="links join whole nodes; put a name that holds a colon in quotes",
+                )
             if not self.token.marks("="):
                 self.draft.node(name)
             return [name]
@@ -197,7 +218,11 @@ def write_dot(graph: CausalGraph) -> str:
             for i, (group, names) in enumerate(graph.groups.items())
         ),
         *(f"{name(e.cause)} -> {name(e.effect)} [{_look(e)}];" for e in graph.edges),
-        *(f"{name(names[0])} -> {name(names[1])} [dir=both, style=dotted];" for names in graph.latent if len(names) == 2),
+        *(
+            f"{name(names[0])} -> {name(names[1])} [dir=both, style=dotted];"
+            for names in graph.latent
+            if len(names) == 2
+        ),
         *(
             f"{name(u)} [latent=1, shape=ellipse, style=dashed]; {name(u)} -> {{ {' '.join(map(name, names))} }} [style=dotted];"
             for u, names in sets.items()

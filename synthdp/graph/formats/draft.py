@@ -1,6 +1,8 @@
-"""What all graph formats share: nodes, links and unseen causes as a file tells them, each with its line.
+"""What all graph formats share: nodes, links and unseen causes as a file tells them, each with its
+line.
 
-A file's mistakes are told as `file:line: what`, with what is allowed; `Draft.graph` makes the value.
+A file's mistakes are told as `file:line: what`, with what is allowed; `Draft.graph` makes the
+value.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ class GraphFileError(SynthdpError):
     exit_code = 2
 
 
-def mistake(file: str, line: int | None, message: str, *, hint: str | None = None) -> GraphFileError:
-    """A mistake at a line (1-based) of a file. It may quote a name as long as the file, whose middle is left out then."""
+def mistake(
+    file: str, line: int | None, message: str, *, hint: str | None = None
+) -> GraphFileError:
+    """A mistake at a line (1-based) of a file. It may quote a name as long as the file, whose
+    middle is left out then.
+    """
     if len(message) > MAX_MESSAGE:
         message = f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"
     return GraphFileError(f"{file}:{line}: {message}" if line else f"{file}: {message}", hint=hint)
@@ -59,15 +65,30 @@ class Draft:
             raise mistake(self.file, None, "a node has no name", hint="columns have names")
         self._nodes.setdefault(name)
         if len(self._nodes) > MAX_LEVELS:
-            raise mistake(self.file, None, f"more than {MAX_LEVELS:,} nodes", hint="no spec has so many columns")
+            raise mistake(
+                self.file,
+                None,
+                f"more than {MAX_LEVELS:,} nodes",
+                hint="no spec has so many columns",
+            )
 
     def unseen(self, name: str, *, line: int | None) -> None:
         """`name` is no column: it only stands for a common cause of columns."""
         self.node(name)
         self._unseen[name] = line
 
-    def link(self, cause: str, effect: str, *, directed: bool, line: int | None, provenance: str = "given") -> None:
-        """cause -> effect, or cause - effect. What is said of its provenance counts if it is one of ours."""
+    def link(
+        self,
+        cause: str,
+        effect: str,
+        *,
+        directed: bool,
+        line: int | None,
+        provenance: str = "given",
+    ) -> None:
+        """cause -> effect, or cause - effect. What is said of its provenance counts if it is one of
+        ours.
+        """
         self.expect(1, line=line)
         why: Provenance = next((p for p in PROVENANCES if p == provenance), "given")
         self.node(cause)
@@ -88,20 +109,31 @@ class Draft:
             GraphFileError: a spec has no room for as many.
         """
         if len(self._links) + len(self._confounded) + links > MAX_ARROWS:
-            raise mistake(self.file, line, f"more than {MAX_ARROWS:,} links", hint="no spec has so many arrows")
+            raise mistake(
+                self.file,
+                line,
+                f"more than {MAX_ARROWS:,} links",
+                hint="no spec has so many arrows",
+            )
 
     def graph(self) -> CausalGraph:
         """The graph as a value.
 
         Raises:
-            GraphFileError: two links on one pair, a link to itself, a cycle, or an unseen node that is not a mere cause.
+            GraphFileError: two links on one pair, a link to itself, a cycle, or an unseen node that
+                is not a mere cause.
         """
-        links = [x for x in self._links if x.cause not in self._unseen and x.effect not in self._unseen]
+        links = [
+            x for x in self._links if x.cause not in self._unseen and x.effect not in self._unseen
+        ]
         self._check_pairs(links)
         self._check_cycle({(x.cause, x.effect): x.line for x in links if x.directed})
         return CausalGraph(
             tuple(n for n in self._nodes if n not in self._unseen),
-            tuple(GraphEdge(x.cause, x.effect, directed=x.directed, provenance=x.provenance) for x in links),
+            tuple(
+                GraphEdge(x.cause, x.effect, directed=x.directed, provenance=x.provenance)
+                for x in links
+            ),
             {name: tuple(members) for name, members in self.groups.items()},
             (*self._confounded, *self._common_causes()),
         )
@@ -127,10 +159,20 @@ class Draft:
         for x in links:
             pair = frozenset((x.cause, x.effect))
             if len(pair) == 1:
-                raise mistake(self.file, x.line, f"{x.cause!r} is linked to itself", hint="a link joins two columns")
+                raise mistake(
+                    self.file,
+                    x.line,
+                    f"{x.cause!r} is linked to itself",
+                    hint="a link joins two columns",
+                )
             if pair in seen:
                 message = f"a second link between {x.cause!r} and {x.effect!r}"
-                raise mistake(self.file, x.line, message, hint="one link for each pair; an unseen common cause may come on top")
+                raise mistake(
+                    self.file,
+                    x.line,
+                    message,
+                    hint="one link for each pair; an unseen common cause may come on top",
+                )
             seen.add(pair)
 
     def _check_cycle(self, arrows: Mapping[Pair, int | None]) -> None:
@@ -138,10 +180,17 @@ class Draft:
         if cycle:
             ring = [*cycle, cycle[0]]
             line = max(arrows[pair] or 0 for pair in pairwise(ring))
-            raise mistake(self.file, line, f"the arrows form a cycle: {' -> '.join(ring)}", hint="turn or delete one of them")
+            raise mistake(
+                self.file,
+                line,
+                f"the arrows form a cycle: {' -> '.join(ring)}",
+                hint="turn or delete one of them",
+            )
 
 
 def unseen_names(graph: CausalGraph, sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """A node name that is no column's for each set of columns with an unseen cause."""
-    free = (name for i in range(1, len(graph.nodes) + 10**6) if (name := f"U{i}") not in graph.nodes)
+    free = (
+        name for i in range(1, len(graph.nodes) + 10**6) if (name := f"U{i}") not in graph.nodes
+    )
     return dict(zip(free, sets, strict=False))

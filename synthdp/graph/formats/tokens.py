@@ -48,18 +48,31 @@ def tokens(text: str, *, file: str) -> list[Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            what = "a quotation mark that is never closed" if text[at] == '"' else f"unexpected {text[at]!r}"
-            raise mistake(file, line, what, hint='names with other characters than letters, digits, _ and . go in quotes: "a name"')
+            what = (
+                "a quotation mark that is never closed"
+                if text[at] == '"'
+                else f"unexpected {text[at]!r}"
+            )
+            raise mistake(
+                file,
+                line,
+                what,
+                hint='names with other characters than letters, digits, _ and . go in quotes: "a name"',
+            )
         if match.lastgroup != "skip":
             quoted = match.lastgroup == "text"
-            found.append(Token(_unquoted(match[0]) if quoted else match[0], str(match.lastgroup), line))
+            found.append(
+                Token(_unquoted(match[0]) if quoted else match[0], str(match.lastgroup), line)
+            )
         line += match[0].count("\n")
         at = match.end()
     return [*found, Token("the end of the file", "end", line)]
 
 
 def _unquoted(text: str) -> str:
-    """A quoted text's content: only a quotation mark is escaped; two backslashes stay two, as in Graphviz."""
+    """A quoted text's content: only a quotation mark is escaped; two backslashes stay two, as in
+    Graphviz.
+    """
     return _ESCAPE.sub(lambda m: {"\\": "\\\\", '"': '"', "\n": ""}[m[1]], text[1:-1])
 
 

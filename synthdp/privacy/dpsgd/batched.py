@@ -1,12 +1,16 @@
-"""DP-SGD of many models of one shape side by side: the training of `dpsgd`, with the models as a leading dimension.
+"""DP-SGD of many models of one shape side by side: the training of `dpsgd`, with the models as a
+leading dimension.
 
-For rehearsals alone, that is shadow models: a small model spends most of a step on calls, which many models here share. Each
-model has its own rows, Poisson batches, latents, noise, starting weights and Adam state, drawn from its own `Randomness` in the
-order in which `dpsgd` draws; noise goes through the same seam, with the same scale and lattice. So what an attack sees is
-distributed as for models that were trained one by one, up to the rounding of sums, which are of 32 bits here for any batch; tests hold
-weights of both on the same draws against each other. Releases do not go this way: what `dpsgd` proves of rounding is not claimed here.
+For rehearsals alone, that is shadow models: a small model spends most of a step on calls, which
+many models here share. Each model has its own rows, Poisson batches, latents, noise, starting
+weights and Adam state, drawn from its own `Randomness` in the order in which `dpsgd` draws; noise
+goes through the same seam, with the same scale and lattice. So what an attack sees is distributed
+as for models that were trained one by one, up to the rounding of sums, which are of 32 bits here
+for any batch; tests hold weights of both on the same draws against each other. Releases do not go
+this way: what `dpsgd` proves of rounding is not claimed here.
 
-Batches of one step are padded to the longest, in steps of `PAD`. An example that is not there has the weight zero.
+Batches of one step are padded to the longest, in steps of `PAD`. An example that is not there has
+the weight zero.
 """
 
 from __future__ import annotations
@@ -29,8 +33,14 @@ PAD = 4  # rows by which batches grow
 SMALL = 1e-6  # in a clipping coefficient's denominator, as Opacus has it
 
 
-def train_stacked(settings: DpSgd, modules: Sequence[PerExampleLoss], tables: Sequence[Table], randomness: Sequence[Randomness]) -> list[Weights]:
-    """Train `modules` side by side, each on its own table and by its own coins; the averaged weights of each.
+def train_stacked(
+    settings: DpSgd,
+    modules: Sequence[PerExampleLoss],
+    tables: Sequence[Table],
+    randomness: Sequence[Randomness],
+) -> list[Weights]:
+    """Train `modules` side by side, each on its own table and by its own coins; the averaged
+    weights of each.
 
     Raises:
         BoundaryError: modules of different shapes, or a layer without a proved norm.
@@ -70,40 +80,76 @@ class _StackedTrainer:
 
     def step(self, step: int) -> None:
         """One noisy step of every model; an empty batch is a step of pure noise."""
-        batches = [draws.poisson_batch(n, rate=self.settings.rate) for draws, n in zip(self.randomness, self.lengths, strict=True)]
-        sums = self._clipped_sums(batches) if any(len(batch) for batch in batches) else torch.zeros(len(batches), sum(self.sizes))
+        batches = [
+            draws.poisson_batch(n, rate=self.settings.rate)
+            for draws, n in zip(self.randomness, self.lengths, strict=True)
+        ]
+        sums = (
+            self._clipped_sums(batches)
+            if any(len(batch) for batch in batches)
+            else torch.zeros(len(batches), sum(self.sizes))
+        )
         for p, part in zip(self.params, torch.split(self._noisy(sums), self.sizes, 1), strict=True):
             p.grad = part.reshape(p.shape).contiguous()  # the fused optimizer takes no strides
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
         clamp_weights(self.params)
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - self.settings.average_decay_at(step))
+        torch._foreach_lerp_(
+            self.average,
+            [p.detach() for p in self.params],
+            1 - self.settings.average_decay_at(step),
+        )
 
     def averaged(self) -> list[Weights]:
         """The averaged weights of each model by name (the last ones where averaging is off)."""
         final = self.average if self.settings.ema > 0 else [p.detach() for p in self.params]
-        return [{n: p[k].clone() for n, p in zip(self.names, final, strict=True)} for k in range(len(self.randomness))]
+        return [
+            {n: p[k].clone() for n, p in zip(self.names, final, strict=True)}
+            for k in range(len(self.randomness))
+        ]
 
-    def _padded(self, batches: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Levels `[model, batch, columns]`, latents `[model, batch, latent]`, and which examples are there `[model, batch]`."""
+    def _padded(
+        self, batches: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Levels `[model, batch, columns]`, latents `[model, batch, latent]`, and which examples
+        are there `[model, batch]`.
+        """
         sizes = np.array([len(batch) for batch in batches])
         width = -(-int(sizes.max()) // PAD) * PAD
         there = np.arange(width) < sizes[:, None]
         codes = np.zeros((*there.shape, self.codes.shape[1]), dtype=np.int64)
-        codes[there] = self.codes[np.concatenate([batch + begin for batch, begin in zip(batches, self.begins, strict=False)])]
+        codes[there] = self.codes[
+            np.concatenate(
+                [batch + begin for batch, begin in zip(batches, self.begins, strict=False)]
+            )
+        ]
         latents = np.zeros((*there.shape, self.latent), dtype=np.float32)
-        latents[there] = np.concatenate([draws.latents(int(n), self.latent) for draws, n in zip(self.randomness, sizes, strict=True) if n])
+        latents[there] = np.concatenate(
+            [
+                draws.latents(int(n), self.latent)
+                for draws, n in zip(self.randomness, sizes, strict=True)
+                if n
+            ]
+        )
         return torch.from_numpy(codes), torch.from_numpy(latents), torch.from_numpy(there)
 
-    def _clipped_sums(self, batches: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]) -> Tensor:
-        """Sums of clipped per-example gradients, `[model, parameters]`. An example whose loss or norm is not finite counts as zero."""
+    def _clipped_sums(
+        self, batches: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.intp]]]
+    ) -> Tensor:
+        """Sums of clipped per-example gradients, `[model, parameters]`. An example whose loss or
+        norm is not finite counts as zero.
+        """
         codes, latents, there = self._padded(batches)
         losses = self.loss(codes, latents)
         seen = [layer.take_seen() for layer in self.layers]
         outputs = torch.autograd.grad(losses, [out for _, out in seen], torch.ones_like(losses))
         received = [layer.received(g) for layer, g in zip(self.layers, outputs, strict=True)]
         with torch.no_grad():
-            norms = [n for layer, (a, _), g in zip(self.layers, seen, received, strict=True) for n in layer.norms(a, g).values()]
+            norms = [
+                n
+                for layer, (a, _), g in zip(self.layers, seen, received, strict=True)
+                for n in layer.norms(a, g).values()
+            ]
             norm = torch.stack(norms).norm(2, dim=0)
             counts = there & torch.isfinite(losses) & torch.isfinite(norm)
             coefficient = (self.settings.clip / (norm + SMALL)).clamp(max=1.0).where(counts, 0.0)
@@ -114,7 +160,9 @@ class _StackedTrainer:
         return torch.cat([sums[p].flatten(1) for p in self.params], 1)
 
     def _noisy(self, sums: Tensor) -> Tensor:
-        """What `dpsgd` makes of a sum: on a lattice, noisy, by the expected batch; each model's from its own coins."""
+        """What `dpsgd` makes of a sum: on a lattice, noisy, by the expected batch; each model's
+        from its own coins.
+        """
         settings = self.settings
         spacing = settings.lattice_spacing(sums.shape[1])
         noisy = np.empty(sums.shape, dtype=np.float32)
@@ -124,7 +172,9 @@ class _StackedTrainer:
 
 
 def _without(values: Tensor, bad: Tensor | None) -> Tensor:
-    """`values` `[model, batch, ...]` with zeros for `bad` examples: not finite times a weight of zero would not be zero."""
+    """`values` `[model, batch, ...]` with zeros for `bad` examples: not finite times a weight of
+    zero would not be zero.
+    """
     if bad is None:
         return values
     return values.masked_fill(bad.view(*bad.shape, *[1] * (values.dim() - 2)), 0)

@@ -1,8 +1,10 @@
-"""The layers of many models of one shape as one: what `layers` does, with the models as a leading dimension.
+"""The layers of many models of one shape as one: what `layers` does, with the models as a leading
+dimension.
 
-A layer here holds the weights of K models, `[model, ...]`, and takes inputs `[model, batch, ...]`. Norms and most sums are
-the methods of `layers` themselves, called with a dimension more, so that what is proved there holds for each model. Only
-what a batched product cannot do, the lookups, is written again. No number of one model ever meets a number of another.
+A layer here holds the weights of K models, `[model, ...]`, and takes inputs `[model, batch, ...]`.
+Norms and most sums are the methods of `layers` themselves, called with a dimension more, so that
+what is proved there holds for each model. Only what a batched product cannot do, the lookups, is
+written again. No number of one model ever meets a number of another.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from synthdp.errors import BoundaryError
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums
 from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
 
-VECTOR = 16  # products and losses run at full speed on widths that are multiples of this, and at a third of it on a width of 4
+# products and losses run at full speed on widths that are multiples of this, and at a third of it
+# on a width of 4
+VECTOR = 16
 SHORT_KEYS = 1 << 16  # keys below this are sorted by counting, in a fraction of the time
 
 
@@ -29,19 +33,27 @@ class StackedLayer(nn.Module):
     seen: tuple[Tensor, Tensor] | None = None
 
     def __init__(self, own: Sequence[ClippedLayer]) -> None:
-        """`own`: the layer of each model. Their buffers, which are public structure, are taken from the first."""
+        """`own`: the layer of each model. Their buffers, which are public structure, are taken from
+        the first.
+        """
         super().__init__()
         self.models = len(own)
         self.whole = copy.deepcopy(own[0])
         for name, first in own[0].named_parameters():
             weights = torch.stack([layer.get_parameter(name).detach() for layer in own])
-            self.whole.register_parameter(name, nn.Parameter(weights, requires_grad=first.requires_grad))
+            self.whole.register_parameter(
+                name, nn.Parameter(weights, requires_grad=first.requires_grad)
+            )
 
     def forward(self, a: Tensor) -> Tensor:
-        """As the layer's own, with a dimension more; keeps what `gradients` needs until the step is done."""
+        """As the layer's own, with a dimension more; keeps what `gradients` needs until the step is
+        done.
+        """
         out = self.output(a)
         if torch.is_grad_enabled():
-            out = out if a.requires_grad else out.requires_grad_()  # gradients are wanted at outputs, never at weights
+            out = (
+                out if a.requires_grad else out.requires_grad_()
+            )  # gradients are wanted at outputs, never at weights
             self.seen = (a.detach(), out)
         return out
 
@@ -65,7 +77,9 @@ class StackedLayer(nn.Module):
         return self.whole.norms(a, g)
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Gradients of the parameters `[model, ...]`, summed over a model's own examples with weights `c` `[model, batch]`."""
+        """Gradients of the parameters `[model, ...]`, summed over a model's own examples with
+        weights `c` `[model, batch]`.
+        """
         return self.whole.clipped_sum(a, g, c)
 
 
@@ -86,10 +100,17 @@ class StackedNodes(StackedLayer):
     whole: NodeLinear
 
     def output(self, a: Tensor) -> Tensor:
-        """Logits, shape `[model, batch, node, levels]`, with as many more levels that do not exist as make their number a multiple of `VECTOR`."""
-        table, bias = _widened(self.whole.table().detach()), _widened(self.whole.bias.detach() + self.whole.padding, value=-torch.inf)
+        """Logits, shape `[model, batch, node, levels]`, with as many more levels that do not exist
+        as make their number a multiple of `VECTOR`.
+        """
+        table, bias = (
+            _widened(self.whole.table().detach()),
+            _widened(self.whole.bias.detach() + self.whole.padding, value=-torch.inf),
+        )
         inputs = a.transpose(1, 2)
-        logits = torch.baddbmm(bias.flatten(0, 1).unsqueeze(1), inputs.flatten(0, 1), table.flatten(0, 1))
+        logits = torch.baddbmm(
+            bias.flatten(0, 1).unsqueeze(1), inputs.flatten(0, 1), table.flatten(0, 1)
+        )
         return logits.view(*inputs.shape[:3], -1).transpose(1, 2)
 
     def received(self, g: Tensor) -> Tensor:
@@ -98,7 +119,9 @@ class StackedNodes(StackedLayer):
 
 
 class StackedLookup(StackedLayer):
-    """`ParentLookup` of many models: one table of rows, in which those of a model follow those of the model before it."""
+    """`ParentLookup` of many models: one table of rows, in which those of a model follow those of
+    the model before it.
+    """
 
     whole: ParentLookup
 
@@ -110,14 +133,26 @@ class StackedLookup(StackedLayer):
         return summed.view(*a.shape[:2], own.nodes, own.width).add_(own.bias.detach().unsqueeze(1))
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """A row's gradient is the sum of what the (example, node) that looked it up received: lookups the other way round."""
+        """A row's gradient is the sum of what the (example, node) that looked it up received:
+        lookups the other way round.
+        """
         own, weighted = self.whole, g * c[..., None, None]
         keys = self._rows(a).flatten()
-        senders = (torch.arange(a.shape[0] * a.shape[1]).unsqueeze(1) * own.nodes + own.owner).flatten()
+        senders = (
+            torch.arange(a.shape[0] * a.shape[1]).unsqueeze(1) * own.nodes + own.owner
+        ).flatten()
         count = torch.bincount(keys, minlength=self.models * own.rows)
-        summed = F.embedding_bag(senders[_order(keys, len(count))], weighted.flatten(0, 2), count.cumsum(0) - count, mode="sum")
+        summed = F.embedding_bag(
+            senders[_order(keys, len(count))],
+            weighted.flatten(0, 2),
+            count.cumsum(0) - count,
+            mode="sum",
+        )
         rows = summed.view(self.models, own.rows, own.width)
-        return {own.weight: rows if own.basis is None else _mapped(own.basis.t(), rows), own.bias: weighted.sum(1)}
+        return {
+            own.weight: rows if own.basis is None else _mapped(own.basis.t(), rows),
+            own.bias: weighted.sum(1),
+        }
 
     def _rows(self, codes: Tensor) -> Tensor:
         """Rows of the table that each example looks up, `[model, batch, slots]`."""
@@ -126,16 +161,24 @@ class StackedLookup(StackedLayer):
 
     def _table(self) -> Tensor:
         weight = self.whole.weight.detach()
-        return (weight if self.whole.basis is None else _mapped(self.whole.basis, weight)).flatten(0, 1)
+        return (weight if self.whole.basis is None else _mapped(self.whole.basis, weight)).flatten(
+            0, 1
+        )
 
 
-TWINS: dict[type[ClippedLayer], type[StackedLayer]] = {ParentLookup: StackedLookup, NodeLinear: StackedNodes, MaskedLinear: StackedLinear}
+TWINS: dict[type[ClippedLayer], type[StackedLayer]] = {
+    ParentLookup: StackedLookup,
+    NodeLinear: StackedNodes,
+    MaskedLinear: StackedLinear,
+}
 
 
 def stack(modules: Sequence[nn.Module]) -> nn.Module:
-    """One module that computes what `modules`, alike but for their numbers, compute each for itself.
+    """One module that computes what `modules`, alike but for their numbers, compute each for
+    itself.
 
-    Buffers outside of layers that are not the same in all modules get the leading dimension; they must broadcast.
+    Buffers outside of layers that are not the same in all modules get the leading dimension; they
+    must broadcast.
 
     Raises:
         BoundaryError: modules of different shapes.
@@ -149,7 +192,9 @@ def stack(modules: Sequence[nn.Module]) -> nn.Module:
         own = [m.get_submodule(name) for m in modules]
         if not isinstance(layer, ClippedLayer) or type(layer) not in TWINS:
             raise BoundaryError(f"layer {name} ({type(layer).__name__}) cannot be stacked")
-        whole.register_module(name, TWINS[type(layer)]([m for m in own if isinstance(m, ClippedLayer)]))
+        whole.register_module(
+            name, TWINS[type(layer)]([m for m in own if isinstance(m, ClippedLayer)])
+        )
     for name, buffer in first.named_buffers(recurse=False):
         values = [m.get_buffer(name) for m in modules]
         if not all(torch.equal(buffer, value) for value in values):
@@ -165,7 +210,9 @@ def _widened(values: Tensor, value: float = 0.0) -> Tensor:
 def _order(keys: Tensor, bound: int) -> Tensor:
     """Positions of `keys`, which lie below `bound`, in ascending order."""
     values = keys.numpy()
-    return torch.from_numpy(np.argsort(values.astype(np.uint16) if bound <= SHORT_KEYS else values, kind="stable"))
+    return torch.from_numpy(
+        np.argsort(values.astype(np.uint16) if bound <= SHORT_KEYS else values, kind="stable")
+    )
 
 
 def _mapped(basis: Tensor, values: Tensor) -> Tensor:

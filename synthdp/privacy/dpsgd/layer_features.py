@@ -1,4 +1,6 @@
-"""Features of a column's levels, which are public, as layers take them: what the proofs of `layers` and `clipped_layer` ask of them."""
+"""Features of a column's levels, which are public, as layers take them: what the proofs of `layers`
+and `clipped_layer` ask of them.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,24 @@ from synthdp.privacy.dpsgd.settings import MOST_STRETCH
 
 MOST_LEVELS = 1024  # of a column with features
 LEAST_KEPT = 0.25  # of the norm of an output's gradient, by the features of a node
-Features = Sequence[Tensor]  # for each column one vector per level, `[levels, features]`; see `data.features`
+Features = Sequence[
+    Tensor
+]  # for each column one vector per level, `[levels, features]`; see `data.features`
 
 
 def check_features(features: Features) -> None:
     """Refuse features that the proofs do not hold for.
 
-    A matrix of numbers of at least 0 stretches by at most the root of the largest row sum of its product with its transpose.
+    A matrix of numbers of at least 0 stretches by at most the root of the largest row sum of its
+    product with its transpose.
     """
     for own in features:
         if len(own) > MOST_LEVELS:
             raise BoundaryError(f"features are for at most {MOST_LEVELS} levels")
         if not bool((own >= 0).all()) or not float(own.square().sum(1).max()) <= 1 + 1e-6:
-            raise BoundaryError("features of a level must be numbers of at least 0, of norm at most 1")
+            raise BoundaryError(
+                "features of a level must be numbers of at least 0, of norm at most 1"
+            )
         if float((own @ own.sum(0)).max()) > MOST_STRETCH**2:
             raise BoundaryError(f"features stretch a gradient by more than {MOST_STRETCH}")
 
@@ -45,4 +52,6 @@ def block_diagonal(features: Features) -> Tensor:
         places.append(own.nonzero().T + torch.tensor([[row], [column]]))
         values.append(own[own != 0])
         row, column = row + own.shape[0], column + own.shape[1]
-    return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False).coalesce()
+    return torch.sparse_coo_tensor(
+        torch.cat(places, 1), torch.cat(values), (row, column), check_invariants=False
+    ).coalesce()

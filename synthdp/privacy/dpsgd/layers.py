@@ -1,24 +1,29 @@
-"""Layers that give exact per-example gradient norms and clipped gradient sums without per-example gradients.
+"""Layers that give exact per-example gradient norms and clipped gradient sums without per-example
+gradients.
 
-Trusted, because clipping is only as right as the norm. Both follow from a layer's input `a` and the gradient
-`g` of its output, kept from one backward pass: `norms` proves each formula in its docstring, and `clipped_sum`
-is the gradient with example b weighted by its clipping coefficient c_b. Keeping (a, g) to weight them later
-saves the second backward pass [Bu et al., "Differentially Private Optimization on Large Model at Small Cost",
-arXiv:2210.00038v2, Section 3 (book-keeping)]. Tests compare both with what autograd computes example by
-example. `dpsgd` registers the norms with Opacus.
+Trusted, because clipping is only as right as the norm. Both follow from a layer's input `a` and the
+gradient `g` of its output, kept from one backward pass: `norms` proves each formula in its
+docstring, and `clipped_sum` is the gradient with example b weighted by its clipping coefficient
+c_b. Keeping (a, g) to weight them later saves the second backward pass [Bu et al., "Differentially
+Private Optimization on Large Model at Small Cost", arXiv:2210.00038v2, Section 3 (book-keeping)].
+Tests compare both with what autograd computes example by example. `dpsgd` registers the norms with
+Opacus.
 
-Rounding of norms [derived here]. A norm is the root of a sum of squares, so of terms of at least 0. Whatever the order in which n of them
-are added, with n roundings each, the sum is off by at most n u / (1 - n u) of itself, and the root by half of that. `terms` is such an n
-in each layer, up to the few roundings of each term's own and of the root, of adding parameters together, and of the coefficient: fewer than
-100, together.
-In 32 bits (u = 2^-24) up to `MOST_TERMS` terms are thus off by at most (2^15 + 100) 2^-25 < .99e-3: `NORM_SLACK`. A layer with more terms
-has norms of 64 bits. Squares below 2^-126 may be lost: of T of them with inputs of norm at most A, sqrt(T) A 2^-63. Weights below `MOST_WEIGHT`
-keep A below 2^33 (z of 256 hidden units, 1,000 columns and 64 dimensions), so that this is below 1e-6 for T up to 2^20: what Opacus adds to a
-norm before it divides by it makes it good. (The widest layers that a spec allows, 4,096 units and 256 dimensions, are beyond that; there it is
-estimated, below 2e-4 of the clipping norm.) A norm that overflows leaves its example out.
+Rounding of norms [derived here]. A norm is the root of a sum of squares, so of terms of at least 0.
+Whatever the order in which n of them are added, with n roundings each, the sum is off by at most n
+u / (1 - n u) of itself, and the root by half of that. `terms` is such an n in each layer, up to the
+few roundings of each term's own and of the root, of adding parameters together, and of the
+coefficient: fewer than 100, together. In 32 bits (u = 2^-24) up to `MOST_TERMS` terms are thus off
+by at most (2^15 + 100) 2^-25 < .99e-3: `NORM_SLACK`. A layer with more terms has norms of 64 bits.
+Squares below 2^-126 may be lost: of T of them with inputs of norm at most A, sqrt(T) A 2^-63.
+Weights below `MOST_WEIGHT` keep A below 2^33 (z of 256 hidden units, 1,000 columns and 64
+dimensions), so that this is below 1e-6 for T up to 2^20: what Opacus adds to a norm before it
+divides by it makes it good. (The widest layers that a spec allows, 4,096 units and 256 dimensions,
+are beyond that; there it is estimated, below 2e-4 of the clipping norm.) A norm that overflows
+leaves its example out.
 
-The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of many models in one layer,
-`[model, ...]`, and the same norms and sums hold for each of them.
+The formulas take leading dimensions too, `[..., batch, ...]`: `stacked_layers` has the weights of
+many models in one layer, `[model, ...]`, and the same norms and sums hold for each of them.
 """
 
 from __future__ import annotations
@@ -33,15 +38,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, weighted_by
-from synthdp.privacy.dpsgd.layer_features import Features, block_diagonal, check_features, check_kept
+from synthdp.privacy.dpsgd.layer_features import (
+    Features,
+    block_diagonal,
+    check_features,
+    check_kept,
+)
 
 
 class ParentLookup(ClippedLayer):
-    """For each node the sum of one row per parent level: `[batch, columns]` -> `[batch, node, width]`.
+    """For each node the sum of one row per parent level: `[batch, columns]` -> `[batch, node,
+    width]`.
 
-    The same as a linear layer on the parents' levels as vectors, without the zeros. With `features` a level is the vector
-    of its column's features, of norm at most 1, and without them a one-hot vector. Each (node, parent) has weights of
-    its own [this makes `norms` exact]; the rows that are looked up are the features times these.
+    The same as a linear layer on the parents' levels as vectors, without the zeros. With `features`
+    a level is the vector of its column's features, of norm at most 1, and without them a one-hot
+    vector. Each (node, parent) has weights of its own [this makes `norms` exact]; the rows that are
+    looked up are the features times these.
     """
 
     columns: Tensor
@@ -55,8 +67,15 @@ class ParentLookup(ClippedLayer):
     basis: Tensor | None
     double_sums = True  # features stretch a sum, and its rounding
 
-    def __init__(self, parents: Sequence[Sequence[int]], sizes: Sequence[int], width: int, features: Features | None = None) -> None:
-        """`parents[n]` are column positions; `sizes[c]` the levels of column c, `features[c]` `[levels, features]` theirs.
+    def __init__(
+        self,
+        parents: Sequence[Sequence[int]],
+        sizes: Sequence[int],
+        width: int,
+        features: Features | None = None,
+    ) -> None:
+        """`parents[n]` are column positions; `sizes[c]` the levels of column c, `features[c]`
+        `[levels, features]` theirs.
 
         Raises:
             BoundaryError: features are longer than 1, or stretch by more than `MOST_STRETCH`.
@@ -64,11 +83,17 @@ class ParentLookup(ClippedLayer):
         super().__init__()
         self.nodes, self.width = len(parents), width
         self.rows = sum(sizes[p] for own in parents for p in own)
-        self.register_buffer("basis", block_diagonal([features[p] for own in parents for p in own]) if features else None, persistent=False)
+        self.register_buffer(
+            "basis",
+            block_diagonal([features[p] for own in parents for p in own]) if features else None,
+            persistent=False,
+        )
         most = max(len(own) for own in parents)
         if most == 0:
             raise ValueError("no node has a parent: leave the layer out")
-        self.weight = nn.Parameter(torch.zeros(self.rows if self.basis is None else self.basis.shape[1], width))
+        self.weight = nn.Parameter(
+            torch.zeros(self.rows if self.basis is None else self.basis.shape[1], width)
+        )
         self.bias = nn.Parameter(torch.zeros(self.nodes, width))
         columns = torch.zeros(self.nodes, most, dtype=torch.long)
         offsets = torch.full((self.nodes, most), -1, dtype=torch.long)
@@ -80,12 +105,16 @@ class ParentLookup(ClippedLayer):
         self.register_buffer("columns", columns, persistent=False)
         self.register_buffer("offsets", offsets, persistent=False)
         self.register_buffer("used", offsets.ge(0), persistent=False)
-        self.register_buffer("own_columns", columns[offsets.ge(0)], persistent=False)  # of all nodes' parents, node by node
+        self.register_buffer(
+            "own_columns", columns[offsets.ge(0)], persistent=False
+        )  # of all nodes' parents, node by node
         self.register_buffer("own_offsets", offsets[offsets.ge(0)], persistent=False)
         count = offsets.ge(0).sum(1)
         self.register_buffer("parent_count", count.float(), persistent=False)
         self.register_buffer("first", count.cumsum(0) - count, persistent=False)
-        self.register_buffer("owner", torch.repeat_interleave(torch.arange(self.nodes), count), persistent=False)
+        self.register_buffer(
+            "owner", torch.repeat_interleave(torch.arange(self.nodes), count), persistent=False
+        )
 
     def reset(self, generator: torch.Generator) -> None:
         """Uniform start, scaled by the number of parents of a node."""
@@ -112,29 +141,44 @@ class ParentLookup(ClippedLayer):
         """The sums of one node alone, shape `[batch, width]`."""
         used, table = self.used[node], self.table()
         total = self.bias[node].expand(len(codes), self.width)
-        for column, offset in zip(self.columns[node][used].tolist(), self.offsets[node][used].tolist(), strict=True):
+        for column, offset in zip(
+            self.columns[node][used].tolist(), self.offsets[node][used].tolist(), strict=True
+        ):
             total = total + table[codes[:, column] + offset]
         return total
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Weights of (node, parent) have gradient f g_node', where |f| <= 1 are the features of the parent's level (one, if one-hot);
-        so the squares sum to at most parents(node) |g_node|^2. The bias has g.
+        """Weights of (node, parent) have gradient f g_node', where |f| <= 1 are the features of the
+        parent's level (one, if one-hot); so the squares sum to at most parents(node) |g_node|^2.
+        The bias has g.
         """
         squared = _squared(g)
-        return {self.weight: (squared @ self.parent_count.to(squared.dtype)).sqrt(), self.bias: squared.sum(-1).sqrt()}
+        return {
+            self.weight: (squared @ self.parent_count.to(squared.dtype)).sqrt(),
+            self.bias: squared.sum(-1).sqrt(),
+        }
 
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
-        """Of the rows that are looked up: one-hot rows, transposed, times weighted output gradients, a sparse product."""
+        """Of the rows that are looked up: one-hot rows, transposed, times weighted output
+        gradients, a sparse product.
+        """
         weighted = weighted_by(g, c)
         rows, flat = a.index_select(1, self.own_columns) + self.own_offsets, weighted.flatten(0, 1)
         summed = _one_hot_sums if a.device.type == "cpu" else _one_hot_sums_anywhere
         return {self.weight: summed(rows, self.owner, flat, self.rows), self.bias: weighted.sum(0)}
 
     def pulled_back(self, sums: Sums) -> Sums:
-        """A row of the table is its features times the weights, so the weights' gradient is the features, transposed, times the rows'."""
+        """A row of the table is its features times the weights, so the weights' gradient is the
+        features, transposed, times the rows'.
+        """
         if self.basis is None or self.weight not in sums:
             return sums
-        return {**sums, self.weight: torch.sparse.mm(self.basis.to(sums[self.weight].dtype).t(), sums[self.weight])}
+        return {
+            **sums,
+            self.weight: torch.sparse.mm(
+                self.basis.to(sums[self.weight].dtype).t(), sums[self.weight]
+            ),
+        }
 
     @property
     def terms(self) -> int:
@@ -143,9 +187,11 @@ class ParentLookup(ClippedLayer):
 
 
 class NodeLinear(ClippedLayer):
-    """A linear layer of its own per node: `[batch, node, width]` -> `[batch, node, levels]` (padded to the widest).
+    """A linear layer of its own per node: `[batch, node, width]` -> `[batch, node, levels]` (padded
+    to the widest).
 
-    With `features` the logit of a level is the sum of the logits of its features, and weights are per feature and biases are not trained.
+    With `features` the logit of a level is the sum of the logits of its features, and weights are
+    per feature and biases are not trained.
     """
 
     basis: Tensor | None
@@ -153,16 +199,20 @@ class NodeLinear(ClippedLayer):
     weighs_inputs = True
 
     def __init__(self, width: int, sizes: Sequence[int], features: Features | None = None) -> None:
-        """`sizes[n]` the levels of node n, `features[n]` `[levels of node n, features]`. Levels that a node lacks have the logit -inf.
+        """`sizes[n]` the levels of node n, `features[n]` `[levels of node n, features]`. Levels
+        that a node lacks have the logit -inf.
 
         Raises:
-            BoundaryError: as for `ParentLookup`, or features that may cancel: those of every node must keep at least
-                `LEAST_KEPT` of a gradient's norm, so that what rounding does to the mapped gradient stays far below its norm.
+            BoundaryError: as for `ParentLookup`, or features that may cancel: those of every node
+                must keep at least `LEAST_KEPT` of a gradient's norm, so that what rounding does to
+                the mapped gradient stays far below its norm.
         """
         super().__init__()
         nodes, levels, basis = len(sizes), max(sizes), None
         absent = torch.arange(levels) >= torch.tensor(sizes).unsqueeze(1)
-        self.register_buffer("padding", torch.zeros(nodes, levels).masked_fill(absent, -torch.inf), persistent=False)
+        self.register_buffer(
+            "padding", torch.zeros(nodes, levels).masked_fill(absent, -torch.inf), persistent=False
+        )
         if features:
             check_features(features)
             check_kept(features)
@@ -170,7 +220,9 @@ class NodeLinear(ClippedLayer):
             for n, own in enumerate(features):
                 basis[n, : own.shape[1], : own.shape[0]] = own.T
         self.register_buffer("basis", basis, persistent=False)
-        self.weight = nn.Parameter(torch.zeros(nodes, width, levels if basis is None else basis.shape[1]))
+        self.weight = nn.Parameter(
+            torch.zeros(nodes, width, levels if basis is None else basis.shape[1])
+        )
         self.bias = nn.Parameter(torch.zeros(nodes, levels), requires_grad=basis is None)
 
     def table(self) -> Tensor:
@@ -179,10 +231,14 @@ class NodeLinear(ClippedLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits, shape `[batch, node, levels]`."""
-        return torch.baddbmm((self.bias + self.padding).unsqueeze(1), x.transpose(0, 1), self.table()).transpose(0, 1)
+        return torch.baddbmm(
+            (self.bias + self.padding).unsqueeze(1), x.transpose(0, 1), self.table()
+        ).transpose(0, 1)
 
     def received(self, g: Tensor) -> Tensor:
-        """Gradients of the features' logits `[batch, node, features]` from those of the levels' `[batch, node, levels]`."""
+        """Gradients of the features' logits `[batch, node, features]` from those of the levels'
+        `[batch, node, levels]`.
+        """
         return g if self.basis is None else _node_by_node(g, self.basis.mT, -2)
 
     @property
@@ -191,7 +247,9 @@ class NodeLinear(ClippedLayer):
         return self.weight.shape[-2] + self.bias.shape[-1] + self.bias.shape[-2]
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as `received`; nodes share no parameter. A bias has g."""
+        """Node n's weight has gradient a_n g_n', of squared norm |a_n|^2 |g_n|^2, for g as
+        `received`; nodes share no parameter. A bias has g.
+        """
         squared = _squared(g)
         biases = {self.bias: squared.sum(-1).sqrt()} if self.bias.requires_grad else {}
         return {self.weight: (_squared(a) * squared).sum(-1).sqrt(), **biases}
@@ -199,13 +257,20 @@ class NodeLinear(ClippedLayer):
     def clipped_sum(self, a: Tensor, g: Tensor, c: Tensor) -> Sums:
         """Per node, weighted inputs, transposed, times gradients."""
         weighted = weighted_by(a, c)
-        biases = {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
+        biases = (
+            {self.bias: torch.einsum("...bnl,...b->...nl", g, c)} if self.bias.requires_grad else {}
+        )
         products = torch.bmm(_nodes_first(g).mT, _nodes_first(weighted)).mT
-        return {self.weight: torch.unflatten(products, 0, (-1, *g.shape[:-3])).movedim(0, -3), **biases}
+        return {
+            self.weight: torch.unflatten(products, 0, (-1, *g.shape[:-3])).movedim(0, -3),
+            **biases,
+        }
 
 
 class MaskedLinear(ClippedLayer):
-    """A linear layer whose weight exists only where `mask` `[out, in]` is one: `[batch, in]` -> `[batch, out]`."""
+    """A linear layer whose weight exists only where `mask` `[out, in]` is one: `[batch, in]` ->
+    `[batch, out]`.
+    """
 
     mask: Tensor
 
@@ -213,7 +278,9 @@ class MaskedLinear(ClippedLayer):
         super().__init__()
         self.register_buffer("mask", mask.float(), persistent=False)
         changes = (mask[1:] != mask[:-1]).any(1).nonzero().flatten() + 1
-        self.alike = math.gcd(len(mask), *changes.tolist())  # outputs, one after the other, that have the same inputs
+        self.alike = math.gcd(
+            len(mask), *changes.tolist()
+        )  # outputs, one after the other, that have the same inputs
         self.weight = nn.Parameter(torch.zeros_like(self.mask))
         self.bias = nn.Parameter(torch.zeros(mask.shape[0]))
 
@@ -233,10 +300,16 @@ class MaskedLinear(ClippedLayer):
         return sum(self.mask.shape)
 
     def norms(self, a: Tensor, g: Tensor) -> Norms:
-        """Weight (j, i) has gradient mask_ji g_j a_i; its square summed is sum_i a_i^2 sum_j mask_ji g_j^2."""
-        squared = _squared(torch.unflatten(g, -1, (-1, self.alike)))  # of outputs with the same mask, together
+        """Weight (j, i) has gradient mask_ji g_j a_i; its square summed is sum_i a_i^2 sum_j
+        mask_ji g_j^2.
+        """
+        squared = _squared(
+            torch.unflatten(g, -1, (-1, self.alike))
+        )  # of outputs with the same mask, together
         return {
-            self.weight: ((self.mask[:: self.alike].to(g.dtype).mT @ squared.mT).mT * a.square()).sum(-1).sqrt(),
+            self.weight: ((self.mask[:: self.alike].to(g.dtype).mT @ squared.mT).mT * a.square())
+            .sum(-1)
+            .sqrt(),
             self.bias: squared.sum(-1).sqrt(),
         }
 
@@ -247,13 +320,17 @@ class MaskedLinear(ClippedLayer):
 
 
 def _one_hot_sums(rows: Tensor, owner: Tensor, values: Tensor, count: int) -> Tensor:
-    """For each of `count` rows of a table the sum of the `values` `[batch * nodes, width]` of those that looked it up, `[count, width]`.
+    """For each of `count` rows of a table the sum of the `values` `[batch * nodes, width]` of those
+    that looked it up, `[count, width]`.
 
     `rows` `[batch, lookups]` are looked up, by the nodes `owner` `[lookups]`, which are in order.
     """
     batch, nodes = len(rows), len(values) // max(1, len(rows))
     ends = np.append(0, np.tile(np.bincount(owner.numpy(), minlength=nodes), batch).cumsum())
-    one_hot = sparse.csc_array((np.ones(rows.numel(), values.numpy().dtype), rows.flatten().numpy(), ends), shape=(count, batch * nodes))
+    one_hot = sparse.csc_array(
+        (np.ones(rows.numel(), values.numpy().dtype), rows.flatten().numpy(), ends),
+        shape=(count, batch * nodes),
+    )
     return torch.from_numpy(one_hot @ values.numpy())
 
 
@@ -261,16 +338,25 @@ def _one_hot_sums_anywhere(rows: Tensor, owner: Tensor, values: Tensor, count: i
     """`_one_hot_sums` on any device, by torch, whose product takes three times as long on a CPU."""
     nodes = len(values) // max(1, len(rows))
     node = torch.arange(len(rows), device=rows.device).unsqueeze(1) * nodes + owner
-    ones, places = torch.ones(rows.numel(), dtype=values.dtype, device=rows.device), torch.stack([rows.flatten(), node.flatten()])
+    ones, places = (
+        torch.ones(rows.numel(), dtype=values.dtype, device=rows.device),
+        torch.stack([rows.flatten(), node.flatten()]),
+    )
     one_hot = torch.sparse_coo_tensor(places, ones, (count, len(values)), check_invariants=False)
     sums: Tensor = torch.sparse.mm(one_hot, values)
     return sums
 
 
 def _node_by_node(values: Tensor, basis: Tensor, dimension: int) -> Tensor:
-    """The product of each node's `values`, nodes along `dimension`, with its `basis` `[node, from, to]`: one product for a node, whatever leads."""
+    """The product of each node's `values`, nodes along `dimension`, with its `basis` `[node, from,
+    to]`: one product for a node, whatever leads.
+    """
     nodes = values.movedim(dimension, 0)
-    return torch.bmm(nodes.flatten(1, -2), basis).view(*nodes.shape[:-1], basis.shape[-1]).movedim(0, dimension)
+    return (
+        torch.bmm(nodes.flatten(1, -2), basis)
+        .view(*nodes.shape[:-1], basis.shape[-1])
+        .movedim(0, dimension)
+    )
 
 
 def _nodes_first(values: Tensor) -> Tensor:
@@ -279,7 +365,9 @@ def _nodes_first(values: Tensor) -> Tensor:
 
 
 def _squared(values: Tensor) -> Tensor:
-    """Squared norms along the last dimension; faster than a sum of squares, which would be written down."""
+    """Squared norms along the last dimension; faster than a sum of squares, which would be written
+    down.
+    """
     norms: Tensor = torch.linalg.vector_norm(values, dim=-1)
     return norms.square()
 

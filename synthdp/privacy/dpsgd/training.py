@@ -1,38 +1,50 @@
-"""Differentially private stochastic gradient descent, by Opacus, with everything public taken from the spec.
+"""Differentially private stochastic gradient descent, by Opacus, with everything public taken from
+the spec.
 
-Guarantee. A step draws each row with probability `rate`, clips each row's gradient to norm `clip` (Opacus
-ghost-clipping hooks and optimizer; norms from `layers`) and adds Gaussian noise of standard deviation `noise_multiplier * sensitivity` to the sum.
-A unit of k rows moves the sum by at most (rows drawn of k) * sensitivity: `accounting.unit_sampled_gaussian`.
-Rate, steps and expected batch are constants; the number of rows enters nowhere.
+Guarantee. A step draws each row with probability `rate`, clips each row's gradient to norm `clip`
+(Opacus ghost-clipping hooks and optimizer; norms from `layers`) and adds Gaussian noise of standard
+deviation `noise_multiplier * sensitivity` to the sum. A unit of k rows moves the sum by at most
+(rows drawn of k) * sensitivity: `accounting.unit_sampled_gaussian`. Rate, steps and expected batch
+are constants; the number of rows enters nowhere.
 
-Noise on a lattice [derived here]. The clipped sum S is rounded to a public lattice gZ^d, and the noise is a
-real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) + round(N) =
-round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output says through its low
-bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence sensitivity <= clip + g sqrt(d).
-`DpSgd.sensitivity` also holds what arithmetic adds: to norms (`layers`) and to sums (`clipped_layer.stable_sum`), both proved.
+Noise on a lattice [derived here]. The clipped sum S is rounded to a public lattice gZ^d, and the
+noise is a real Gaussian N rounded to the same lattice. As round(s) is a lattice point, round(s) +
+round(N) = round(round(s) + N): post-processing of the Gaussian mechanism on round(s), so no output
+says through its low bits where S was. Rounding moves a sum by at most g/2 per coordinate, hence
+sensitivity <= clip + g sqrt(d). `DpSgd.sensitivity` also holds what arithmetic adds: to norms
+(`layers`) and to sums (`clipped_layer.stable_sum`), both proved.
 
-What one example does to the numbers of the others [derived here]. Examples go through the model in chunks of one public shape, `DpSgd.slots`
-of them; each is in a slot that coins choose (`Randomness.places`), and empty slots hold a public row. Two runs on tables that differ in one row
-are coupled: others are drawn or not drawn alike and have the same normals; and the same slots, but for one of them at most, which moves only
-where a batch fills more than one chunk. Coins do not depend on rows, and whichever row is the one that only one table has,
-the others' have the law that they have without it, so that the coupling has the laws of both runs. Then:
+What one example does to the numbers of the others [derived here]. Examples go through the model in
+chunks of one public shape, `DpSgd.slots` of them; each is in a slot that coins choose
+(`Randomness.places`), and empty slots hold a public row. Two runs on tables that differ in one row
+are coupled: others are drawn or not drawn alike and have the same normals; and the same slots, but
+for one of them at most, which moves only where a batch fills more than one chunk. Coins do not
+depend on rows, and whichever row is the one that only one table has, the others' have the law that
+they have without it, so that the coupling has the laws of both runs. Then:
 
-- the others' slots hold the same examples, in tensors of the same shapes, strides and alignment (each chunk's are new);
-- by the assumption below, their losses, gradients, norms and clipping coefficients are the same to the last bit;
-- the sum differs by the clipped gradient of the one example, and by what it does to the rounding of sums.
+- the others' slots hold the same examples, in tensors of the same shapes, strides and alignment
+  (each chunk's are new);
+- by the assumption below, their losses, gradients, norms and clipping coefficients are the same to
+  the last bit;
+- the sum differs by the clipped gradient of the one example, and by what it does to the rounding of
+  sums.
 
-Assumed of kernels: *at one shape, with one number of threads, what comes out for a slot is one function of what is in it and of the
-weights*; other slots have no say. So it is for kernels whose order of operations is fixed by the shape, in memory that is aligned to 64
-bytes, as MKL's and ATen's are. Tests measure it, bit by bit, at odd widths and up to the largest weights. Not assumed: that a slot's place does not
-matter. It does, in the last digits, where widths are no multiples of a vector's; so batches with room in one chunk move nobody. A chunk has room for
-6 standard deviations above the expected batch, and overflows with chance below 2e-8 a step where the table has the rows that the
-rate was made for, and more often where it has more. Then one other example may move to another slot; it counts for what was charged
-if its numbers stay the same there, or change by less than the slack leaves: that is measured, and not proved.
+Assumed of kernels: *at one shape, with one number of threads, what comes out for a slot is one
+function of what is in it and of the weights*; other slots have no say. So it is for kernels whose
+order of operations is fixed by the shape, in memory that is aligned to 64 bytes, as MKL's and
+ATen's are. Tests measure it, bit by bit, at odd widths and up to the largest weights. Not assumed:
+that a slot's place does not matter. It does, in the last digits, where widths are no multiples of a
+vector's; so batches with room in one chunk move nobody. A chunk has room for 6 standard deviations
+above the expected batch, and overflows with chance below 2e-8 a step where the table has the rows
+that the rate was made for, and more often where it has more. Then one other example may move to
+another slot; it counts for what was charged if its numbers stay the same there, or change by less
+than the slack leaves: that is measured, and not proved.
 
 Besides, it is assumed that the 64-bit generator's normals are normal.
 
-After each step weights are clamped to +-`MOST_WEIGHT`, which is post-processing. Training does not get there (weights of a few units); it keeps
-every number of a pass far below where 32 bits overflow, and inputs small enough for what `layers` says of underflow.
+After each step weights are clamped to +-`MOST_WEIGHT`, which is post-processing. Training does not
+get there (weights of a few units); it keeps every number of a pass far below where 32 bits
+overflow, and inputs small enough for what `layers` says of underflow.
 """
 
 from __future__ import annotations
@@ -70,7 +82,9 @@ MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's state of a parameter
 
 
 def _no_gradient_sampler(*_: object) -> NoReturn:
-    raise BoundaryError("per-example gradients are never built: norms come from the layers themselves")
+    raise BoundaryError(
+        "per-example gradients are never built: norms come from the layers themselves"
+    )
 
 
 def _norms(layer: ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> Norms:
@@ -88,13 +102,15 @@ register_grad_sampler(CLIPPED_LAYERS)(_no_gradient_sampler)
 
 
 class PerExampleLoss(nn.Module):
-    """What DP-SGD trains: `forward(codes [batch, columns], noise [batch, latent]) -> loss of each example [batch]`.
+    """What DP-SGD trains: `forward(codes [batch, columns], noise [batch, latent]) -> loss of each
+    example [batch]`.
 
     All with leading dimensions where its layers are stacked: `[model, batch, ...]` (see `stacked`).
 
-    The loss of an example must depend on that example and its own standard normals alone; its parameters must
-    sit in layers of `privacy.dpsgd.layers`. Gradients of an example's loss at the output of a layer whose bias is not trained must be
-    bounded (those of a cross-entropy are, by sqrt(2)): without the bias, inputs so small that their squares vanish would hide them.
+    The loss of an example must depend on that example and its own standard normals alone; its
+    parameters must sit in layers of `privacy.dpsgd.layers`. Gradients of an example's loss at the
+    output of a layer whose bias is not trained must be bounded (those of a cross-entropy are, by
+    sqrt(2)): without the bias, inputs so small that their squares vanish would hide them.
     """
 
     latent: int  # standard normals that an example's loss takes
@@ -102,7 +118,9 @@ class PerExampleLoss(nn.Module):
 
 @dataclass(frozen=True)
 class Training:
-    """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came, and on which device."""
+    """One DP-SGD run as a mechanism: settings, the module to train, where it keeps how far it came,
+    and on which device.
+    """
 
     settings: DpSgd
     module: PerExampleLoss
@@ -122,20 +140,25 @@ class Training:
     def run(self, table: Table, randomness: Randomness) -> Weights:
         """Train and return the averaged weights.
 
-        Checkpoints hold noisy weights only, which are released content; steps after the last checkpoint of a
-        killed run were used by nobody and are done again under the same charge.
+        Checkpoints hold noisy weights only, which are released content; steps after the last
+        checkpoint of a killed run were used by nobody and are done again under the same charge.
         """
         codes = table.fit_codes
         trainer = _Trainer(self.settings, self.module.to(self.device), randomness, self.device)
         kept = self.checkpoints.last() if self.checkpoints else None
         first = trainer.load(kept) if kept is not None else 0
         with warnings.catch_warnings():
-            # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all the same.
+            # Levels are no real inputs, so no gradient flows into the lookups; the hooks fire all
+            # the same.
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             for step in range(first, self.settings.steps):
                 trainer.step(codes, step)
                 done = step + 1
-                if self.checkpoints and done % self.settings.checkpoint_every == 0 and done < self.settings.steps:
+                if (
+                    self.checkpoints
+                    and done % self.settings.checkpoint_every == 0
+                    and done < self.settings.steps
+                ):
                     self.checkpoints.keep(done, trainer.state(done))
                 self.progress(done, self.settings.steps)
         return trainer.averaged()
@@ -147,7 +170,9 @@ class Training:
     def unpack(self, arrays: Arrays) -> Weights:
         """Weights from arrays."""
         weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        _check_tensors(weights, {n: p.shape for n, p in self.module.named_parameters() if p.requires_grad})
+        _check_tensors(
+            weights, {n: p.shape for n, p in self.module.named_parameters() if p.requires_grad}
+        )
         return weights
 
 
@@ -160,13 +185,16 @@ class Clipping:
         module.train()
         self.settings, self.device = settings, device
         self.latent = module.latent
-        self.wrapped = GradSampleModuleFastGradientClipping(module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip)
+        self.wrapped = GradSampleModuleFastGradientClipping(
+            module, loss_reduction="sum", strict=False, max_grad_norm=settings.clip
+        )
         self.params = [p for p in module.parameters() if p.requires_grad]
         self.layers = [m for m in module.modules() if isinstance(m, ClippedLayer)]
         self.biases = [layer.bias for layer in self.layers if layer.bias.requires_grad]
 
     def clipped_sums(self, batch: Tensor, latents: Tensor, places: Tensor) -> Sums:
-        """64-bit sums of clipped gradients of the examples `batch` `[batch, columns]` with `latents` `[batch, latent]`; nothing for no example.
+        """64-bit sums of clipped gradients of the examples `batch` `[batch, columns]` with
+        `latents` `[batch, latent]`; nothing for no example.
 
         Each example goes to its own of `places` `[batch]`, which lie in chunks of `DpSgd.slots`.
         """
@@ -174,7 +202,10 @@ class Clipping:
         for chunk in range(int(places.max()) // slots + 1 if len(places) else 0):
             here = places // slots == chunk
             own = places[here] - chunk * slots
-            codes, noise = batch.new_zeros(slots, batch.shape[1]), latents.new_zeros(slots, latents.shape[1])
+            codes, noise = (
+                batch.new_zeros(slots, batch.shape[1]),
+                latents.new_zeros(slots, latents.shape[1]),
+            )
             there = torch.zeros(slots, dtype=torch.bool, device=batch.device)
             codes[own], noise[own], there[own] = batch[here], latents[here], True
             for p, part in self._sums_of_chunk(codes, noise, there).items():
@@ -185,17 +216,22 @@ class Clipping:
         return sums
 
     def _sums_of_chunk(self, codes: Tensor, noise: Tensor, there: Tensor) -> Sums:
-        """Sums of clipped gradients over the slots that are `there` `[slots]`, before `pulled_back`.
+        """Sums of clipped gradients over the slots that are `there` `[slots]`, before
+        `pulled_back`.
 
-        An example whose loss or norm is not finite counts as zero, after one pass over the whole chunk: running the rest again
-        would draw new coins for them, and so let one example decide what becomes of others. What does not count has the
+        An example whose loss or norm is not finite counts as zero, after one pass over the whole
+        chunk: running the rest again would draw new coins for them, and so let one example decide
+        what becomes of others. What does not count has the
         weight zero, and adds exactly zero: numbers that are not finite are zeros first.
         """
         losses = self.wrapped(codes, noise)
-        # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient is built.
+        # Gradients of biases alone: the pass reaches every layer's output, and no weight gradient
+        # is built.
         torch.autograd.grad(losses.sum(), self.biases)
         coefficient = self.wrapped.get_clipping_coef()  # makes the norms, too
-        finite = torch.isfinite(losses.detach()) & torch.isfinite(self.wrapped.per_sample_gradient_norms)
+        finite = torch.isfinite(losses.detach()) & torch.isfinite(
+            self.wrapped.per_sample_gradient_norms
+        )
         coefficient = coefficient.where(there & finite, 0.0)
         spoilt = None if bool(finite.all()) else ~finite
         sums: Sums = {}
@@ -208,7 +244,9 @@ class Clipping:
 class _Trainer(Clipping):
     """One run: batches, noise, steps and checkpoints."""
 
-    def __init__(self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu") -> None:
+    def __init__(
+        self, settings: DpSgd, module: PerExampleLoss, randomness: Randomness, device: str = "cpu"
+    ) -> None:
         super().__init__(settings, module, device)
         self.randomness = randomness
         self.names = [n for n, p in module.named_parameters() if p.requires_grad]
@@ -232,15 +270,25 @@ class _Trainer(Clipping):
         self.optimizer.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
         self.optimizer.step()
         clamp_weights(self.params)
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.params], 1 - self.settings.average_decay_at(step))
+        torch._foreach_lerp_(
+            self.average,
+            [p.detach() for p in self.params],
+            1 - self.settings.average_decay_at(step),
+        )
 
     def _clipped_gradient(self, batch: Tensor) -> None:
-        """Put the sum of clipped per-example gradients into `p.grad`; each example of the batch has normals of its own."""
+        """Put the sum of clipped per-example gradients into `p.grad`; each example of the batch has
+        normals of its own.
+        """
         self.optimizer.zero_grad()
         sums: Sums = {}
         if len(batch):
-            latents = torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(self.device)
-            places = torch.from_numpy(self.randomness.places(len(batch), self.settings.slots)).to(self.device)
+            latents = torch.from_numpy(self.randomness.latents(len(batch), self.latent)).to(
+                self.device
+            )
+            places = torch.from_numpy(self.randomness.places(len(batch), self.settings.slots)).to(
+                self.device
+            )
             sums = self.clipped_sums(batch, latents, places)
         for p in self.params:
             total = sums.get(p, torch.zeros_like(p, dtype=torch.float64))
@@ -266,12 +314,20 @@ class _Trainer(Clipping):
         """Continue from a `state`; returns the steps already done.
 
         Raises:
-            OutputError: it is none of this training. It is not passed over: its steps may have been seen.
+            OutputError: it is none of this training. It is not passed over: its steps may have been
+                seen.
         """
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        shapes = {f"{kind}/{n}": p.shape for n, p in zip(self.names, self.params, strict=True) for kind in ("weight", "average", *MOMENTS)}
+        shapes = {
+            f"{kind}/{n}": p.shape
+            for n, p in zip(self.names, self.params, strict=True)
+            for kind in ("weight", "average", *MOMENTS)
+        }
         try:
-            _check_tensors(tensors, {**shapes, **{f"step/{n}": torch.Size() for n in self.names}, "step": torch.Size()})
+            _check_tensors(
+                tensors,
+                {**shapes, **{f"step/{n}": torch.Size() for n in self.names}, "step": torch.Size()},
+            )
             done = int(tensors["step"])
             if done % self.settings.checkpoint_every or not 0 < done < self.settings.steps:
                 raise ValueError("a step at which no checkpoint is written")
@@ -279,7 +335,10 @@ class _Trainer(Clipping):
                 raise ValueError("weights that no step leaves")
         except ValueError:
             hint = "start a new release with --force; the budget of this run stays spent"
-            raise OutputError("the checkpoint of the interrupted run is damaged, or of another training", hint=hint) from None
+            raise OutputError(
+                "the checkpoint of the interrupted run is damaged, or of another training",
+                hint=hint,
+            ) from None
         with torch.no_grad():
             for n, p, a in zip(self.names, self.params, self.average, strict=True):
                 p.copy_(tensors[f"weight/{n}"])
@@ -299,7 +358,8 @@ def clamp_weights(params: Sequence[nn.Parameter]) -> None:
 
 
 def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:
-    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight of zero would not be zero.
+    """`values` `[slots, ...]` with zeros for what is `spoilt` `[slots]`: not finite times a weight
+    of zero would not be zero.
 
     They lie in memory as before, so that the sums of other blocks go the same way.
     """
@@ -311,22 +371,40 @@ def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:
 
 def _check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
     """Raise `ValueError` unless there are exactly these tensors, and every number is one."""
-    if {name: t.shape for name, t in tensors.items()} != dict(shapes) or not all(bool(t.isfinite().all()) for t in tensors.values()):
+    if {name: t.shape for name, t in tensors.items()} != dict(shapes) or not all(
+        bool(t.isfinite().all()) for t in tensors.values()
+    ):
         raise ValueError("not the tensors of this training")
 
 
 class _LatticeOptimizer(DPOptimizerFastGradientClipping):  # type: ignore[misc]
-    """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own stream."""
+    """Opacus' optimizer with the noise of this module: on a public lattice, from the run's own
+    stream.
+    """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, randomness: Randomness, deviation: float, spacing: float, **settings: float) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        randomness: Randomness,
+        deviation: float,
+        spacing: float,
+        **settings: float,
+    ) -> None:
         super().__init__(optimizer, loss_reduction="mean", **settings)
         self.randomness, self.deviation, self.spacing = randomness, deviation, spacing
 
     def add_noise(self) -> None:
         """Make the sums of all parameters, as one vector, noisy; see the module's proof."""
         exact = torch.cat([p.summed_grad.flatten() for p in self.params])
-        noisy = torch.from_numpy(self.randomness.lattice_gaussian(exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing)).to(self.params[0])
-        for p, part in zip(self.params, torch.split(noisy, [p.numel() for p in self.params]), strict=True):
+        noisy = torch.from_numpy(
+            self.randomness.lattice_gaussian(
+                exact.cpu().numpy(), sigma=self.deviation, spacing=self.spacing
+            )
+        ).to(self.params[0])
+        for p, part in zip(
+            self.params, torch.split(noisy, [p.numel() for p in self.params]), strict=True
+        ):
             p.grad = part.view_as(p)
 
 
@@ -337,5 +415,10 @@ def check_layers(module: nn.Module) -> None:
         BoundaryError: one does not.
     """
     for name, layer in module.named_modules():
-        if any(p.requires_grad for p in layer.parameters(recurse=False)) and type(layer) not in CLIPPED_LAYERS:
-            raise BoundaryError(f"layer {name} ({type(layer).__name__}) has no proved per-example norm")
+        if (
+            any(p.requires_grad for p in layer.parameters(recurse=False))
+            and type(layer) not in CLIPPED_LAYERS
+        ):
+            raise BoundaryError(
+                f"layer {name} ({type(layer).__name__}) has no proved per-example norm"
+            )

@@ -1,18 +1,22 @@
-"""Scores of an additive noise model in both directions, released together (private ANM, Kusner et al. 2016).
+"""Scores of an additive noise model in both directions, released together (private ANM, Kusner et
+al. 2016).
 
-Each row goes to a training or a test half by a coin of its own. The training half gives noisy tables of x with the
-sums of y, and of y with the sums of x, from which both regressions follow; the test half gives noisy dependence
-scores of each cause and the residual of its effect.
+Each row goes to a training or a test half by a coin of its own. The training half gives noisy
+tables of x with the sums of y, and of y with the sums of x, from which both regressions follow; the
+test half gives noisy dependence scores of each cause and the residual of its effect.
 
-Where this departs from the paper. Its regressions are kernel ridge regressions without noise, whose every change moves
-all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)), of which a search reaches .55 to .69
-(tests/graph/test_published_numeric_bounds.py), that costs HSIC more than it holds at any lambda that still fits, and leaves
-ranks and IQR without a bound at all. Regressions that are released need no training-set privacy of the scores, for any
-score. And its IQR by propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
+Where this departs from the paper. Its regressions are kernel ridge regressions without noise, whose
+every change moves
+all residuals: with the corrected bound (4/(n lambda))(1 + 1/sqrt(2 lambda)), of which a search
+reaches .55 to .69 (tests/graph/test_published_numeric_bounds.py), that costs HSIC more than it
+holds at any lambda that still fits, and leaves ranks and IQR without a bound at all. Regressions
+that are released need no training-set privacy of the scores, for any score. And its IQR by
+propose-test-release may refuse; noisy tables do not. Noise is Gaussian, so that it composes with
 the rest of a release.
 
-The default score, "table", is none of the paper's: it releases a two-way table of the pair instead (`privacy.mechanisms.pair_table`), which at
-2000 rows and epsilon 1 tells .85 of the directions of simulated pairs, where HSIC tells .58 (benchmarks/orientation.py).
+The default score, "table", is none of the paper's: it releases a two-way table of the pair instead
+(`privacy.mechanisms.pair_table`), which at 2000 rows and epsilon 1 tells .85 of the directions of
+simulated pairs, where HSIC tells .58 (benchmarks/orientation.py).
 """
 
 from __future__ import annotations
@@ -31,7 +35,14 @@ from synthdp.data.domain import Domain
 from synthdp.data.kernel import KernelGrid
 from synthdp.data.scales import Scale
 from synthdp.privacy.events import RoundedGaussianDpEvent
-from synthdp.privacy.mechanisms.dependence import KENDALL_SENSITIVITY, SPEARMAN_SENSITIVITY, hsic, kendall, spearman, spread_table
+from synthdp.privacy.mechanisms.dependence import (
+    KENDALL_SENSITIVITY,
+    SPEARMAN_SENSITIVITY,
+    hsic,
+    kendall,
+    spearman,
+    spread_table,
+)
 from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.mechanisms.pair_table import NoisyPair, PairTable
 from synthdp.privacy.noise import Randomness
@@ -43,21 +54,32 @@ Score = Literal["table"] | Published
 SCORES: tuple[Published, ...] = get_args(Published)
 
 GRID = 2.0**-20
-ROUNDING = 1e-4  # of a standardised score: far more than rounding to `GRID` can move all entries together
+ROUNDING = (
+    1e-4  # of a standardised score: far more than rounding to `GRID` can move all entries together
+)
 BINS = 32  # of a regression
 TABLE_GRID = 2.0**-10
-DRIFT = 1.0  # on simulated pairs the probabilities told are then below the share that is right, at epsilon .5 and above
-TABLE_SENSITIVITY = 2.0  # of the training tables to one row: its two counts, and its two values of at most one
-SMOOTHNESS, SMOOTHNESS_OF_NOISE = 3.0, 4.0  # rows that a bend of one unit weighs, and how that grows with the noise
+# on simulated pairs the probabilities told are then below the share that is right, at epsilon .5
+# and above
+DRIFT = 1.0
+TABLE_SENSITIVITY = (
+    2.0  # of the training tables to one row: its two counts, and its two values of at most one
+)
+SMOOTHNESS, SMOOTHNESS_OF_NOISE = (
+    3.0,
+    4.0,
+)  # rows that a bend of one unit weighs, and how that grows with the noise
 KERNEL = KernelGrid(0.1)  # narrow: dependence shows more, and the sensitivity is the same
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyScores:
-    """Released scores, each times the number of test rows, cause x first: `[2]`; for IQR tables of x, r_y, y, r_x `[4, bins]`.
+    """Released scores, each times the number of test rows, cause x first: `[2]`; for IQR tables of
+    x, r_y, y, r_x `[4, bins]`.
 
-    `sigma`: noise of each entry. Smaller scores mean less dependence. `drift`: about how much dependence the noise in
-    either regression may have left in its residual, `[2]` on the scale of the scores times rows.
+    `sigma`: noise of each entry. Smaller scores mean less dependence. `drift`: about how much
+    dependence the noise in either regression may have left in its residual, `[2]` on the scale of
+    the scores times rows.
     """
 
     scores: dict[Published, Floats]
@@ -67,11 +89,13 @@ class NoisyScores:
 
 @dataclass(frozen=True)
 class OrientationBudget:
-    """Additive noise models of pairs that are chosen later, in the light of earlier releases, at a price fixed when the plan is made.
+    """Additive noise models of pairs that are chosen later, in the light of earlier releases, at a
+    price fixed when the plan is made.
 
-    k pairs get `noise_multiplier * sqrt(k)` each: k Gaussian mechanisms that compose to the planned one whatever k is, for
-    k / (`noise_multiplier` sqrt(k))^2 is the planned squared mu [Dong, Roth and Su, "Gaussian Differential Privacy",
-    arXiv:1905.02383v3, Corollary 3.3]. k depends on earlier releases alone.
+    k pairs get `noise_multiplier * sqrt(k)` each: k Gaussian mechanisms that compose to the planned
+    one whatever k is, for k / (`noise_multiplier` sqrt(k))^2 is the planned squared mu [Dong, Roth
+    and Su, "Gaussian Differential Privacy", arXiv:1905.02383v3, Corollary 3.3]. k depends on
+    earlier releases alone.
     """
 
     domain: Domain
@@ -99,7 +123,12 @@ class OrientationBudget:
         published = tuple(score for score in self.scores if score != "table")
         if self.scores != ("table",) and published != self.scores:
             raise ValueError(f"a two-way table is released alone, got scores {self.scores}")
-        models = (AdditiveNoiseScores(self.domain, a, b, noise, published) if published else PairTable(self.domain, a, b, noise) for a, b in pairs)
+        models = (
+            AdditiveNoiseScores(self.domain, a, b, noise, published)
+            if published
+            else PairTable(self.domain, a, b, noise)
+            for a, b in pairs
+        )
         return ChosenOrientations(self, tuple(models))
 
 
@@ -126,11 +155,16 @@ class ChosenOrientations:
     def pack(self, value: tuple[NoisyScores | NoisyPair, ...]) -> Arrays:
         """Arrays by pair and name."""
         packed = [model.pack(one) for model, one in zip(self.models, value, strict=True)]  # type: ignore[arg-type]
-        return {f"{i:06d}.{name}": array for i, one in enumerate(packed) for name, array in one.items()}
+        return {
+            f"{i:06d}.{name}": array for i, one in enumerate(packed) for name, array in one.items()
+        }
 
     def unpack(self, arrays: Arrays) -> tuple[NoisyScores | NoisyPair, ...]:
         """Arrays by pair and name."""
-        own = [{n[7:]: a for n, a in arrays.items() if n[:7] == f"{i:06d}."} for i in range(len(self.models))]
+        own = [
+            {n[7:]: a for n, a in arrays.items() if n[:7] == f"{i:06d}."}
+            for i in range(len(self.models))
+        ]
         return tuple(model.unpack(one) for model, one in zip(self.models, own, strict=True))
 
 
@@ -138,12 +172,13 @@ class ChosenOrientations:
 class AdditiveNoiseScores:
     """Regress both ways on one half, score the residuals on the other.
 
-    Privacy [derived here]: a row is in one half, whatever the others are. In the training half it moves one count
-    and one sum of each table by at most one, together at most 2 in L2. In the test half the regressions are fixed,
-    and it moves every entry of a score by at most that score's sensitivity; standardised by it, m scores move by at
-    most sqrt(m) together. Both draws have noise of `noise_multiplier` times those bounds, so either way one row moves one
-    draw by 1 / `noise_multiplier`; j rows of a unit in one half and k - j in the other move both by
-    sqrt(j^2 + (k - j)^2) <= k together.
+    Privacy [derived here]: a row is in one half, whatever the others are. In the training half it
+    moves one count and one sum of each table by at most one, together at most 2 in L2. In the test
+    half the regressions are fixed, and it moves every entry of a score by at most that score's
+    sensitivity; standardised by it, m scores move by at most sqrt(m) together. Both draws have
+    noise of `noise_multiplier` times those bounds, so either way one row moves one draw by 1 /
+    `noise_multiplier`; j rows of a unit in one half and k - j in the other move both by sqrt(j^2 +
+    (k - j)^2) <= k together.
     """
 
     domain: Domain
@@ -156,9 +191,17 @@ class AdditiveNoiseScores:
 
     def __post_init__(self) -> None:
         if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
-            raise ValueError(f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}")
-        if not self.scores or set(self.scores) - set(SCORES) or len(set(self.scores)) < len(self.scores):
-            raise ValueError(f"scores must be some of {', '.join(SCORES)}, each once, got {self.scores}")
+            raise ValueError(
+                f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}"
+            )
+        if (
+            not self.scores
+            or set(self.scores) - set(SCORES)
+            or len(set(self.scores)) < len(self.scores)
+        ):
+            raise ValueError(
+                f"scores must be some of {', '.join(SCORES)}, each once, got {self.scores}"
+            )
 
     @property
     def name(self) -> str:
@@ -173,8 +216,9 @@ class AdditiveNoiseScores:
     def unit(self, score: Published) -> float:
         """How far one row moves all entries of a score, in L2.
 
-        [Derived here: two entries, each by at most the score's sensitivity, which `dependence` proves; absolute values move
-        no further than what they are of. For IQR one count of each of four tables, by one.]
+        [Derived here: two entries, each by at most the score's sensitivity, which `dependence`
+        proves; absolute values move no further than what they are of. For IQR one count of each of
+        four tables, by one.]
         """
         return {
             "spearman": math.sqrt(2) * SPEARMAN_SENSITIVITY,
@@ -187,7 +231,8 @@ class AdditiveNoiseScores:
     def sigma(self) -> float:
         """Noise of each standardised entry.
 
-        [Derived here: rounding to `GRID` moves each entry by at most GRID more, and there are at most 4 `SPREAD_BINS` + 6 of
+        [Derived here: rounding to `GRID` moves each entry by at most GRID more, and there are at
+        most 4 `SPREAD_BINS` + 6 of
         them: together less than `ROUNDING` / 4.]
         """
         return self.noise_multiplier * (math.sqrt(len(self.scores)) + ROUNDING)
@@ -207,17 +252,37 @@ class AdditiveNoiseScores:
         training[fit] = randomness.latents(int(fit.sum()), 1)[:, 0] > 0
         test &= ~training
         basis = Basis(self.domain, (self.x, self.y), scales=self.scales)
-        (x, y), (test_x, test_y) = (_known(basis, table, half, self.x, self.y) for half in (training, test))
+        (x, y), (test_x, test_y) = (
+            _known(basis, table, half, self.x, self.y) for half in (training, test)
+        )
         tables = _rows_and_sums(x, y), _rows_and_sums(y, x)
-        noisy_tables = randomness.rounded_gaussian(np.stack(tables), sigma=self.table_sigma / TABLE_GRID) * TABLE_GRID
+        noisy_tables = (
+            randomness.rounded_gaussian(np.stack(tables), sigma=self.table_sigma / TABLE_GRID)
+            * TABLE_GRID
+        )
         forward, backward = (regression(*both, noise=self.table_sigma) for both in noisy_tables)
         x, y = test_x, test_y
         residuals = residual(forward, x, y), residual(backward, y, x)
-        exact = np.concatenate([self._score(score, (x, y), residuals).ravel() / self.unit(score) for score in self.scores])
-        noisy = np.asarray(randomness.rounded_gaussian(np.rint(exact / GRID).astype(np.int64), sigma=self.sigma / GRID) * GRID, dtype=np.float64)
-        return self._unpacked(noisy, np.array([drift(rows, noise=self.table_sigma) for rows, _ in noisy_tables]))
+        exact = np.concatenate(
+            [
+                self._score(score, (x, y), residuals).ravel() / self.unit(score)
+                for score in self.scores
+            ]
+        )
+        noisy = np.asarray(
+            randomness.rounded_gaussian(
+                np.rint(exact / GRID).astype(np.int64), sigma=self.sigma / GRID
+            )
+            * GRID,
+            dtype=np.float64,
+        )
+        return self._unpacked(
+            noisy, np.array([drift(rows, noise=self.table_sigma) for rows, _ in noisy_tables])
+        )
 
-    def _score(self, score: Published, causes: tuple[Floats, Floats], residuals: tuple[Floats, Floats]) -> Floats:
+    def _score(
+        self, score: Published, causes: tuple[Floats, Floats], residuals: tuple[Floats, Floats]
+    ) -> Floats:
         pairs = list(zip(causes, residuals, strict=True))
         match score:
             case "spearman":
@@ -230,11 +295,19 @@ class AdditiveNoiseScores:
                 return np.stack([spread_table(values) for pair in pairs for values in pair])
 
     def _unpacked(self, noisy: Floats, drifts: Floats) -> NoisyScores:
-        sizes = [self._score(score, (np.zeros(0),) * 2, (np.zeros(0),) * 2).shape for score in self.scores]
+        sizes = [
+            self._score(score, (np.zeros(0),) * 2, (np.zeros(0),) * 2).shape
+            for score in self.scores
+        ]
         ends = np.cumsum([math.prod(size) for size in sizes])[:-1]
-        parts = [part.reshape(size) for part, size in zip(np.split(noisy, ends), sizes, strict=True)]
+        parts = [
+            part.reshape(size) for part, size in zip(np.split(noisy, ends), sizes, strict=True)
+        ]
         return NoisyScores(
-            {score: part * self.unit(score) for score, part in zip(self.scores, parts, strict=True)},
+            {
+                score: part * self.unit(score)
+                for score, part in zip(self.scores, parts, strict=True)
+            },
             {score: self.sigma * self.unit(score) for score in self.scores},
             drifts,
         )
@@ -245,10 +318,16 @@ class AdditiveNoiseScores:
 
     def unpack(self, arrays: Arrays) -> NoisyScores:
         """Scores by name."""
-        return NoisyScores({s: arrays[s] for s in self.scores}, {s: self.sigma * self.unit(s) for s in self.scores}, arrays["drift"])
+        return NoisyScores(
+            {s: arrays[s] for s in self.scores},
+            {s: self.sigma * self.unit(s) for s in self.scores},
+            arrays["drift"],
+        )
 
 
-def _known(basis: Basis, table: Table, half: npt.NDArray[np.bool_], x: str, y: str) -> tuple[Floats, Floats]:
+def _known(
+    basis: Basis, table: Table, half: npt.NDArray[np.bool_], x: str, y: str
+) -> tuple[Floats, Floats]:
     """Both columns' scaled numbers of the rows of one half in which neither is missing."""
     both = basis.scaled(table.frame[half], table.codes[half])
     known = ~np.isnan(both[x]) & ~np.isnan(both[y])
@@ -256,16 +335,23 @@ def _known(basis: Basis, table: Table, half: npt.NDArray[np.bool_], x: str, y: s
 
 
 def _rows_and_sums(causes: Floats, effects: Floats) -> npt.NDArray[np.int64]:
-    """Rows, and sums of effects, by bin of the cause, `[2, BINS]` in units of `TABLE_GRID`: whole numbers, so sums are exact."""
+    """Rows, and sums of effects, by bin of the cause, `[2, BINS]` in units of `TABLE_GRID`: whole
+    numbers, so sums are exact.
+    """
     bins = np.minimum(((causes + 1) / 2 * BINS).astype(np.intp), BINS - 1)
     whole = np.rint(effects / TABLE_GRID)
-    tables = [np.bincount(bins, minlength=BINS) / TABLE_GRID, np.bincount(bins, weights=whole, minlength=BINS)]
+    tables = [
+        np.bincount(bins, minlength=BINS) / TABLE_GRID,
+        np.bincount(bins, weights=whole, minlength=BINS),
+    ]
     return np.stack(tables).astype(np.int64)
 
 
 def regression(rows: Floats, sums: Floats, *, noise: float) -> Floats:
-    """Mean effect at the middle of each bin of the cause, `[BINS]`, from noisy tables: weighted least squares with a penalty
-    on second differences (Whittaker 1923), the heavier the noisier the tables are."""
+    """Mean effect at the middle of each bin of the cause, `[BINS]`, from noisy tables: weighted
+    least squares with a penalty on second differences (Whittaker 1923), the heavier the noisier the
+    tables are.
+    """
     fitted = np.linalg.solve(_weighted(rows, noise), sums)
     return np.asarray(np.clip(fitted, -1.0, 1.0), dtype=np.float64)
 
@@ -273,13 +359,17 @@ def regression(rows: Floats, sums: Floats, *, noise: float) -> Floats:
 def drift(rows: Floats, *, noise: float) -> float:
     """Dependence that the noise of a regression leaves in its residual, times rows.
 
-    An error e(x) of the fitted mean, half of it in the residual, moves rows * sqrt(HSIC) by about rows * |e| / 2 over the
-    residual's own spread [derived here, first order]; that spread is not released and `DRIFT` stands for its inverse.
-    Endless where the tables are mostly noise.
+    An error e(x) of the fitted mean, half of it in the residual, moves rows * sqrt(HSIC) by about
+    rows * |e| / 2 over the residual's own spread [derived here, first order]; that spread is not
+    released and `DRIFT` stands for its inverse. Endless where the tables are mostly noise.
     """
     inverse = np.linalg.inv(_weighted(rows, noise))
-    weights = np.where(rows > 2 * noise, rows, 0.0)  # few rows are in the others, and what is known of them is noise
-    errors = np.minimum(2 * noise**2 * (inverse**2).sum(1), 1.0)  # of sums, and of rows times a mean of at most one
+    weights = np.where(
+        rows > 2 * noise, rows, 0.0
+    )  # few rows are in the others, and what is known of them is noise
+    errors = np.minimum(
+        2 * noise**2 * (inverse**2).sum(1), 1.0
+    )  # of sums, and of rows times a mean of at most one
     total = weights.sum()
     if total < rows.sum() / 2 or total <= 0:
         return math.inf  # most rows are in bins of which nothing is known
@@ -290,7 +380,10 @@ def _weighted(rows: Floats, noise: float) -> Floats:
     """The normal equations' matrix, `[BINS, BINS]`."""
     bends = np.diff(np.eye(BINS), 2, axis=0)
     penalty = SMOOTHNESS + SMOOTHNESS_OF_NOISE * noise
-    return np.asarray(np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(BINS), dtype=np.float64)
+    return np.asarray(
+        np.diag(np.maximum(rows, 0.0)) + penalty * bends.T @ bends + 1e-3 * np.eye(BINS),
+        dtype=np.float64,
+    )
 
 
 def residual(fitted: Floats, causes: Floats, effects: Floats) -> Floats:

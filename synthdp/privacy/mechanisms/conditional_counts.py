@@ -14,20 +14,33 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, Counts, Measured, RankTest
+from synthdp.privacy.mechanisms.ranks import (
+    STATISTICS,
+    STEPS,
+    VARIANCE_STEPS,
+    Counts,
+    Measured,
+    RankTest,
+)
 
 BOUND_MOVES = 4
-"""Steps that a row may move a bound by, on top of what it moves the score: more noise for a sharper bound."""
-MOST_KEYS = 1 << 53  # up to here a row is one whole number, and rows that are alike are found by sorting
+"""Steps that a row may move a bound by, on top of what it moves the score: more noise for a sharper
+bound.
+"""
+MOST_KEYS = (
+    1 << 53
+)  # up to here a row is one whole number, and rows that are alike are found by sorting
 
 
 @dataclass(frozen=True)
 class RankQuery:
-    """How strongly do two columns move together within the strata of others? Answered by a rank statistic.
+    """How strongly do two columns move together within the strata of others? Answered by a rank
+    statistic.
 
-    As a yes-or-no question: is |score| at most `critical` sqrt(variance + spare) + slack, and the weight at least
-    `least_weight`? The weight guards against "yes" where strata are too small for any pair of rows to be compared.
-    Everything in the score's own units; all are public, or chosen in the light of released answers.
+    As a yes-or-no question: is |score| at most `critical` sqrt(variance + spare) + slack, and the
+    weight at least `least_weight`? The weight guards against "yes" where strata are too small for
+    any pair of rows to be compared. Everything in the score's own units; all are public, or chosen
+    in the light of released answers.
     """
 
     x: str
@@ -41,7 +54,9 @@ class RankQuery:
 
 @dataclass(frozen=True, repr=False)
 class Rows:
-    """Rows grouped by what they hold: `kinds` `[kinds, columns]`, how many of each, and the kind of each row."""
+    """Rows grouped by what they hold: `kinds` `[kinds, columns]`, how many of each, and the kind of
+    each row.
+    """
 
     domain: Domain
     kinds: Codes
@@ -56,7 +71,9 @@ class Rows:
         keys = np.zeros(len(codes), dtype=np.int64)
         for column, size in zip(codes.T, domain.sizes, strict=True):
             keys = keys * size + column
-        _, first, kind_of, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        _, first, kind_of, counts = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
         return cls(domain, codes[first], counts.astype(np.int64), kind_of)
 
     def __len__(self) -> int:
@@ -65,12 +82,22 @@ class Rows:
     def sample(self, positions: npt.NDArray[np.intp]) -> Rows:
         """Some of the rows, by position."""
         kind_of = self.kind_of[positions]
-        return Rows(self.domain, self.kinds, np.bincount(kind_of, minlength=len(self.kinds)).astype(np.int64), kind_of)
+        return Rows(
+            self.domain,
+            self.kinds,
+            np.bincount(kind_of, minlength=len(self.kinds)).astype(np.int64),
+            kind_of,
+        )
 
     def measure(self, test: RankTest, query: RankQuery) -> Measured:
         """The statistic of a query."""
-        present = slice(self.domain[query.x].missing_level), slice(self.domain[query.y].missing_level)
-        return STATISTICS[test].measure(self._table((*query.given, query.x, query.y)), present=present)
+        present = (
+            slice(self.domain[query.x].missing_level),
+            slice(self.domain[query.y].missing_level),
+        )
+        return STATISTICS[test].measure(
+            self._table((*query.given, query.x, query.y)), present=present
+        )
 
     def _table(self, names: Sequence[str]) -> Counts:
         """Counts `[strata of all but the last two, levels, levels]`."""
@@ -84,21 +111,27 @@ class Rows:
 
 
 def level(test: RankTest, query: RankQuery, measured: Measured) -> int:
-    """How clearly the answer is yes, in steps: at least 0 where it is. A row moves it by at most `level_moves(test)`.
+    """How clearly the answer is yes, in steps: at least 0 where it is. A row moves it by at most
+    `level_moves(test)`.
 
-    [Derived here.] sqrt(v + spare) moves by at most (move of v) / (2 sqrt(spare)), which `least_spare` keeps so small that
-    the bound moves by less than `BOUND_MOVES` steps, and its floor by no more than these. The smaller of two numbers
-    moves by no more than the larger of their moves; the weight's moves are multiplied up to the score's.
+    [Derived here.] sqrt(v + spare) moves by at most (move of v) / (2 sqrt(spare)), which
+    `least_spare` keeps so small that the bound moves by less than `BOUND_MOVES` steps, and its
+    floor by no more than these. The smaller of two numbers moves by no more than the larger of
+    their moves; the weight's moves are multiplied up to the score's.
 
     Raises:
         ValueError: `spare` is smaller than that.
     """
     if query.spare < least_spare(test, query.critical):
-        raise ValueError(f"spare variance {query.spare:g} is below {least_spare(test, query.critical):g}")
+        raise ValueError(
+            f"spare variance {query.spare:g} is below {least_spare(test, query.critical):g}"
+        )
     statistic = STATISTICS[test]
     deviation = math.sqrt(measured.variance / VARIANCE_STEPS + query.spare)
     close = math.floor(STEPS * (query.critical * deviation + query.slack)) - abs(measured.score)
-    heavy = (measured.weight - math.floor(STEPS * query.least_weight)) * (statistic.score_moves // statistic.weight_moves)
+    heavy = (measured.weight - math.floor(STEPS * query.least_weight)) * (
+        statistic.score_moves // statistic.weight_moves
+    )
     return min(close, heavy)
 
 
@@ -108,5 +141,13 @@ def level_moves(test: RankTest) -> int:
 
 
 def least_spare(test: RankTest, critical: float) -> float:
-    """Spare variance from which on a row's effect on the variance moves the bound by less than `BOUND_MOVES` steps."""
-    return (critical * STEPS * (STATISTICS[test].variance_moves + 1) / VARIANCE_STEPS / (2 * BOUND_MOVES)) ** 2
+    """Spare variance from which on a row's effect on the variance moves the bound by less than
+    `BOUND_MOVES` steps.
+    """
+    return (
+        critical
+        * STEPS
+        * (STATISTICS[test].variance_moves + 1)
+        / VARIANCE_STEPS
+        / (2 * BOUND_MOVES)
+    ) ** 2

@@ -1,4 +1,6 @@
-"""Noise on tables of counts: drawn and charged from the same two fields, so that sampler and event cannot disagree."""
+"""Noise on tables of counts: drawn and charged from the same two fields, so that sampler and event
+cannot disagree.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ Sampler = Literal["discrete", "rounded"]
 def sampler_for(rows_per_unit: int) -> Sampler:
     """The sampler whose cost is known exactly for units of so many rows, which is public.
 
-    discrete  One row. The sampler is exact, with no assumption about real numbers, and so is its cost.
-    rounded   Several rows. The discrete Gaussian's cost is only bounded there (`events.DiscreteGaussianDpEvent`), and its bound
+    discrete  One row. The sampler is exact, with no assumption about real numbers, and so is its
+    cost.
+    rounded   Several rows. The discrete Gaussian's cost is only bounded there
+    (`events.DiscreteGaussianDpEvent`), and its bound
               takes 5 to 10% more epsilon than the rounded Gaussian's exact cost at the same noise.
     """
     return "discrete" if rows_per_unit == 1 else "rounded"
@@ -25,7 +29,9 @@ def sampler_for(rows_per_unit: int) -> Sampler:
 
 @dataclass(frozen=True)
 class CountNoise:
-    """Gaussian noise of `sigma` on every cell of one table of counts: of the kind `sampler`, whole numbers either way."""
+    """Gaussian noise of `sigma` on every cell of one table of counts: of the kind `sampler`, whole
+    numbers either way.
+    """
 
     sampler: Sampler
     sigma: float
@@ -37,5 +43,9 @@ class CountNoise:
 
     def on(self, counts: Integers, randomness: Randomness) -> Integers:
         """`counts` with the noise."""
-        draw = randomness.discrete_gaussian if self.sampler == "discrete" else randomness.rounded_gaussian
+        draw = (
+            randomness.discrete_gaussian
+            if self.sampler == "discrete"
+            else randomness.rounded_gaussian
+        )
         return draw(counts, sigma=self.sigma)

@@ -1,7 +1,8 @@
 """Noisy marginals: counts of public tables plus Gaussian noise on whole numbers.
 
-A mechanism is one frozen object that counts, adds the noise and states its event from the same fields, so
-noise and accounting cannot disagree. Fields are public; rows are only ever an argument of `run`.
+A mechanism is one frozen object that counts, adds the noise and states its event from the same
+fields, so noise and accounting cannot disagree. Fields are public; rows are only ever an argument
+of `run`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Mechanism(Protocol[T_co]):
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
-    """A released table: true counts plus noise of standard deviation `sigma` per cell; may be negative.
+    """A released table: true counts plus noise of standard deviation `sigma` per cell; may be
+    negative.
 
     `counts` has one axis per column, of that column's levels.
     """
@@ -71,12 +73,15 @@ class NoisyTable:
 
 @dataclass(frozen=True)
 class NoisyMarginals:
-    """Count each table of `tables` and add Gaussian noise of the kind `sampler` to every cell, of `sigma` times the table's own of `scales`.
+    """Count each table of `tables` and add Gaussian noise of the kind `sampler` to every cell, of
+    `sigma` times the table's own of `scales`.
 
-    Without `scales` all tables have the same noise. Sensitivity [derived here]: a row lies in exactly one cell of a table. Adding or
-    removing a unit of k rows changes the counts of one table by k in L1 and at most k in L2, reached when all its rows share a cell;
-    replacing it does that twice, by sqrt(2) k at most in L2 (`events.RoundedGaussianDpEvent`). `m` tables are `m` such mechanisms
-    run one after the other. A plan takes the sampler that `count_noise.sampler_for` names.
+    Without `scales` all tables have the same noise. Sensitivity [derived here]: a row lies in
+    exactly one cell of a table. Adding or removing a unit of k rows changes the counts of one table
+    by k in L1 and at most k in L2, reached when all its rows share a cell; replacing it does that
+    twice, by sqrt(2) k at most in L2 (`events.RoundedGaussianDpEvent`). `m` tables are `m` such
+    mechanisms run one after the other. A plan takes the sampler that `count_noise.sampler_for`
+    names.
     """
 
     domain: Domain
@@ -87,12 +92,16 @@ class NoisyMarginals:
 
     def __post_init__(self) -> None:
         if self.scales and len(self.scales) != len(self.tables):
-            raise ValueError(f"{len(self.scales)} scales for {len(self.tables)} tables: give one for each, or none")
+            raise ValueError(
+                f"{len(self.scales)} scales for {len(self.tables)} tables: give one for each, or none"
+            )
 
     @property
     def sigmas(self) -> tuple[float, ...]:
         """Noise of each table's cells."""
-        return tuple(self.sigma * scale for scale in self.scales or itertools.repeat(1.0, len(self.tables)))
+        return tuple(
+            self.sigma * scale for scale in self.scales or itertools.repeat(1.0, len(self.tables))
+        )
 
     @property
     def noises(self) -> tuple[CountNoise, ...]:
@@ -108,7 +117,10 @@ class NoisyMarginals:
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """Gaussians of sensitivity `rows_per_unit`, in the order of `tables`, one for each."""
         runs = [(noise, len(list(same))) for noise, same in itertools.groupby(self.noises)]
-        parts = tuple(dp_accounting.SelfComposedDpEvent(noise.event(rows_per_unit), count) for noise, count in runs)
+        parts = tuple(
+            dp_accounting.SelfComposedDpEvent(noise.event(rows_per_unit), count)
+            for noise, count in runs
+        )
         return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
     def scaled(self, factor: float) -> NoisyMarginals:
@@ -118,7 +130,14 @@ class NoisyMarginals:
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.domain, self.tables)
-        return _noisy(self.tables, [noise.on(counts, randomness) for noise, counts in zip(self.noises, counted, strict=True)], self.sigmas)
+        return _noisy(
+            self.tables,
+            [
+                noise.on(counts, randomness)
+                for noise, counts in zip(self.noises, counted, strict=True)
+            ],
+            self.sigmas,
+        )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
         """Counts in the order of `tables`."""
@@ -131,14 +150,17 @@ class NoisyMarginals:
 
 @dataclass(frozen=True)
 class AdaptiveMarginals:
-    """Noisy tables that are chosen later, in the light of earlier releases, at a price fixed when the plan is made.
+    """Noisy tables that are chosen later, in the light of earlier releases, at a price fixed when
+    the plan is made.
 
-    k tables get Gaussian noise of standard deviation `noise_multiplier * sqrt(k)` per cell, rounded to whole
-    numbers. Sensitivity [derived here]: one row moves one cell of each table by one, so the k tables together
-    by sqrt(k) in L2; a unit of r rows by at most r sqrt(k), and a replaced one by sqrt(2) r sqrt(k). Whatever k is
-    chosen, this is a Gaussian mechanism of noise `noise_multiplier / r`, and its rounding is post-processing
-    (`events.RoundedGaussianDpEvent`). Discrete Gaussians of that noise have one zero-concentrated bound for all k, r^2 over
-    2 `noise_multiplier`^2, but no one exact distribution, hence the other sampler.
+    k tables get Gaussian noise of standard deviation `noise_multiplier * sqrt(k)` per cell, rounded
+    to whole
+    numbers. Sensitivity [derived here]: one row moves one cell of each table by one, so the k
+    tables together by sqrt(k) in L2; a unit of r rows by at most r sqrt(k), and a replaced one by
+    sqrt(2) r sqrt(k). Whatever k is chosen, this is a Gaussian mechanism of noise `noise_multiplier
+    / r`, and its rounding is post-processing (`events.RoundedGaussianDpEvent`). Discrete Gaussians
+    of that noise have one zero-concentrated bound for all k, r^2 over 2 `noise_multiplier`^2, but
+    no one exact distribution, hence the other sampler.
     """
 
     domain: Domain
@@ -191,7 +213,11 @@ class ChosenMarginals:
     def run(self, table: Table, randomness: Randomness) -> tuple[NoisyTable, ...]:
         """Count all tables in one pass, then add the noise."""
         counted = count_tables(table.fit_codes, self.budget.domain, self.tables)
-        return _noisy(self.tables, [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted], self.sigmas)
+        return _noisy(
+            self.tables,
+            [randomness.rounded_gaussian(counts, sigma=self.sigma) for counts in counted],
+            self.sigmas,
+        )
 
     def pack(self, value: tuple[NoisyTable, ...]) -> Arrays:
         """Counts in the order of `tables`."""
@@ -202,19 +228,30 @@ class ChosenMarginals:
         return _unpack(arrays, self.budget.domain, self.tables, self.sigmas)
 
 
-def _noisy(tables: Sequence[Columns], counts: Sequence[npt.NDArray[Any]], sigmas: Sequence[float]) -> tuple[NoisyTable, ...]:
-    return tuple(NoisyTable(c, n.astype(np.float64), sigma) for c, n, sigma in zip(tables, counts, sigmas, strict=True))
+def _noisy(
+    tables: Sequence[Columns], counts: Sequence[npt.NDArray[Any]], sigmas: Sequence[float]
+) -> tuple[NoisyTable, ...]:
+    return tuple(
+        NoisyTable(c, n.astype(np.float64), sigma)
+        for c, n, sigma in zip(tables, counts, sigmas, strict=True)
+    )
 
 
 def _pack(tables: tuple[NoisyTable, ...]) -> Arrays:
     return {f"{i:06d}": t.counts for i, t in enumerate(tables)}
 
 
-def _unpack(arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigmas: Sequence[float]) -> tuple[NoisyTable, ...]:
+def _unpack(
+    arrays: Arrays, domain: Domain, tables: tuple[Columns, ...], sigmas: Sequence[float]
+) -> tuple[NoisyTable, ...]:
     if len(arrays) != len(tables):
         raise ValueError("another number of tables")
     for i, columns in enumerate(tables):
         counts = arrays[f"{i:06d}"]
-        if counts.shape != tuple(domain[c].levels for c in columns) or counts.dtype != np.float64 or not np.isfinite(counts).all():
+        if (
+            counts.shape != tuple(domain[c].levels for c in columns)
+            or counts.dtype != np.float64
+            or not np.isfinite(counts).all()
+        ):
             raise ValueError(f"not the counts of table {', '.join(columns)}")
     return _noisy(tables, [arrays[f"{i:06d}"] for i in range(len(tables))], sigmas)

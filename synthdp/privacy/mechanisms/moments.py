@@ -1,7 +1,9 @@
-"""One noisy moment matrix of a public basis: all second moments of a row's functions, released together.
+"""One noisy moment matrix of a public basis: all second moments of a row's functions, released
+together.
 
-Functions are scaled down to a declared norm and cut, towards zero, to multiples of `GRID`, so that every sum is a whole
-number of `GRID`^2 that floating point adds exactly in any order: neighbouring tables differ by exactly one row's products.
+Functions are scaled down to a declared norm and cut, towards zero, to multiples of `GRID`, so that
+every sum is a whole number of `GRID`^2 that floating point adds exactly in any order: neighbouring
+tables differ by exactly one row's products.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ ROUNDING = 1e-9  # room for the rounding of norms
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments:
-    """Released sums of products of functions, symmetric `[terms, terms]`, with independent noise `sigma` on and above the diagonal.
+    """Released sums of products of functions, symmetric `[terms, terms]`, with independent noise
+    `sigma` on and above the diagonal.
 
-    The first function is the constant, so the first entry is a noisy number of rows (less what scaling took from them).
+    The first function is the constant, so the first entry is a noisy number of rows (less what
+    scaling took from them).
     """
 
     basis: Basis
@@ -40,13 +44,15 @@ class NoisyMoments:
 
 @dataclass(frozen=True)
 class MomentMatrix:
-    """Sum of the outer products of the rows' functions f, upper triangle, plus rounded Gaussian noise.
+    """Sum of the outer products of the rows' functions f, upper triangle, plus rounded Gaussian
+    noise.
 
-    Sensitivity [derived here]: with |f| <= `norm` = C and every |f_i| <= 1, one row moves the upper triangle by
-    sqrt(sum_{i<=j} f_i^2 f_j^2) = sqrt((|f|^4 + sum f_i^4) / 2) <= sqrt((C^4 + C^2) / 2) in L2, reached by C^2 functions of size one.
-    |f_i| <= 1 because Legendre polynomials on [-1, 1], contrasts and indicators are at most one, and weights are too.
-    Removing a row does the same; a unit of k rows at most k times as much; replacing it twice that. Scaling
-    and cutting act on each row alone and only shrink f. The sums are whole numbers in units of `GRID`^2, so that
+    Sensitivity [derived here]: with |f| <= `norm` = C and every |f_i| <= 1, one row moves the upper
+    triangle by sqrt(sum_{i<=j} f_i^2 f_j^2) = sqrt((|f|^4 + sum f_i^4) / 2) <= sqrt((C^4 + C^2) /
+    2) in L2, reached by C^2 functions of size one. |f_i| <= 1 because Legendre polynomials on [-1,
+    1], contrasts and indicators are at most one, and weights are too. Removing a row does the same;
+    a unit of k rows at most k times as much; replacing it twice that. Scaling and cutting act on
+    each row alone and only shrink f. The sums are whole numbers in units of `GRID`^2, so that
     rounding the noise is post-processing (as for counts).
     """
 
@@ -78,7 +84,9 @@ class MomentMatrix:
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def with_scales(self, scales: tuple[tuple[str, Scale], ...]) -> MomentMatrix:
-        """The same moments on other scales, which must come from public or released facts; what is charged stays."""
+        """The same moments on other scales, which must come from public or released facts; what is
+        charged stays.
+        """
         return replace(self, basis=replace(self.basis, scales=scales))
 
     def run(self, table: Table, randomness: Randomness) -> NoisyMoments:
@@ -87,10 +95,14 @@ class MomentMatrix:
         return self.release(self.exact(table, fit), randomness)
 
     def exact(self, table: Table, chosen: npt.NDArray[np.bool_]) -> Integers:
-        """Upper triangle over the chosen rows, without noise, in units of `GRID`^2: inside the kernel only."""
+        """Upper triangle over the chosen rows, without noise, in units of `GRID`^2: inside the
+        kernel only.
+        """
         rows = np.flatnonzero(chosen)
         terms = len(self.basis.terms)
-        total = np.zeros((terms, terms), dtype=np.int64)  # a block's sums are exact in floating point, those of 2^33 rows would not be
+        total = np.zeros(
+            (terms, terms), dtype=np.int64
+        )  # a block's sums are exact in floating point, those of 2^33 rows would not be
         for start in range(0, len(rows), CHUNK_ROWS):
             block = rows[start : start + CHUNK_ROWS]
             functions = self.bounded(self.basis.matrix(table.frame.iloc[block], table.codes[block]))
@@ -101,11 +113,14 @@ class MomentMatrix:
     def bounded(self, functions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`.
 
-        [Derived here: a norm of at most `data.basis.MOST_TERMS` doubles is computed to a relative error below 2^-40, less than the
-        `ROUNDING` that is kept free; and cutting towards zero makes no function larger.]
+        [Derived here: a norm of at most `data.basis.MOST_TERMS` doubles is computed to a relative
+        error below 2^-40, less than the `ROUNDING` that is kept free; and cutting towards zero
+        makes no function larger.]
         """
         size, bound = np.sqrt((functions**2).sum(1, keepdims=True)), self.norm * (1 - ROUNDING)
-        scaled: npt.NDArray[np.float64] = np.trunc(functions * (bound / np.maximum(size, bound)) / GRID)
+        scaled: npt.NDArray[np.float64] = np.trunc(
+            functions * (bound / np.maximum(size, bound)) / GRID
+        )
         return scaled
 
     def release(self, upper: Integers, randomness: Randomness) -> NoisyMoments:

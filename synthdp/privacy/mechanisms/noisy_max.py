@@ -1,19 +1,23 @@
-"""Private selection under a search: how many, and which, by noisy maxima, each of a fixed and planned price.
+"""Private selection under a search: how many, and which, by noisy maxima, each of a fixed and
+planned price.
 
-The search is a strategy, as in `privacy.mechanisms.sparse_vector`: a generator that yields requests and is sent whole numbers. Scores
-are the levels of rank queries (`privacy.mechanisms.conditional_counts.level`): at least 0 where "independent" holds, moved by a row by at
-most s. Both requests choose among scores that a row moves by at most s:
+The search is a strategy, as in `privacy.mechanisms.sparse_vector`: a generator that yields requests
+and is sent whole numbers. Scores are the levels of rank queries
+(`privacy.mechanisms.conditional_counts.level`): at least 0 where "independent" holds, moved by a
+row by at most s. Both requests choose among scores that a row moves by at most s:
 
-HowMany   Of groups, in each of which the best query counts, how many are at least 0? With q(1) >= q(2) >= ... the
-          groups' scores, k scores min(q(k), -q(k + 1)): at least 0 for the true number and below 0 for all others, but
-          where q(k + 1) is 0, when k too scores 0, and any of the tied numbers may be chosen. Order statistics and
-          minima move by no more than what they are taken of [derived here].
+HowMany   Of groups, in each of which the best query counts, how many are at least 0? With q(1) >=
+q(2) >= ... the
+          groups' scores, k scores min(q(k), -q(k + 1)): at least 0 for the true number and below 0
+          for all others, but where q(k + 1) is 0, when k too scores 0, and any of the tied numbers
+          may be chosen. Order statistics and minima move by no more than what they are taken of
+          [derived here].
 Which     The position of the best query in a list.
 
-The noisy maximum is by Gumbel noise, which is the exponential mechanism, as in Xu, Yuan and Wu, "Differential privacy
-preserving causal graph discovery" (2017). At one noise exponential noise chooses better [McKenna and Sheldon,
-"Permute-and-Flip", arXiv:2010.12603v1, Theorem 2]; for one price of many choices Gumbel noise is about half as much
-(`events.GumbelMaxDpEvent`).
+The noisy maximum is by Gumbel noise, which is the exponential mechanism, as in Xu, Yuan and Wu,
+"Differential privacy preserving causal graph discovery" (2017). At one noise exponential noise
+chooses better [McKenna and Sheldon, "Permute-and-Flip", arXiv:2010.12603v1, Theorem 2]; for one
+price of many choices Gumbel noise is about half as much (`events.GumbelMaxDpEvent`).
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ Strategy = Callable[[], Generator[HowMany | Which, int | None, Any]]
 
 @dataclass(frozen=True)
 class SelectionBudget:
-    """Public settings of a search by selection: at most `draws` noisy maxima, of Gumbel noise of scale `noise` times what a row moves.
+    """Public settings of a search by selection: at most `draws` noisy maxima, of Gumbel noise of
+    scale `noise` times what a row moves.
 
     `rows`: declared rows that a fit is expected to see.
     """
@@ -76,8 +81,12 @@ class SelectionBudget:
         return level_moves(self.test)
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """`draws` noisy maxima. Proofs: `events.GumbelMaxDpEvent`, and for what a row moves a score, this module and `strata.level`."""
-        return dp_accounting.SelfComposedDpEvent(GumbelMaxDpEvent(self.noise * self._moves, self._moves, rows_per_unit), self.draws)
+        """`draws` noisy maxima. Proofs: `events.GumbelMaxDpEvent`, and for what a row moves a
+        score, this module and `strata.level`.
+        """
+        return dp_accounting.SelfComposedDpEvent(
+            GumbelMaxDpEvent(self.noise * self._moves, self._moves, rows_per_unit), self.draws
+        )
 
     def scaled(self, factor: float) -> SelectionBudget:
         """The same search with `factor` times the noise."""
@@ -95,7 +104,9 @@ class SelectionBudget:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """`SelectionBudget` with its strategy; the same event, so the planned spend pays for it. Releases what was chosen."""
+    """`SelectionBudget` with its strategy; the same event, so the planned spend pays for it.
+    Releases what was chosen.
+    """
 
     budget: SelectionBudget
     strategy: Strategy
@@ -117,17 +128,25 @@ class Selection:
         request = next(search, None)
         while request is not None and len(chosen) < self.budget.draws:
             scores = self._scores(rows, levels, request)
-            chosen.append(randomness.noisy_max(scores, scale=self.budget.noise * self.budget._moves))
+            chosen.append(
+                randomness.noisy_max(scores, scale=self.budget.noise * self.budget._moves)
+            )
             request = _next_request(search, chosen[-1])
         search.close()
         return tuple(chosen)
 
-    def _scores(self, rows: Rows, levels: dict[RankQuery, int], request: HowMany | Which) -> Integers:
-        """Whole scores, one for each possible answer; `levels` remembers queries of earlier requests."""
+    def _scores(
+        self, rows: Rows, levels: dict[RankQuery, int], request: HowMany | Which
+    ) -> Integers:
+        """Whole scores, one for each possible answer; `levels` remembers queries of earlier
+        requests.
+        """
 
         def level_of(query: RankQuery) -> int:
             if query not in levels:
-                levels[query] = level(self.budget.test, query, rows.measure(self.budget.test, query))
+                levels[query] = level(
+                    self.budget.test, query, rows.measure(self.budget.test, query)
+                )
             return levels[query]
 
         if isinstance(request, Which):
@@ -135,7 +154,10 @@ class Selection:
         best = sorted((max(map(level_of, group)) for group in request.groups), reverse=True)
         # None at all has no group above to be true, all have no group below to be false.
         above, below = [None, *best], [*(-b for b in best), None]
-        return np.array([min(q for q in pair if q is not None) for pair in zip(above, below, strict=True)], dtype=np.int64)
+        return np.array(
+            [min(q for q in pair if q is not None) for pair in zip(above, below, strict=True)],
+            dtype=np.int64,
+        )
 
     def pack(self, value: tuple[int, ...]) -> Arrays:
         """One entry per request."""
@@ -146,7 +168,9 @@ class Selection:
         return tuple(arrays["chosen"].tolist())
 
 
-def _next_request(search: Generator[HowMany | Which, int | None, Any], reply: int) -> HowMany | Which | None:
+def _next_request(
+    search: Generator[HowMany | Which, int | None, Any], reply: int
+) -> HowMany | Which | None:
     """Send a reply; None if the search has come to its end."""
     try:
         return search.send(reply)

@@ -1,8 +1,10 @@
-"""One noisy two-way table of a pair of numeric columns: all that an additive noise model in both directions is read from.
+"""One noisy two-way table of a pair of numeric columns: all that an additive noise model in both
+directions is read from.
 
-The scores of Kusner et al. (2016, see `privacy.mechanisms.anm`) are released one by one, and each moves by several units with one
-row, on half of the rows. A table of counts moves by one, on all of them, and both regressions, the residuals and their
-dependence are post-processing of it (`graph.discovery.pair_reading`).
+The scores of Kusner et al. (2016, see `privacy.mechanisms.anm`) are released one by one, and each
+moves by several units with one row, on half of the rows. A table of counts moves by one, on all of
+them, and both regressions, the residuals and their dependence are post-processing of it
+(`graph.discovery.pair_reading`).
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 CELLS = 16
-"""Along each column's declared range: on simulated pairs finer grids lose more to noise than coarser ones lose to width."""
+"""Along each column's declared range: on simulated pairs finer grids lose more to noise than
+coarser ones lose to width.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyPair:
-    """Released counts `[CELLS, CELLS]` of x by y, with noise of deviation `sigma` in each; may be negative."""
+    """Released counts `[CELLS, CELLS]` of x by y, with noise of deviation `sigma` in each; may be
+    negative.
+    """
 
     counts: Floats
     sigma: float
@@ -37,11 +43,13 @@ class NoisyPair:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Count the rows in a public grid of equal cells of both ranges, and add rounded Gaussian noise.
+    """Count the rows in a public grid of equal cells of both ranges, and add rounded Gaussian
+    noise.
 
-    Sensitivity [derived here]: a row lies in one cell, or in none if either number is missing, whatever the other rows
-    are. Adding or removing it moves one count by one, so 1 in L2; k rows of a unit at most k, reached in one cell. Counts
-    are whole numbers, so that rounding the noise is post-processing (`events.RoundedGaussianDpEvent`).
+    Sensitivity [derived here]: a row lies in one cell, or in none if either number is missing,
+    whatever the other rows are. Adding or removing it moves one count by one, so 1 in L2; k rows of
+    a unit at most k, reached in one cell. Counts are whole numbers, so that rounding the noise is
+    post-processing (`events.RoundedGaussianDpEvent`).
 
     Raises:
         ValueError: a column is no number or instant.
@@ -54,7 +62,9 @@ class PairTable:
 
     def __post_init__(self) -> None:
         if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
-            raise ValueError(f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}")
+            raise ValueError(
+                f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}"
+            )
 
     @property
     def name(self) -> str:
@@ -70,7 +80,12 @@ class PairTable:
         x, y = scaled_columns(table, self.domain, (self.x, self.y))
         known = ~np.isnan(x) & ~np.isnan(y)
         counts = count_cells(x[known], y[known])
-        return NoisyPair(np.asarray(randomness.rounded_gaussian(counts, sigma=self.noise_multiplier), dtype=np.float64), self.noise_multiplier)
+        return NoisyPair(
+            np.asarray(
+                randomness.rounded_gaussian(counts, sigma=self.noise_multiplier), dtype=np.float64
+            ),
+            self.noise_multiplier,
+        )
 
     def pack(self, value: NoisyPair) -> Arrays:
         """The table."""
@@ -79,12 +94,18 @@ class PairTable:
     def unpack(self, arrays: Arrays) -> NoisyPair:
         """The table."""
         counts = arrays["counts"]
-        if counts.shape != (CELLS, CELLS) or counts.dtype != np.float64 or not np.isfinite(counts).all():
+        if (
+            counts.shape != (CELLS, CELLS)
+            or counts.dtype != np.float64
+            or not np.isfinite(counts).all()
+        ):
             raise ValueError("not the counts of a pair")
         return NoisyPair(counts, self.noise_multiplier)
 
 
 def count_cells(x: Floats, y: Floats) -> Integers:
-    """Rows by cell, `[CELLS, CELLS]`; numbers on [-1, 1], those beyond count in the outermost cells."""
+    """Rows by cell, `[CELLS, CELLS]`; numbers on [-1, 1], those beyond count in the outermost
+    cells.
+    """
     rows, columns = (np.clip(((v + 1) / 2 * CELLS).astype(np.intp), 0, CELLS - 1) for v in (x, y))
     return np.bincount(rows * CELLS + columns, minlength=CELLS**2).reshape(CELLS, CELLS)

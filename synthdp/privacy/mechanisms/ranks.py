@@ -1,49 +1,56 @@
 """Rank statistics of two ordered columns within strata, as whole numbers with proven sensitivities.
 
-Each is a sum over strata: a score that is zero on average under independence, a weight, which is the score's
-variance then if no values are tied, and a variance that allows for ties. For a stratum of n rows let s_ij =
-sgn(x_i - x_j), t_ij = sgn(y_i - y_j); a row that lacks either value is tied with every other in both.
+Each is a sum over strata: a score that is zero on average under independence, a weight, which is
+the score's variance then if no values are tied, and a variance that allows for ties. For a stratum
+of n rows let s_ij = sgn(x_i - x_j), t_ij = sgn(y_i - y_j); a row that lacks either value is tied
+with every other in both.
 
-Kendall   S = sum over pairs of s_ij t_ij:      score 9 S / (2 n + 5),      weight 9 n (n - 1) / (4 n + 10)
+Kendall   S = sum over pairs of s_ij t_ij:      score 9 S / (2 n + 5),      weight 9 n (n - 1) / (4
+n + 10)
 Spearman  Q = sum_i a_i b_i, a_i = sum_j s_ij:  score 3 Q / (n (n + 1)),    weight n - 1
 
-With f = (n^3 - sum p^3) (n^3 - sum q^3) / n^5, p and q the rows at each level of x and y, missing ones at a level of
-their own, the variance is 9 f / 4 for Kendall and f for Spearman: the leading term of the known variance with ties.
+With f = (n^3 - sum p^3) (n^3 - sum q^3) / n^5, p and q the rows at each level of x and y, missing
+ones at a level of their own, the variance is 9 f / 4 for Kendall and f for Spearman: the leading
+term of the known variance with ties.
 
-Score and weight are sum w tau and sum w of inverse-variance weighting [Taylor, "Kendall's and Spearman's correlation
-coefficients in the presence of a blocking variable", Biometrics 43 (1987)]. No stratum is left out, however small:
-to drop one because of what it holds is what breaks the published bound [Wang, Pang and Song, "Towards practical
-differentially private causal graph discovery" (2020), Theorem 3].
+Score and weight are sum w tau and sum w of inverse-variance weighting [Taylor, "Kendall's and
+Spearman's correlation coefficients in the presence of a blocking variable", Biometrics 43 (1987)].
+No stratum is left out, however small: to drop one because of what it holds is what breaks the
+published bound [Wang, Pang and Song, "Towards practical differentially private causal graph
+discovery" (2020), Theorem 3].
 
 Adding one row (derived here; the strata it is not in do not change):
 
-Kendall score, 27/4. S' = S + r with |r| <= n and |S| <= n (n - 1) / 2, so the score changes by
-9 r / (2 n + 7) - 18 S / ((2 n + 5) (2 n + 7)), at most 9 n (3 n + 4) / ((2 n + 5) (2 n + 7)) < 27/4.
+Kendall score, 27/4. S' = S + r with |r| <= n and |S| <= n (n - 1) / 2, so the score changes by 9 r
+/ (2 n + 7) - 18 S / ((2 n + 5) (2 n + 7)), at most 9 n (3 n + 4) / ((2 n + 5) (2 n + 7)) < 27/4.
 Reached as n grows: rows that are all discordant, and one that is concordant with each of them.
 
 Kendall weight, 9/4. It grows by 9 n (n + 6) / ((2 n + 5) (2 n + 7)) < 9/4, and never shrinks.
 
-Spearman score, 5. With u_i, v_i the signs of row i against the new one, Q' - Q = sum a_i v_i + sum u_i b_i +
-sum u_i v_i + (sum u_i)(sum v_i). In any set A of rows, sum of a_i <= |A| (n - |A|), as s_ij + s_ji = 0. So with p
-signs +1 and m signs -1 among v, sum a_i v_i <= p (n - p) + m (n - m) <= (n^2 - (p - m)^2) / 2, and likewise
-for b; the three terms together are at most n^2 - (sum u - sum v)^2 / 2, so |Q' - Q| <= n (n + 1). Further
-|Q| <= n (n^2 - 1) / 3. The score changes by 3 (Q' - Q) / ((n + 1) (n + 2)) - 6 Q / (n (n + 1) (n + 2)), at most
-(5 n - 2) / (n + 2) < 5. Reached as n grows, by the tables of Kendall's bound.
+Spearman score, 5. With u_i, v_i the signs of row i against the new one, Q' - Q = sum a_i v_i + sum
+u_i b_i + sum u_i v_i + (sum u_i)(sum v_i). In any set A of rows, sum of a_i <= |A| (n - |A|), as
+s_ij + s_ji = 0. So with p signs +1 and m signs -1 among v, sum a_i v_i <= p (n - p) + m (n - m) <=
+(n^2 - (p - m)^2) / 2, and likewise for b; the three terms together are at most n^2 - (sum u - sum
+v)^2 / 2, so |Q' - Q| <= n (n + 1). Further |Q| <= n (n^2 - 1) / 3. The score changes by 3 (Q' - Q)
+/ ((n + 1) (n + 2)) - 6 Q / (n (n + 1) (n + 2)), at most (5 n - 2) / (n + 2) < 5. Reached as n
+grows, by the tables of Kendall's bound.
 
 Spearman weight, 1: it grows by 1 and never shrinks.
 
-f, 3. Let A = n^3 - sum p^3, B likewise. The new row, at a level that had p rows, turns A into A' = A + 3 (n^2 - p^2) +
-3 (n - p), at most A + c with c = 3 n (n + 1). So f' - f <= (A + c) (B + c) / (n + 1)^5 - A B / n^5, which is linear in
-A and in B and largest at a corner of [0, n^3]^2: there 9 n^2 / (n + 1)^3 <= 4/3, 3 n / (n + 1) < 3, or below 1, as
-c < (n + 1)^3 - n^3. On the other side, A <= n^3 - p^3 gives 1 - (p/n)^2
->= 1 - (1 - A/n^3)^(2/3) >= 2 A / (3 n^3), so A' >= A (1 + 2/n), and f - f' <= n (1 - n^3 (n + 2)^2 / (n + 1)^5) < 3/2.
-At n = 1, A = B = 0 and f' <= 36/32.
+f, 3. Let A = n^3 - sum p^3, B likewise. The new row, at a level that had p rows, turns A into A' =
+A + 3 (n^2 - p^2) + 3 (n - p), at most A + c with c = 3 n (n + 1). So f' - f <= (A + c) (B + c) / (n
++ 1)^5 - A B / n^5, which is linear in A and in B and largest at a corner of [0, n^3]^2: there 9 n^2
+/ (n + 1)^3 <= 4/3, 3 n / (n + 1) < 3, or below 1, as c < (n + 1)^3 - n^3. On the other side, A <=
+n^3 - p^3 gives 1 - (p/n)^2 >= 1 - (1 - A/n^3)^(2/3) >= 2 A / (3 n^3), so A' >= A (1 + 2/n), and f -
+f' <= n (1 - n^3 (n + 2)^2 / (n + 1)^5) < 3/2. At n = 1, A = B = 0 and f' <= 36/32.
 
-Replacing a row removes one and adds one: twice each bound (13.5 for Kendall's score, 10 for Spearman's), though
-weights, which never shrink, then move by one bound only. The accounting charges twice for all.
+Replacing a row removes one and adds one: twice each bound (13.5 for Kendall's score, 10 for
+Spearman's), though weights, which never shrink, then move by one bound only. The accounting charges
+twice for all.
 
-Scores and weights are told in whole steps of 1 / STEPS, variances in steps of 1 / VARIANCE_STEPS, each stratum rounded
-down by itself in exact integer arithmetic. Rounding down keeps a change below a whole number at most that number, so that the bounds above hold
+Scores and weights are told in whole steps of 1 / STEPS, variances in steps of 1 / VARIANCE_STEPS,
+each stratum rounded down by itself in exact integer arithmetic. Rounding down keeps a change below
+a whole number at most that number, so that the bounds above hold
 exactly: no rounding error is left over.
 """
 
@@ -63,7 +70,9 @@ Strata = npt.NDArray[Any]
 
 STEPS = 16
 VARIANCE_STEPS = 4
-"""Coarser, for a variance need not be known well: it is released beside the score with little noise for either."""
+"""Coarser, for a variance need not be known well: it is released beside the score with little noise
+for either.
+"""
 LARGEST_INT64 = 1 << 18
 """Rows of a stratum up to which every product below but the sixth powers stays far inside int64."""
 
@@ -81,10 +90,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class RankStatistic:
-    """A score and its weight, and the most that one row moves each of them and the variance, in their steps.
+    """A score and its weight, and the most that one row moves each of them and the variance, in
+    their steps.
 
-    `of(counts, totals)`: score and weight from counts `[strata, levels of x, levels of y]` of rows where both are
-    present, and all rows per stratum. `per_row`: the limit of weight / rows without ties, not in steps.
+    `of(counts, totals)`: score and weight from counts `[strata, levels of x, levels of y]` of rows
+    where both are
+    present, and all rows per stratum. `per_row`: the limit of weight / rows without ties, not in
+    steps.
     """
 
     of: Callable[[Counts, Counts], tuple[int, int]]
@@ -95,11 +107,15 @@ class RankStatistic:
 
     @property
     def examined_moves(self) -> float:
-        """The most that one row moves score and variance together, in L2: each by at most its own bound, proved above."""
+        """The most that one row moves score and variance together, in L2: each by at most its own
+        bound, proved above.
+        """
         return math.hypot(self.score_moves, self.variance_moves)
 
     def measure(self, table: Counts, *, present: tuple[slice, slice]) -> Measured:
-        """All three of a table `[strata, levels, levels]`; `present` are the levels that are not missing."""
+        """All three of a table `[strata, levels, levels]`; `present` are the levels that are not
+        missing.
+        """
         totals = table.sum((1, 2))
         score, weight = self.of(table[:, present[0], present[1]], totals)
         return Measured(score, weight, _variance(table, totals, round(self.per_row * 4)))
@@ -109,7 +125,9 @@ def kendall(counts: Counts, totals: Counts) -> tuple[int, int]:
     """Score and weight of Kendall's tau-a."""
     n = _exact(totals)
     s = (_exact(counts, totals) * _smaller(counts, totals)).sum((1, 2))
-    return int((9 * STEPS * s // (2 * n + 5)).sum()), int((9 * STEPS * n * (n - 1) // (4 * n + 10)).sum())
+    return int((9 * STEPS * s // (2 * n + 5)).sum()), int(
+        (9 * STEPS * n * (n - 1) // (4 * n + 10)).sum()
+    )
 
 
 def spearman(counts: Counts, totals: Counts) -> tuple[int, int]:
@@ -118,7 +136,9 @@ def spearman(counts: Counts, totals: Counts) -> tuple[int, int]:
     a = _standing(counts.sum(2), totals)
     b = _standing(counts.sum(1), totals)
     q = (_exact(counts, totals) * a[:, :, None] * b[:, None, :]).sum((1, 2))
-    return int((3 * STEPS * q // np.maximum(n * (n + 1), 1)).sum()), int((STEPS * np.maximum(n - 1, 0)).sum())
+    return int((3 * STEPS * q // np.maximum(n * (n + 1), 1)).sum()), int(
+        (STEPS * np.maximum(n - 1, 0)).sum()
+    )
 
 
 def _variance(table: Counts, totals: Counts, quarters: int) -> int:
@@ -130,7 +150,9 @@ def _variance(table: Counts, totals: Counts, quarters: int) -> int:
 
 
 def _smaller(counts: Counts, totals: Counts) -> Strata:
-    """For each cell: rows that are smaller in both columns, less those that are smaller in x and larger in y."""
+    """For each cell: rows that are smaller in both columns, less those that are smaller in x and
+    larger in y.
+    """
     padded = np.zeros((counts.shape[0], counts.shape[1] + 1, counts.shape[2] + 1), dtype=np.int64)
     padded[:, 1:, 1:] = counts.cumsum(1).cumsum(2)
     above = padded[:, :-1, :]
@@ -149,7 +171,11 @@ def _exact(values: Counts, totals: Counts | None = None) -> Strata:
 
 
 STATISTICS: Mapping[RankTest, RankStatistic] = {
-    "kendall": RankStatistic(kendall, score_moves=108, weight_moves=36, variance_moves=27, per_row=2.25),
-    "spearman": RankStatistic(spearman, score_moves=80, weight_moves=16, variance_moves=12, per_row=1.0),
+    "kendall": RankStatistic(
+        kendall, score_moves=108, weight_moves=36, variance_moves=27, per_row=2.25
+    ),
+    "spearman": RankStatistic(
+        spearman, score_moves=80, weight_moves=16, variance_moves=12, per_row=1.0
+    ),
 }
 """27/4, 9/4, 27/4 and 5, 1, 3 in steps."""

@@ -1,8 +1,10 @@
-"""Headline scores of a synthetic table, counted on real rows with noise: what a publisher who must state them pays for.
+"""Headline scores of a synthetic table, counted on real rows with noise: what a publisher who must
+state them pays for.
 
-Two kinds of whole number say it all, and both are counts of rows. *Misplaced rows*: how many real rows would have to move to another cell
-for the real tables to have the synthetic shares, which is rows times total variation. *Right and wrong answers*: how many
-held-out rows a model that learnt on synthetic rows alone classifies right. Shares follow from them by post-processing.
+Two kinds of whole number say it all, and both are counts of rows. *Misplaced rows*: how many real
+rows would have to move to another cell for the real tables to have the synthetic shares, which is
+rows times total variation. *Right and wrong answers*: how many held-out rows a model that learnt on
+synthetic rows alone classifies right. Shares follow from them by post-processing.
 """
 
 from __future__ import annotations
@@ -36,17 +38,21 @@ COUNTED_AT_ONCE = 1 << 22  # cells of the pairs that one pass over the rows coun
 
 @dataclass(frozen=True, eq=False)
 class Scorecard:
-    """A classifier as a table of points: the class with the most points, summed over the levels of all columns, is the answer.
+    """A classifier as a table of points: the class with the most points, summed over the levels of
+    all columns, is the answer.
 
-    `points` has for each column of the domain an array `[levels, classes]` of whole numbers; the target's own are alike for all its levels.
-    Whole numbers add up the same in any order, so that an answer is a function of its row alone, to the last bit.
+    `points` has for each column of the domain an array `[levels, classes]` of whole numbers; the
+    target's own are alike for all its levels. Whole numbers add up the same in any order, so that
+    an answer is a function of its row alone, to the last bit.
     """
 
     target: str
     points: tuple[IntArray, ...]
 
     def answers(self, codes: Codes) -> IntArray:
-        """The class of each row of levels `[rows, columns]`; the first of those with the most points."""
+        """The class of each row of levels `[rows, columns]`; the first of those with the most
+        points.
+        """
         total = np.zeros((len(codes), self.points[0].shape[1]), dtype=np.int64)
         for levels, points in zip(codes.T, self.points, strict=True):
             total += points[levels]
@@ -56,8 +62,10 @@ class Scorecard:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """A synthetic table `codes` and its noisy counts: rows misplaced on average in one-way and in two-way tables, shape `[1 or 2]`,
-    wrong and right answers of each scorecard, shape `[scorecards, 2]`. All counts have noise of parameter `sigma`."""
+    """A synthetic table `codes` and its noisy counts: rows misplaced on average in one-way and in
+    two-way tables, shape `[1 or 2]`, wrong and right answers of each scorecard, shape `[scorecards,
+    2]`. All counts have noise of parameter `sigma`.
+    """
 
     codes: Codes
     misplaced: IntArray
@@ -69,7 +77,8 @@ class Scored:
 class ScoreBudget:
     """Scores of a table that is drawn later, at a price fixed when the plan is made.
 
-    The number of counts follows from the domain and from `targets`, and each has Gaussian noise of `sigma`, of the kind `sampler`.
+    The number of counts follows from the domain and from `targets`, and each has Gaussian noise of
+    `sigma`, of the kind `sampler`.
     """
 
     domain: Domain
@@ -101,7 +110,8 @@ class ScoreBudget:
         return replace(self, sigma=self.sigma * factor)
 
     def choose(self, synthetic: Codes, scorecards: Sequence[Scorecard]) -> ScoreCounts:
-        """The mechanism for a table and scorecards, which must be made from public or released facts alone.
+        """The mechanism for a table and scorecards, which must be made from public or released
+        facts alone.
 
         Raises:
             ValueError: the table has no rows, or the scorecards are not those of `targets`.
@@ -109,28 +119,39 @@ class ScoreBudget:
         if not len(synthetic):
             raise ValueError("scores need at least one synthetic row")
         if tuple(card.target for card in scorecards) != self.targets:
-            raise ValueError(f"got scorecards for {[card.target for card in scorecards]}; planned: {list(self.targets)}")
+            raise ValueError(
+                f"got scorecards for {[card.target for card in scorecards]}; planned: {list(self.targets)}"
+            )
         for card in scorecards:
-            if [p.shape for p in card.points] != [(size, self.domain[card.target].levels) for size in self.domain.sizes]:
-                raise ValueError(f"the scorecard for {card.target!r} is not over the domain's levels")
+            if [p.shape for p in card.points] != [
+                (size, self.domain[card.target].levels) for size in self.domain.sizes
+            ]:
+                raise ValueError(
+                    f"the scorecard for {card.target!r} is not over the domain's levels"
+                )
         return ScoreCounts(self, synthetic, tuple(scorecards))
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
-    """Count how far `synthetic` is from the fitted rows, and how often `scorecards` are right on the held-out ones; add Gaussian noise.
+    """Count how far `synthetic` is from the fitted rows, and how often `scorecards` are right on
+    the held-out ones; add Gaussian noise.
 
-    Sensitivity of misplaced rows [derived here]. For one table with counts n_c, n in all, and synthetic shares s_c, they are
-    U(n) = sum_c max(0, n_c - n s_c) = n TV, half the L1 norm of a vector that sums to zero. So U is even and subadditive, and a change of
-    the counts by d, with D in all, moves it by at most U(d). For D >= 0, U(d) = sum_c max(0, d_c - D s_c) <= the rows that came, and for
-    D <= 0, taken from the other side, U(d) <= the rows that went. Adding, removing or replacing a unit of k rows has at most k of
-    either, so it moves U by at most k; one row that comes into a cell without synthetic rows does move it by 1. A mean of several tables'
-    U moves no further, and neither does its integer part: U' <= U + k has floor(U') <= floor(U) + k. The number of rows n appears
-    nowhere but in U, and is not divided by. Shares are those of m synthetic rows, so m times U is a whole number and all is exact.
+    Sensitivity of misplaced rows [derived here]. For one table with counts n_c, n in all, and
+    synthetic shares s_c, they are U(n) = sum_c max(0, n_c - n s_c) = n TV, half the L1 norm of a
+    vector that sums to zero. So U is even and subadditive, and a change of the counts by d, with D
+    in all, moves it by at most U(d). For D >= 0, U(d) = sum_c max(0, d_c - D s_c) <= the rows that
+    came, and for D <= 0, taken from the other side, U(d) <= the rows that went. Adding, removing or
+    replacing a unit of k rows has at most k of either, so it moves U by at most k; one row that
+    comes into a cell without synthetic rows does move it by 1. A mean of several tables'
+    U moves no further, and neither does its integer part: U' <= U + k has floor(U') <= floor(U) +
+    k. The number of rows n appears nowhere but in U, and is not divided by. Shares are those of m
+    synthetic rows, so m times U is a whole number and all is exact.
 
-    Answers: a held-out row is wrong or right, by itself, so it is in one of two cells: a table like any of `NoisyMarginals`. Hence each
-    score is a mechanism on counts of sensitivity k like theirs, and one after the other, sequential composition, pays for all: that a unit is
-    either held out or not earns no discount.
+    Answers: a held-out row is wrong or right, by itself, so it is in one of two cells: a table like
+    any of `NoisyMarginals`. Hence each score is a mechanism on counts of sensitivity k like theirs,
+    and one after the other, sequential composition, pays for all: that a unit is either held out or
+    not earns no discount.
     """
 
     budget: ScoreBudget
@@ -150,24 +171,46 @@ class ScoreCounts:
     def run(self, table: Table, randomness: Randomness) -> Scored:
         """Count, then add the noise."""
         noise, domain = self.budget.noise, self.budget.domain
-        misplaced = [mean_misplaced(table.fit_codes, self.synthetic, domain, tables) for tables in compared(domain).values()]
+        misplaced = [
+            mean_misplaced(table.fit_codes, self.synthetic, domain, tables)
+            for tables in compared(domain).values()
+        ]
         noisy = [noise.on(np.array([count], dtype=np.int64), randomness) for count in misplaced]
         held_out = table.codes[table.held_out]
         answered = [right_and_wrong(card, held_out, domain) for card in self.scorecards]
         answers = [noise.on(counts, randomness) for counts in answered]
-        return Scored(self.synthetic, np.concatenate(noisy), np.array(answers, dtype=np.int64).reshape(-1, 2), noise.sigma)
+        return Scored(
+            self.synthetic,
+            np.concatenate(noisy),
+            np.array(answers, dtype=np.int64).reshape(-1, 2),
+            noise.sigma,
+        )
 
     def pack(self, value: Scored) -> Arrays:
-        """The counts, and the table that they are about: a run that goes on publishes this one, and no other."""
-        return {"codes": np.ascontiguousarray(value.codes), "misplaced": value.misplaced, "answers": value.answers}
+        """The counts, and the table that they are about: a run that goes on publishes this one, and
+        no other.
+        """
+        return {
+            "codes": np.ascontiguousarray(value.codes),
+            "misplaced": value.misplaced,
+            "answers": value.answers,
+        }
 
     def unpack(self, arrays: Arrays) -> Scored:
         """Counts and table."""
         codes, misplaced, answers = arrays["codes"], arrays["misplaced"], arrays["answers"]
-        if codes.shape != self.synthetic.shape or codes.dtype != self.synthetic.dtype or (codes >= np.array(self.budget.domain.sizes)).any():
+        if (
+            codes.shape != self.synthetic.shape
+            or codes.dtype != self.synthetic.dtype
+            or (codes >= np.array(self.budget.domain.sizes)).any()
+        ):
             raise ValueError("not a table of the domain's levels")
         shapes = (len(compared(self.budget.domain)),), (len(self.scorecards), 2)
-        if (misplaced.shape, answers.shape) != shapes or misplaced.dtype != np.int64 or answers.dtype != np.int64:
+        if (
+            (misplaced.shape, answers.shape) != shapes
+            or misplaced.dtype != np.int64
+            or answers.dtype != np.int64
+        ):
             raise ValueError("not the counts of these scores")
         return Scored(codes, misplaced, answers, self.budget.sigma)
 
@@ -176,7 +219,8 @@ class ScoreCounts:
 def compared(domain: Domain) -> Mapping[str, tuple[Columns, ...]]:
     """The tables that are compared, by the name of their score: a function of the public domain.
 
-    All columns (`tv1`); all pairs that are not too large, or at most `MOST_PAIRS` of them drawn by a public seed (`tv2`), if there are any.
+    All columns (`tv1`); all pairs that are not too large, or at most `MOST_PAIRS` of them drawn by
+    a public seed (`tv2`), if there are any.
     """
     names = domain.names
     pairs = [pair for pair in _drawn_pairs(names) if domain.cells(pair) <= MOST_PAIR_CELLS]
@@ -193,16 +237,21 @@ def _drawn_pairs(names: Sequence[str]) -> list[Columns]:
 
 
 def mean_misplaced(real: Codes, synthetic: Codes, domain: Domain, tables: Sequence[Columns]) -> int:
-    """Real rows that would have to move for a table to have the synthetic shares, the mean over `tables`, rounded down. Exact."""
+    """Real rows that would have to move for a table to have the synthetic shares, the mean over
+    `tables`, rounded down. Exact.
+    """
     rows, drawn, total = len(real), len(synthetic), 0
     for some in _groups(domain, tables):
-        for ours, theirs in zip(count_tables(real, domain, some), count_tables(synthetic, domain, some), strict=True):
+        for ours, theirs in zip(
+            count_tables(real, domain, some), count_tables(synthetic, domain, some), strict=True
+        ):
             total += _misplaced(ours, theirs, rows, drawn)
     return total // (drawn * len(tables))
 
 
 def _misplaced(ours: IntArray, theirs: IntArray, rows: int, drawn: int) -> int:
-    """`drawn` times the misplaced rows of one table: both products, and the sum of what is positive, are at most `rows` x `drawn`.
+    """`drawn` times the misplaced rows of one table: both products, and the sum of what is
+    positive, are at most `rows` x `drawn`.
 
     Beyond 64 bits that is counted in Python's whole numbers, which have no end.
     """
@@ -224,7 +273,9 @@ def _groups(domain: Domain, tables: Sequence[Columns]) -> Iterator[list[Columns]
 
 
 def right_and_wrong(card: Scorecard, codes: Codes, domain: Domain) -> IntArray:
-    """How many rows of levels `[rows, columns]` the card answers wrong, and how many right, shape `[2]`."""
+    """How many rows of levels `[rows, columns]` the card answers wrong, and how many right, shape
+    `[2]`.
+    """
     counts, at = np.zeros(2, dtype=np.int64), domain.index(card.target)
     for start in range(0, len(codes), CHUNK_ROWS):
         block = codes[start : start + CHUNK_ROWS]

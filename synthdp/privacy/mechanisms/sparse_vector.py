@@ -1,11 +1,13 @@
-"""Sieve and examine: the sparse vector under a search that asks its next question in the light of earlier answers.
+"""Sieve and examine: the sparse vector under a search that asks its next question in the light of
+earlier answers.
 
-The search is a strategy: a generator that yields questions and is sent replies, which are all that it ever sees.
-A sieve pass says of each question whether the noisy answer is below the noisy threshold, and ends at the first
-that is not; that one question is then examined with its own noise on all rows. [Wang, Pang and Song (2020),
-Algorithms 1 and 2, with three corrections: the sensitivities are those of `privacy.mechanisms.ranks`; every pass is charged,
-also one that nothing ends; and there are `passes` of them at most, fixed in the plan, so that the charge is the
-same whatever the rows say.]
+The search is a strategy: a generator that yields questions and is sent replies, which are all that
+it ever sees. A sieve pass says of each question whether the noisy answer is below the noisy
+threshold, and ends at the first that is not; that one question is then examined with its own noise
+on all rows. [Wang, Pang and Song (2020),
+Algorithms 1 and 2, with three corrections: the sensitivities are those of
+`privacy.mechanisms.ranks`; every pass is charged, also one that nothing ends; and there are
+`passes` of them at most, fixed in the plan, so that the charge is the same whatever the rows say.]
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from synthdp.privacy.table import Table
 
 @dataclass(frozen=True)
 class SieveReply:
-    """Whether the noisy answer was yes; if so and if it was examined, the noisy score and its noisy variance, else not a number."""
+    """Whether the noisy answer was yes; if so and if it was examined, the noisy score and its noisy
+    variance, else not a number.
+    """
 
     above: bool
     score: float = math.nan
@@ -44,9 +48,11 @@ Strategy = Callable[[], Generator[RankQuery, SieveReply | None, Any]]
 class SieveBudget:
     """Public settings of a search by sieve and examine, planned before any row is read.
 
-    `rows`: declared rows that a fit is expected to see; `rate`: part of them that a pass looks at. Noise in units
-    of what one row moves: scales of discrete Laplace noise for `threshold_noise` and `query_noise`, deviation of
-    rounded Gaussian noise for `examine_noise`; None examines nothing, and the sieve's word is final.
+    `rows`: declared rows that a fit is expected to see; `rate`: part of them that a pass looks at.
+    Noise in units
+    of what one row moves: scales of discrete Laplace noise for `threshold_noise` and `query_noise`,
+    deviation of rounded Gaussian noise for `examine_noise`; None examines nothing, and the sieve's
+    word is final.
     """
 
     domain: Domain
@@ -61,30 +67,53 @@ class SieveBudget:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        examined = "" if self.examine_noise is None else f", each examined with noise multiplier {self.examine_noise:.4g}"
-        return f"sparse vector on {self.test.capitalize()}'s statistic, {self.passes} passes{examined}"
+        examined = (
+            ""
+            if self.examine_noise is None
+            else f", each examined with noise multiplier {self.examine_noise:.4g}"
+        )
+        return (
+            f"sparse vector on {self.test.capitalize()}'s statistic, {self.passes} passes{examined}"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """`passes` times a sparse vector on a sample, then a Gaussian on all rows.
 
-        Proofs: `events.SparseVectorDpEvent` for a pass, `strata.level` for what a row moves a query, `privacy.mechanisms.ranks` for
-        what it moves an examined score and variance. Questions come from earlier answers; the events do not.
+        Proofs: `events.SparseVectorDpEvent` for a pass, `strata.level` for what a row moves a
+        query, `privacy.mechanisms.ranks` for what it moves an examined score and variance.
+        Questions come from earlier answers; the events do not.
         """
         moves = level_moves(self.test)
-        one: dp_accounting.DpEvent = SparseVectorDpEvent(self.threshold_noise * moves, self.query_noise * moves, moves, self.rate, rows_per_unit)
+        one: dp_accounting.DpEvent = SparseVectorDpEvent(
+            self.threshold_noise * moves, self.query_noise * moves, moves, self.rate, rows_per_unit
+        )
         if self.examine_noise is not None:
-            one = dp_accounting.ComposedDpEvent((one, dp_accounting.GaussianDpEvent(self.examine_noise / rows_per_unit)))
+            one = dp_accounting.ComposedDpEvent(
+                (one, dp_accounting.GaussianDpEvent(self.examine_noise / rows_per_unit))
+            )
         return dp_accounting.SelfComposedDpEvent(one, self.passes)
 
     def scaled(self, factor: float) -> SieveBudget:
         """The same search with `factor` times the noise."""
         examine = None if self.examine_noise is None else self.examine_noise * factor
-        return replace(self, threshold_noise=self.threshold_noise * factor, query_noise=self.query_noise * factor, examine_noise=examine)
+        return replace(
+            self,
+            threshold_noise=self.threshold_noise * factor,
+            query_noise=self.query_noise * factor,
+            examine_noise=examine,
+        )
 
     @property
     def sieve_deviation(self) -> float:
-        """Standard deviation of a sieve's answer about its threshold, both noises together, in the score's own units."""
-        return math.sqrt(2) * math.hypot(self.threshold_noise, self.query_noise) * level_moves(self.test) / STEPS
+        """Standard deviation of a sieve's answer about its threshold, both noises together, in the
+        score's own units.
+        """
+        return (
+            math.sqrt(2)
+            * math.hypot(self.threshold_noise, self.query_noise)
+            * level_moves(self.test)
+            / STEPS
+        )
 
     @property
     def examine_deviation(self) -> float:
@@ -98,7 +127,9 @@ class SieveBudget:
 
 @dataclass(frozen=True, eq=False)
 class Sieve:
-    """`SieveBudget` with its strategy; the same event, so the planned spend pays for it. Releases the transcript."""
+    """`SieveBudget` with its strategy; the same event, so the planned spend pays for it. Releases
+    the transcript.
+    """
 
     budget: SieveBudget
     strategy: Strategy
@@ -124,16 +155,34 @@ class Sieve:
         return tuple(replies)
 
     def _one_pass(
-        self, rows: Rows, randomness: Randomness, search: Generator[RankQuery, SieveReply | None, Any], question: RankQuery, replies: list[SieveReply]
+        self,
+        rows: Rows,
+        randomness: Randomness,
+        search: Generator[RankQuery, SieveReply | None, Any],
+        question: RankQuery,
+        replies: list[SieveReply],
     ) -> RankQuery | None:
-        """Ask on until one answer is above. Returns the question after it; None if the search has come to its end."""
+        """Ask on until one answer is above. Returns the question after it; None if the search has
+        come to its end.
+        """
         budget, moves = self.budget, level_moves(self.budget.test)
-        sample = rows if budget.rate == 1 else rows.sample(randomness.poisson_batch(len(rows), rate=budget.rate))
-        threshold = randomness.discrete_laplace(np.zeros(1, dtype=np.int64), scale=budget.threshold_noise * moves)[0]
+        sample = (
+            rows
+            if budget.rate == 1
+            else rows.sample(randomness.poisson_batch(len(rows), rate=budget.rate))
+        )
+        threshold = randomness.discrete_laplace(
+            np.zeros(1, dtype=np.int64), scale=budget.threshold_noise * moves
+        )[0]
         asked: RankQuery | None = question
         while asked is not None:
-            answer = np.array([level(budget.test, asked, sample.measure(budget.test, asked))], dtype=np.int64)
-            above = randomness.discrete_laplace(answer, scale=budget.query_noise * moves)[0] >= threshold
+            answer = np.array(
+                [level(budget.test, asked, sample.measure(budget.test, asked))], dtype=np.int64
+            )
+            above = (
+                randomness.discrete_laplace(answer, scale=budget.query_noise * moves)[0]
+                >= threshold
+            )
             replies.append(self._examined(rows, randomness, asked) if above else SieveReply(False))
             asked = next_question(search, replies[-1])
             if above:
@@ -147,7 +196,9 @@ class Sieve:
             return SieveReply(True)
         measured = rows.measure(self.budget.test, asked)
         exact = np.array([measured.score, measured.variance], dtype=np.int64)
-        score, variance = randomness.rounded_gaussian(exact, sigma=noise * STATISTICS[self.budget.test].examined_moves)
+        score, variance = randomness.rounded_gaussian(
+            exact, sigma=noise * STATISTICS[self.budget.test].examined_moves
+        )
         return SieveReply(True, float(score) / STEPS, float(variance) / VARIANCE_STEPS)
 
     def pack(self, value: tuple[SieveReply, ...]) -> Arrays:
@@ -164,7 +215,9 @@ class Sieve:
         return tuple(SieveReply(*reply) for reply in zip(*columns, strict=True))
 
 
-def next_question(search: Generator[RankQuery, SieveReply | None, Any], reply: SieveReply) -> RankQuery | None:
+def next_question(
+    search: Generator[RankQuery, SieveReply | None, Any], reply: SieveReply
+) -> RankQuery | None:
     """Send a reply; None if the search has come to its end."""
     try:
         return search.send(reply)

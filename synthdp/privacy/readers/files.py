@@ -1,8 +1,10 @@
-"""Tables in CSV and Parquet files, which may be damaged or made to do harm: opened as plain local files, within bounds.
+"""Tables in CSV and Parquet files, which may be damaged or made to do harm: opened as plain local
+files, within bounds.
 
-Libraries that are given a path may take it for an address to fetch, a home folder to expand or an archive to
-unpack. Here a path is only ever the name of a regular file (or, for Parquet, of a folder of them); absolute paths
-and links are followed, since a steward names what a steward may read. Column names are looked at before any row.
+Libraries that are given a path may take it for an address to fetch, a home folder to expand or an
+archive to unpack. Here a path is only ever the name of a regular file (or, for Parquet, of a folder
+of them); absolute paths and links are followed, since a steward names what a steward may read.
+Column names are looked at before any row.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from synthdp.errors import DataError
 MAX_HEADER = 1_000_000  # bytes of the line that names the columns
 BLOCK = 16 << 20  # bytes; no row of a CSV file is longer than two of them
 MAX_CELL = 1 << 16  # bytes of a text in a Parquet file: far more than any category has
-# How files begin that are none of text, and how the CSV parser's errors do (they go on with the row).
+# How files begin that are none of text, and how the CSV parser's errors do (they go on with the
+# row).
 NOT_TEXT = {
     "compressed": (b"\x1f\x8b", b"PK\x03\x04", b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"),
     "in UTF-16 or UTF-32": (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"),
@@ -33,18 +36,25 @@ CSV_ERRORS = {
     r"CSV parse error: (Row #\d+: )?Expected ": "a row has more or fewer fields than the first line",
     r"In CSV column #\d+: (Row #\d+: )?CSV conversion error to string: invalid UTF8": "a text is not in UTF-8",
 }
-UNPACKED = 1 << 30  # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its size
+UNPACKED = (
+    1 << 30
+    # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its size
+)
 RATIO = 100
 
 CheckNames = Callable[[Sequence[str]], None]
 CheckRows = Callable[[int], None]
 
 
-def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check: CheckNames) -> pd.DataFrame:
-    """All columns as text, missing where the text is one of `missing`. `check` sees the column names before a row is read.
+def read_csv_file(
+    path: Path, *, delimiter: str, missing: tuple[str, ...], check: CheckNames
+) -> pd.DataFrame:
+    """All columns as text, missing where the text is one of `missing`. `check` sees the column
+    names before a row is read.
 
     Raises:
-        DataError: the file is not what it should be; other errors are the library's, and may quote a row.
+        DataError: the file is not what it should be; other errors are the library's, and may quote
+            a row.
     """
 
     with _open(path) as file:
@@ -52,16 +62,23 @@ def read_csv_file(path: Path, *, delimiter: str, missing: tuple[str, ...], check
         check(names)
         file.seek(0)
         table, problem = _parsed(file, names, delimiter, missing)
-    if table is None:  # out here, so that the library's error, which quotes a row, does not hang on it
+    if (
+        table is None
+    ):  # out here, so that the library's error, which quotes a row, does not hang on it
         hint = "save the table as CSV in UTF-8, with as many fields in each line as the first one has; check the delimiter"
         raise DataError(f"cannot read {path.name!r} as csv: {problem}", hint=hint)
     if table.column_names != list(names):
-        raise DataError("the header cannot be read", hint="the first line must name the columns, without line breaks")
+        raise DataError(
+            "the header cannot be read",
+            hint="the first line must name the columns, without line breaks",
+        )
     _check_lines(table)
     return frame_of(table)
 
 
-def _parsed(file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tuple[str, ...]) -> tuple[pa.Table | None, str]:
+def _parsed(
+    file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tuple[str, ...]
+) -> tuple[pa.Table | None, str]:
     """Every field as a text, whatever stands in it; or none, and what is wrong."""
     from pyarrow import csv as arrow_csv
 
@@ -70,9 +87,14 @@ def _parsed(file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tup
             file,
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK),
             # An empty line is a missing value where there is one column, and nothing otherwise.
-            parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1
+            ),
             convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), null_values=list(missing), strings_can_be_null=True, quoted_strings_can_be_null=True
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=list(missing),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
             ),
         )
     except pa.ArrowInvalid as error:
@@ -83,37 +105,54 @@ def _parsed(file: BinaryIO, names: tuple[str, ...], delimiter: str, missing: tup
 
 def _open(path: Path) -> BinaryIO:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise DataError(f"{path.name!r} is not a plain file", hint="name a file; folders, pipes and devices are not read")
+        raise DataError(
+            f"{path.name!r} is not a plain file",
+            hint="name a file; folders, pipes and devices are not read",
+        )
     return path.open("rb")
 
 
 def _header(file: BinaryIO, delimiter: str) -> tuple[str, ...]:
-    """The names in the first line. What is wrong is told by position: without a header this would be a row."""
+    """The names in the first line. What is wrong is told by position: without a header this would
+    be a row.
+    """
     start = file.read(MAX_HEADER + 1)
     for what, beginnings in NOT_TEXT.items():
         if start.startswith(beginnings):
-            raise DataError(f"cannot read {Path(file.name).name!r} as csv: it is {what}", hint="unpack it and save it as CSV in UTF-8")
+            raise DataError(
+                f"cannot read {Path(file.name).name!r} as csv: it is {what}",
+                hint="unpack it and save it as CSV in UTF-8",
+            )
     line = re.split(rb"[\r\n]", start, maxsplit=1)[0]
     if len(line) > MAX_HEADER:
-        raise DataError(f"the first line is longer than {MAX_HEADER:,} bytes", hint="is this a CSV file with a header?")
+        raise DataError(
+            f"the first line is longer than {MAX_HEADER:,} bytes",
+            hint="is this a CSV file with a header?",
+        )
     text = line.decode("utf-8-sig", errors="replace")
     if "\ufffd" in text:
-        raise DataError(f"cannot read {Path(file.name).name!r} as csv: its first line is not in UTF-8", hint="save the table as CSV in UTF-8")
+        raise DataError(
+            f"cannot read {Path(file.name).name!r} as csv: its first line is not in UTF-8",
+            hint="save the table as CSV in UTF-8",
+        )
     names = tuple(next(csv.reader(io.StringIO(text), delimiter=delimiter), ()))
     if len(set(names)) < len(names):
         seen: dict[str, int] = {}
         for name in names:
             seen[name] = seen.get(name, 0) + 1
         twice = [str(i) for i, name in enumerate(names, start=1) if seen[name] > 1]
-        raise DataError(f"the header repeats a name, at positions {', '.join(twice[:20])}", hint="give every column a name of its own")
+        raise DataError(
+            f"the header repeats a name, at positions {', '.join(twice[:20])}",
+            hint="give every column a name of its own",
+        )
     return names
 
 
 def _check_lines(table: pa.Table) -> None:
     """Each row is one line of the file: a field with a line break would have made a row of several.
 
-    A quotation mark that is never closed takes other rows into its field, so that one row would decide how others are read.
-    No category holds a line break, so nothing that is declared is lost.
+    A quotation mark that is never closed takes other rows into its field, so that one row would
+    decide how others are read. No category holds a line break, so nothing that is declared is lost.
     """
     for name in table.column_names:
         if any(pc.any(pc.match_substring(table.column(name), end)).as_py() for end in ("\n", "\r")):
@@ -124,15 +163,24 @@ def _check_lines(table: pa.Table) -> None:
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
-    """The same cells of the same types: nothing is converted, since that would look at whole columns."""
-    return pd.DataFrame({name: pd.Series(pd.arrays.ArrowExtensionArray(table.column(name))) for name in table.column_names})
+    """The same cells of the same types: nothing is converted, since that would look at whole
+    columns.
+    """
+    return pd.DataFrame(
+        {
+            name: pd.Series(pd.arrays.ArrowExtensionArray(table.column(name)))
+            for name in table.column_names
+        }
+    )
 
 
 def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) -> pd.DataFrame:
-    """The table in a Parquet file or a folder of them. Its names, rows and size are checked before a row is read.
+    """The table in a Parquet file or a folder of them. Its names, rows and size are checked before
+    a row is read.
 
     Raises:
-        DataError: the files are not what they should be; other errors are the library's, and may quote a row.
+        DataError: the files are not what they should be; other errors are the library's, and may
+            quote a row.
     """
     dataset, _, _ = _open_parquet(path, check, check_rows)
     table = dataset.read(use_threads=False)
@@ -141,8 +189,11 @@ def read_parquet_files(path: Path, *, check: CheckNames, check_rows: CheckRows) 
     return frame_of(table.unify_dictionaries())
 
 
-def parquet_batches(path: Path, *, check: CheckNames, check_rows: CheckRows, batch_rows: int) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """The same table, its number of rows and batches of at most `batch_rows` of them, one in memory at a time.
+def parquet_batches(
+    path: Path, *, check: CheckNames, check_rows: CheckRows, batch_rows: int
+) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """The same table, its number of rows and batches of at most `batch_rows` of them, one in memory
+    at a time.
 
     Raises:
         DataError: as above, some of it only while the batches are read.
@@ -154,7 +205,9 @@ def parquet_batches(path: Path, *, check: CheckNames, check_rows: CheckRows, bat
     def batches() -> Iterator[pa.RecordBatch]:
         for fragment in dataset.fragments:
             with _open(Path(fragment.path)) as file:
-                for batch in pq.ParquetFile(file, read_dictionary=texts, pre_buffer=False).iter_batches(batch_rows, use_threads=False):
+                for batch in pq.ParquetFile(
+                    file, read_dictionary=texts, pre_buffer=False
+                ).iter_batches(batch_rows, use_threads=False):
                     for column in batch.columns:
                         _check_cells(pa.chunked_array([column]))
                     yield batch
@@ -162,7 +215,9 @@ def parquet_batches(path: Path, *, check: CheckNames, check_rows: CheckRows, bat
     return rows, batches()
 
 
-def _open_parquet(path: Path, check: CheckNames, check_rows: CheckRows) -> tuple[Any, int, list[str]]:
+def _open_parquet(
+    path: Path, check: CheckNames, check_rows: CheckRows
+) -> tuple[Any, int, list[str]]:
     """The files as one dataset, checked but for their values; its rows, and the columns of text."""
     import pyarrow.fs
     import pyarrow.parquet as pq
@@ -171,7 +226,8 @@ def _open_parquet(path: Path, check: CheckNames, check_rows: CheckRows) -> tuple
     for file in files:
         if not (file.is_dir() and file != path):
             _open(file).close()
-    # Names of folders are no columns: their types would follow from all of them together, and a folder is there because a row is.
+    # Names of folders are no columns: their types would follow from all of them together, and a
+    # folder is there because a row is.
     plain: dict[str, Any] = {"filesystem": pyarrow.fs.LocalFileSystem(), "partitioning": None}
     found = pq.ParquetDataset(str(path), **plain)
     _check_alike([fragment.physical_schema for fragment in found.fragments])
@@ -182,15 +238,25 @@ def _open_parquet(path: Path, check: CheckNames, check_rows: CheckRows) -> tuple
     metadata = [fragment.metadata for fragment in dataset.fragments]
     rows = sum(m.num_rows for m in metadata)
     check_rows(rows)
-    unpacked = sum(m.row_group(i).total_byte_size for m in metadata for i in range(m.num_row_groups))
+    unpacked = sum(
+        m.row_group(i).total_byte_size for m in metadata for i in range(m.num_row_groups)
+    )
     if unpacked > UNPACKED + RATIO * sum(f.stat().st_size for f in files if f.is_file()):
-        raise DataError(f"the file unpacks to more than {RATIO} times its size", hint="this is no table that was written in good faith")
+        raise DataError(
+            f"the file unpacks to more than {RATIO} times its size",
+            hint="this is no table that was written in good faith",
+        )
     return dataset, rows, texts
 
 
 def _check_alike(schemas: Sequence[pa.Schema]) -> None:
-    """Files of other types would be read as the first one's, so that one file decided how the values of another are read."""
-    columns = [[(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema] for schema in schemas]
+    """Files of other types would be read as the first one's, so that one file decided how the
+    values of another are read.
+    """
+    columns = [
+        [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
+        for schema in schemas
+    ]
     if any(own != columns[0] for own in columns):
         raise DataError(
             "the Parquet files of the folder differ in the names, order or types of their columns",
@@ -199,13 +265,23 @@ def _check_alike(schemas: Sequence[pa.Schema]) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
 
 
 def _check_cells(column: pa.ChunkedArray) -> None:
     values: Any = column
     for chunk in values.chunks:
         texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-        longest = pc.max(pc.binary_length(texts)).as_py() if _is_text(texts.type) and len(texts) else None
+        longest = (
+            pc.max(pc.binary_length(texts)).as_py() if _is_text(texts.type) and len(texts) else None
+        )
         if longest is not None and longest > MAX_CELL:
-            raise DataError(f"a text is longer than {MAX_CELL:,} bytes", hint="no category is; drop the column from the source")
+            raise DataError(
+                f"a text is longer than {MAX_CELL:,} bytes",
+                hint="no category is; drop the column from the source",
+            )

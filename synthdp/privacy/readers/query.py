@@ -1,7 +1,10 @@
-"""A table as the answer to a query: the driver's own Python objects, one for each value, and errors without a word of them.
+"""A table as the answer to a query: the driver's own Python objects, one for each value, and errors
+without a word of them.
 
-What a column of a query holds may differ from row to row (SQLite keeps a type for each value), so nothing is made of a column
-as a whole here. Which of the four things went wrong is told: the URL, the connection, the query, or the rows on their way.
+What a column of a query holds may differ from row to row (SQLite keeps a type for each value), so
+nothing is made of a column
+as a whole here. Which of the four things went wrong is told: the URL, the connection, the query, or
+the rows on their way.
 """
 
 from __future__ import annotations
@@ -24,34 +27,59 @@ RUNS = "see that it runs, and that the URL's host, port, database, user and pass
 ASK = "try the query in the database's own client: it is one SELECT of columns and tables that are there; write a colon inside a text as \\:"
 
 
-def read_query(source: spec.SqlSource, *, check: Callable[[Sequence[str]], None], check_rows: Callable[[int], None]) -> pd.DataFrame:
-    """The rows that the query gives, as Python objects. `check` sees the columns' names before a row is fetched.
+def read_query(
+    source: spec.SqlSource,
+    *,
+    check: Callable[[Sequence[str]], None],
+    check_rows: Callable[[int], None],
+) -> pd.DataFrame:
+    """The rows that the query gives, as Python objects. `check` sees the columns' names before a
+    row is fetched.
 
     Raises:
         DataError: the URL, the database or the query is not what it should be.
     """
     url = os.environ.get(source.url_env)
     if not url:
-        raise DataError(f"the environment variable {source.url_env} is not set", hint="it holds the database URL, with its password")
-    engine = _told(lambda: sqlalchemy.create_engine(url), f"the URL in {source.url_env} cannot be read", FORM)
+        raise DataError(
+            f"the environment variable {source.url_env} is not set",
+            hint="it holds the database URL, with its password",
+        )
+    engine = _told(
+        lambda: sqlalchemy.create_engine(url), f"the URL in {source.url_env} cannot be read", FORM
+    )
     try:
-        with _told(engine.connect, f"the database of {source.url_env} does not answer", RUNS) as connection:
-            result = _told(lambda: connection.execute(sqlalchemy.text(source.query)), "the database refuses the query of dataset.source", ASK)
+        with _told(
+            engine.connect, f"the database of {source.url_env} does not answer", RUNS
+        ) as connection:
+            result = _told(
+                lambda: connection.execute(sqlalchemy.text(source.query)),
+                "the database refuses the query of dataset.source",
+                ASK,
+            )
             if not result.returns_rows:
-                raise DataError("the query of dataset.source gives no rows", hint="write one SELECT")
+                raise DataError(
+                    "the query of dataset.source gives no rows", hint="write one SELECT"
+                )
             names = list(result.keys())
             check(names)
             rows: list[sqlalchemy.Row[tuple[object, ...]]] = []
-            while block := _told(lambda: result.fetchmany(FETCHED), "the database broke off its answer", RUNS):
+            while block := _told(
+                lambda: result.fetchmany(FETCHED), "the database broke off its answer", RUNS
+            ):
                 rows += block
                 check_rows(len(rows))
     finally:
         engine.dispose()
-    return pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)})
+    return pd.DataFrame(
+        {name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)}
+    )
 
 
 def _told(act: Callable[[], T], message: str, hint: str) -> T:
-    """What `act` gives; `message` in place of its error, which may quote a row or a password and does not hang on it."""
+    """What `act` gives; `message` in place of its error, which may quote a row or a password and
+    does not hang on it.
+    """
     try:
         return act()
     except Exception as error:

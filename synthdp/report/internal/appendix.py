@@ -13,8 +13,15 @@ from synthdp.evaluate.run import EvaluationReport, FidelityReport
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.internal.findings import interval, number
 
-ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")  # what the page shows; the rest is in the appendix
-MISFIT_KINDS = {"wrong type": "wrong type", "outside the domain": "outside the domain", "unexpected missing": "missing where none is declared"}
+ATTACK_CAPTIONS = (
+    "Membership attack",
+    "Membership attack: declared",
+)  # what the page shows; the rest is in the appendix
+MISFIT_KINDS = {
+    "wrong type": "wrong type",
+    "outside the domain": "outside the domain",
+    "unexpected missing": "missing where none is declared",
+}
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,28 @@ class Limits:
 
 def tables(content: ReportContent, limits: Limits) -> list[Table]:
     """All tables of the appendix, in the order of the report; empty ones are left out."""
-    found = [_headline(content), *_budget(content.budget), *_evaluation(content.evaluation, content.domain, limits)]
+    found = [
+        _headline(content),
+        *_budget(content.budget),
+        *_evaluation(content.evaluation, content.domain, limits),
+    ]
     if content.graph and content.graph.edges:
-        found.append(Table("Arrows of the causal graph", ("cause", "effect", "where it comes from"), content.graph.edges))
+        found.append(
+            Table(
+                "Arrows of the causal graph",
+                ("cause", "effect", "where it comes from"),
+                content.graph.edges,
+            )
+        )
     if content.attack:
         found += attack_tables(content.attack)
-    found.append(Table("Time by stage", ("stage", "seconds"), tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items())))
+    found.append(
+        Table(
+            "Time by stage",
+            ("stage", "seconds"),
+            tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items()),
+        )
+    )
     return [table for table in found if table.rows]
 
 
@@ -61,17 +84,33 @@ def _headline(content: ReportContent) -> Table:
     if report:
         figures |= report.metrics() | {"mean AUC learnt on real rows": report.utility.mean_auc_real}
     if report and report.floor:
-        figures |= {f"tv{k} of held-out real rows": getattr(report.floor, f"tv{k}") for k in (1, 2, 3)}
-    gates = ((f"gate {g.metric} {g.bound}", f"{number(g.value)}, {'passed' if g.passed else 'failed'}") for g in content.gates)
-    return Table("Headline figures", ("figure", "value"), (*((name, number(value)) for name, value in figures.items()), *gates))
+        figures |= {
+            f"tv{k} of held-out real rows": getattr(report.floor, f"tv{k}") for k in (1, 2, 3)
+        }
+    gates = (
+        (f"gate {g.metric} {g.bound}", f"{number(g.value)}, {'passed' if g.passed else 'failed'}")
+        for g in content.gates
+    )
+    return Table(
+        "Headline figures",
+        ("figure", "value"),
+        (*((name, number(value)) for name, value in figures.items()), *gates),
+    )
 
 
 def _budget(budget: Budget) -> list[Table]:
-    steps = tuple((s.purpose, s.label, s.mechanism, number(s.epsilon), "yes" if s.used else "no") for s in budget.steps)
+    steps = tuple(
+        (s.purpose, s.label, s.mechanism, number(s.epsilon), "yes" if s.used else "no")
+        for s in budget.steps
+    )
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     return [
-        Table("Planned spends", ("purpose", "spend", "mechanism", "epsilon it adds", "used"), steps),
-        Table("Guarantee for groups", ("units together", f"epsilon at delta {budget.delta:g}"), groups),
+        Table(
+            "Planned spends", ("purpose", "spend", "mechanism", "epsilon it adds", "used"), steps
+        ),
+        Table(
+            "Guarantee for groups", ("units together", f"epsilon at delta {budget.delta:g}"), groups
+        ),
     ]
 
 
@@ -80,22 +119,58 @@ def _evaluation(report: EvaluationReport | None, domain: Domain, limits: Limits)
         return
     if report.fidelity:
         yield from _fidelity(report.fidelity, report.floor, domain, limits)
-    rows = tuple((r.target, r.classifier, r.metric, *map(number, (r.real, r.synthetic, r.difference, r.low, r.high))) for r in report.utility.rows)
-    headings = ("target", "learner", "score", "learnt on real", "learnt on synthetic", "real - synthetic", "95% from", "to")
-    yield Table("Learning on real and on synthetic rows, tested on held-out real rows", headings, rows)
+    rows = tuple(
+        (
+            r.target,
+            r.classifier,
+            r.metric,
+            *map(number, (r.real, r.synthetic, r.difference, r.low, r.high)),
+        )
+        for r in report.utility.rows
+    )
+    headings = (
+        "target",
+        "learner",
+        "score",
+        "learnt on real",
+        "learnt on synthetic",
+        "real - synthetic",
+        "95% from",
+        "to",
+    )
+    yield Table(
+        "Learning on real and on synthetic rows, tested on held-out real rows", headings, rows
+    )
     yield Table("Remarks on learning", ("remark",), tuple((note,) for note in report.utility.notes))
 
 
-def _fidelity(report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: Limits) -> Iterator[Table]:
-    columns = tuple((name, f"{tv:.4f}", f"{floor.by_column[name]:.4f}" if floor else "not available") for name, tv in report.by_column.items())
+def _fidelity(
+    report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: Limits
+) -> Iterator[Table]:
+    columns = tuple(
+        (name, f"{tv:.4f}", f"{floor.by_column[name]:.4f}" if floor else "not available")
+        for name, tv in report.by_column.items()
+    )
     yield Table("Total variation by column", ("column", "synthetic", "held-out real rows"), columns)
     yield _pairs(report, limits.pairs)
     triples = tuple((*names, f"{tv:.4f}") for names, tv in report.by_triple.items())
-    yield _cut(Table("Total variation by triple of columns", ("column", "column", "column", "total variation"), triples), limits.pairs)
+    yield _cut(
+        Table(
+            "Total variation by triple of columns",
+            ("column", "column", "column", "total variation"),
+            triples,
+        ),
+        limits.pairs,
+    )
     for column in domain.columns:
         real, synthetic = report.shares_real[column.name], report.shares_synthetic[column.name]
-        shares = tuple((label, f"{a:.4%}", f"{b:.4%}") for label, a, b in zip(column.labels, real, synthetic, strict=True))
-        yield _cut(Table(f"Shares of {column.name}", ("level", "real", "synthetic"), shares), limits.levels)
+        shares = tuple(
+            (label, f"{a:.4%}", f"{b:.4%}")
+            for label, a, b in zip(column.labels, real, synthetic, strict=True)
+        )
+        yield _cut(
+            Table(f"Shares of {column.name}", ("level", "real", "synthetic"), shares), limits.levels
+        )
 
 
 def _pairs(report: FidelityReport, most: int) -> Table:
@@ -105,9 +180,20 @@ def _pairs(report: FidelityReport, most: int) -> Table:
     rows = []
     for i, j in zip(first[worst[:most]].tolist(), second[worst[:most]].tolist(), strict=True):
         real, synthetic = report.association_real[i, j], report.association_synthetic[i, j]
-        rows.append((names[i], names[j], f"{report.pairs[i, j]:.4f}", f"{real:.3f}", f"{synthetic:.3f}", f"{synthetic - real:+.3f}"))
+        rows.append(
+            (
+                names[i],
+                names[j],
+                f"{report.pairs[i, j]:.4f}",
+                f"{real:.3f}",
+                f"{synthetic:.3f}",
+                f"{synthetic - real:+.3f}",
+            )
+        )
     headings = ("column", "column", "total variation", "Cramér's V real", "synthetic", "difference")
-    return Table("Pairs of columns, furthest off first", headings, tuple(rows), len(worst) - len(rows))
+    return Table(
+        "Pairs of columns, furthest off first", headings, tuple(rows), len(worst) - len(rows)
+    )
 
 
 def _cut(table: Table, most: int) -> Table:
@@ -116,15 +202,34 @@ def _cut(table: Table, most: int) -> Table:
 
 def misfit_table(content: ReportContent) -> Table:
     """Values that the declared domain does not hold, by column and kind."""
-    kinds = dict.fromkeys([*MISFIT_KINDS, *(kind for found in content.misfits.values() for kind in found)])
-    rows = tuple((name, *(f"{found.get(kind, 0):,}" for kind in kinds)) for name, found in content.misfits.items())
-    return Table("Values that do not fit the declared domain", ("column", *(MISFIT_KINDS.get(kind, kind) for kind in kinds)), rows)
+    kinds = dict.fromkeys(
+        [*MISFIT_KINDS, *(kind for found in content.misfits.values() for kind in found)]
+    )
+    rows = tuple(
+        (name, *(f"{found.get(kind, 0):,}" for kind in kinds))
+        for name, found in content.misfits.items()
+    )
+    return Table(
+        "Values that do not fit the declared domain",
+        ("column", *(MISFIT_KINDS.get(kind, kind) for kind in kinds)),
+        rows,
+    )
 
 
 def attack_tables(attack: Mapping[str, Any]) -> list[Table]:
-    """Whatever the attack reported: single figures, one row for each variant tried, points of its curve."""
+    """Whatever the attack reported: single figures, one row for each variant tried, points of its
+    curve.
+    """
     listed = {key: value for key, value in attack.items() if isinstance(value, list | tuple)}
-    facts = tuple(_facts({key: value for key, value in attack.items() if key not in listed and key != "conclusion"}))
+    facts = tuple(
+        _facts(
+            {
+                key: value
+                for key, value in attack.items()
+                if key not in listed and key != "conclusion"
+            }
+        )
+    )
     found = [Table(ATTACK_CAPTIONS[0], ("figure", "value"), facts)]
     for key, items in listed.items():
         found.append(_listed(f"Membership attack: {_words(key)}", items))
@@ -141,13 +246,23 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _listed(caption: str, items: Sequence[Any]) -> Table:
-    if items and all(isinstance(item, Mapping) and not {"value", "estimate"} & set(item) for item in items):
+    if items and all(
+        isinstance(item, Mapping) and not {"value", "estimate"} & set(item) for item in items
+    ):
         headings = tuple(dict.fromkeys(str(key) for item in items for key in item))
         rows = tuple(tuple(interval(item.get(key, "")) for key in headings) for item in items)
         return Table(caption, tuple(map(_words, headings)), rows)
     if items and all(isinstance(item, list | tuple) and len(item) == 2 for item in items):
-        return Table(caption, ("false positive rate", "true positive rate"), tuple((interval(a), interval(b)) for a, b in items))
-    return Table(caption, ("number", "value"), tuple((str(i), interval(item)) for i, item in enumerate(items, start=1)))
+        return Table(
+            caption,
+            ("false positive rate", "true positive rate"),
+            tuple((interval(a), interval(b)) for a, b in items),
+        )
+    return Table(
+        caption,
+        ("number", "value"),
+        tuple((str(i), interval(item)) for i, item in enumerate(items, start=1)),
+    )
 
 
 def _words(key: str) -> str:

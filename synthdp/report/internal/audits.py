@@ -57,36 +57,82 @@ def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
     where = f"{ROWS[record['rows']]}, {record['day']}"
     replay, attack = record["replay"], record["membership"]
     if replay:
-        figures = {"mechanisms": str(replay["mechanisms"]), "pairs of neighbouring tables": str(replay["pairs"])}
+        figures = {
+            "mechanisms": str(replay["mechanisms"]),
+            "pairs of neighbouring tables": str(replay["pairs"]),
+        }
         figures |= {
             "most that a pair used of what the event allows": f"{replay['largest_share']:.1%}",
             "other differences": str(len(replay["findings"])),
         }
         yield Table(f"Record and replay, {where}", ("figure", "value"), tuple(figures.items()))
     if record["audits"]:
-        yield Table(f"Statistical audits {where}", HEADINGS, tuple(_row(a) for a in record["audits"]))
+        yield Table(
+            f"Statistical audits {where}", HEADINGS, tuple(_row(a) for a in record["audits"])
+        )
     if attack:
         counts = {"pairs of models": str(attack["pairs"]), "dropped": str(attack["pairs_dropped"])}
-        values = {k: number(attack[k]) for k in ("advantage", "lower", "upper", "ceiling")} | {"baseline": _interval(attack["baseline"])}
-        yield Table(f"Membership attack {where}", (*counts, *values), ((*counts.values(), *values.values()),))
+        values = {k: number(attack[k]) for k in ("advantage", "lower", "upper", "ceiling")} | {
+            "baseline": _interval(attack["baseline"])
+        }
+        yield Table(
+            f"Membership attack {where}",
+            (*counts, *values),
+            ((*counts.values(), *values.values()),),
+        )
         if attack["attacks"]:
-            yield Table(f"Attacks {where}", ATTACK_HEADINGS, tuple(_attack_row(a) for a in attack["attacks"]))
+            yield Table(
+                f"Attacks {where}",
+                ATTACK_HEADINGS,
+                tuple(_attack_row(a) for a in attack["attacks"]),
+            )
         if attack["warnings"]:
-            yield Table(f"Warnings of the attack {where}", ("before you believe it",), tuple((w,) for w in attack["warnings"]))
+            yield Table(
+                f"Warnings of the attack {where}",
+                ("before you believe it",),
+                tuple((w,) for w in attack["warnings"]),
+            )
 
 
 def _attack_row(a: Mapping[str, Any]) -> tuple[str, ...]:
     gap = (number(a[key]) for key in ("advantage", "lower", "upper"))
-    figures = (number(a[key]) for key in ("auc", "auc_upper", "tpr_upper", "epsilon_lower", "epsilon_provable"))
-    return a["attack"], str(a["models"]), *gap, _interval(a["control"]), *figures, "refuted" if a["refuted"] else "not refuted"
+    figures = (
+        number(a[key])
+        for key in ("auc", "auc_upper", "tpr_upper", "epsilon_lower", "epsilon_provable")
+    )
+    return (
+        a["attack"],
+        str(a["models"]),
+        *gap,
+        _interval(a["control"]),
+        *figures,
+        "refuted" if a["refuted"] else "not refuted",
+    )
 
 
 def _interval(gap: Mapping[str, float] | None) -> str:
     """An advantage with its 95% interval."""
-    return "none" if gap is None else f"{number(gap['value'])} ({number(gap['lower'])} to {number(gap['upper'])})"
+    return (
+        "none"
+        if gap is None
+        else f"{number(gap['value'])} ({number(gap['lower'])} to {number(gap['upper'])})"
+    )
 
 
 def _row(a: Mapping[str, Any]) -> tuple[str, ...]:
     claimed = "none" if a["epsilon"] is None else number(a["epsilon"])
-    shown = (claimed, f"{a['delta']:g}", number(a["epsilon_lower"]), number(a["epsilon_provable"]), f"{a['fault']}: {a['power']:.0%}")
-    return a["mechanism"], a["method"], str(a["unit_rows"]), str(a["runs"]), *shown, "refuted" if a["refuted"] else "not refuted"
+    shown = (
+        claimed,
+        f"{a['delta']:g}",
+        number(a["epsilon_lower"]),
+        number(a["epsilon_provable"]),
+        f"{a['fault']}: {a['power']:.0%}",
+    )
+    return (
+        a["mechanism"],
+        a["method"],
+        str(a["unit_rows"]),
+        str(a["runs"]),
+        *shown,
+        "refuted" if a["refuted"] else "not refuted",
+    )

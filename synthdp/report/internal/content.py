@@ -1,4 +1,6 @@
-"""What the steward's report is made of: plain values that the caller has already opened. Confidential."""
+"""What the steward's report is made of: plain values that the caller has already opened.
+Confidential.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from synthdp.evaluate.run import EvaluationReport
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStep:
-    """One planned spend. `epsilon`: how much it adds to the composed epsilon of the steps before it, if known; `used`: whether the run needed it."""
+    """One planned spend. `epsilon`: how much it adds to the composed epsilon of the steps before
+    it, if known; `used`: whether the run needed it.
+    """
 
     purpose: str
     label: str
@@ -25,7 +29,9 @@ class BudgetStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The spec's budget, the whole plan's epsilon (the guarantee), this outcome's part of it, and what the dataset has left under its cap."""
+    """The spec's budget, the whole plan's epsilon (the guarantee), this outcome's part of it, and
+    what the dataset has left under its cap.
+    """
 
     epsilon: float
     epsilon_planned: float
@@ -52,8 +58,10 @@ class GateResult:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """The causal graph: its picture as an SVG document, (cause, effect, where the arrow comes from), and what released
-    tables say of each of its claims, as plain JSON values (`graph.validation`)."""
+    """The causal graph: its picture as an SVG document, (cause, effect, where the arrow comes
+    from), and what released tables say of each of its claims, as plain JSON values
+    (`graph.validation`).
+    """
 
     mode: str
     svg: str | None = None
@@ -63,9 +71,11 @@ class GraphView:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportContent:
-    """Everything the report shows. What is None or empty is said to be absent, never left out silently.
+    """Everything the report shows. What is None or empty is said to be absent, never left out
+    silently.
 
-    `attack` is a membership report as plain JSON values, and so is each record of `audits`. `misfits`: for each column the number of values of
+    `attack` is a membership report as plain JSON values, and so is each record of `audits`.
+    `misfits`: for each column the number of values of
     each kind that the declared domain does not hold. `timings`: seconds by stage.
     """
 
@@ -93,7 +103,11 @@ class ReportContent:
         """The report's numbers as plain JSON values; figures that are not finite become None."""
         graph = None
         if self.graph:
-            graph = {"mode": self.graph.mode, "edges": [list(edge) for edge in self.graph.edges], "validation": self.graph.validation}
+            graph = {
+                "mode": self.graph.mode,
+                "edges": [list(edge) for edge in self.graph.edges],
+                "validation": self.graph.validation,
+            }
         plain = {
             "confidential": "computed on real rows: not covered by the privacy guarantee, not to be shared",
             "title": self.title,

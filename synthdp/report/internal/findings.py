@@ -1,4 +1,5 @@
-"""One plain sentence for each part of the steward's report, computed from its numbers: what to conclude.
+"""One plain sentence for each part of the steward's report, computed from its numbers: what to
+conclude.
 
 The words follow fixed thresholds that are named here; they are a reading aid, never a gate.
 """
@@ -124,7 +125,10 @@ def interval(value: Any) -> str:
     """An estimate with its interval as text; plain numbers and texts as they are."""
     if isinstance(value, Mapping):
         middle = next((value[k] for k in ("value", "estimate") if k in value), None)
-        low, high = (next((value[k] for k in keys if k in value), None) for keys in (("lower", "low"), ("upper", "high")))
+        low, high = (
+            next((value[k] for k in keys if k in value), None)
+            for keys in (("lower", "low"), ("upper", "high"))
+        )
         text = number(middle)
         return text if low is None or high is None else f"{text} ({number(low)} to {number(high)})"
     if isinstance(value, bool):
@@ -138,7 +142,10 @@ def graph(view: GraphView) -> str:
     """What kind of graph shaped the model."""
     if not view.edges:
         return f"The model used no causal arrows (mode {view.mode})."
-    kinds = {kind: sum(1 for edge in view.edges if edge[2] == kind) for kind in dict.fromkeys(edge[2] for edge in view.edges)}
+    kinds = {
+        kind: sum(1 for edge in view.edges if edge[2] == kind)
+        for kind in dict.fromkeys(edge[2] for edge in view.edges)
+    }
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     return f"The model follows {len(view.edges)} causal arrows ({counts}); mode {view.mode}.{_validated(view.validation)}"
 
@@ -147,7 +154,10 @@ def _validated(found: Mapping[str, Any] | None) -> str:
     """What the tables say of a given graph."""
     if found is None:
         return ""
-    said = {kind: ", ".join(f"{n} {status}" for status, n in found["counts"][kind].items()) for kind in ("arrow", "independence")}
+    said = {
+        kind: ", ".join(f"{n} {status}" for status, n in found["counts"][kind].items())
+        for kind in ("arrow", "independence")
+    }
     return f" Held against noisy tables, its arrows: {said['arrow']}; the independences that it implies: {said['independence']}."
 
 

@@ -1,4 +1,6 @@
-"""The report's tables on a validated graph: each arrow and each implied independence, what the tables say, and how well they could."""
+"""The report's tables on a validated graph: each arrow and each implied independence, what the
+tables say, and how well they could.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,24 @@ from synthdp.report.internal.findings import number
 
 MOST_ROWS = 200
 ORDER = ("refuted", "undecided", "supported")
-HEADINGS = ("claim", "status", "effect (Cohen's w)", "at most", "smallest detectable effect", "p-value")
-CAPTIONS = {"arrow": "Arrows, held against noisy tables", "independence": "Implied independences, held against noisy tables"}
+HEADINGS = (
+    "claim",
+    "status",
+    "effect (Cohen's w)",
+    "at most",
+    "smallest detectable effect",
+    "p-value",
+)
+CAPTIONS = {
+    "arrow": "Arrows, held against noisy tables",
+    "independence": "Implied independences, held against noisy tables",
+}
 
 
 def finding_tables(validation: Mapping[str, Any] | None) -> list[Table]:
-    """One table for arrows and one for independences, refuted ones first; none without a validation."""
+    """One table for arrows and one for independences, refuted ones first; none without a
+    validation.
+    """
     if validation is None:
         return []
     found = sorted(validation["findings"], key=lambda f: ORDER.index(f["status"]))
@@ -24,11 +38,23 @@ def finding_tables(validation: Mapping[str, Any] | None) -> list[Table]:
 
 def _table(kind: str, found: Sequence[Mapping[str, Any]]) -> Table:
     rows = tuple(
-        (_claim(f), f["status"], *(number(f[k]) for k in ("effect", "effect_upper", "smallest_detectable_effect", "p_value"))) for f in found
+        (
+            _claim(f),
+            f["status"],
+            *(
+                number(f[k])
+                for k in ("effect", "effect_upper", "smallest_detectable_effect", "p_value")
+            ),
+        )
+        for f in found
     )
     return Table(CAPTIONS[kind], HEADINGS, rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
 def _claim(finding: Mapping[str, Any]) -> str:
-    words = f"{finding['x']} -> {finding['y']}" if finding["kind"] == "arrow" else f"{finding['x']} independent of {finding['y']}"
+    words = (
+        f"{finding['x']} -> {finding['y']}"
+        if finding["kind"] == "arrow"
+        else f"{finding['x']} independent of {finding['y']}"
+    )
     return words + (f" given {', '.join(finding['given'])}" if finding["given"] else "")

@@ -26,7 +26,9 @@ MOST_DOUBTFUL = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """All that the tables show: `rates` are (FPR, TPR) of the best attack, `strengths` associations of `names`, shape `[names, names]`."""
+    """All that the tables show: `rates` are (FPR, TPR) of the best attack, `strengths` associations
+    of `names`, shape `[names, names]`.
+    """
 
     domain: Domain
     facts: Mapping[str, Any]
@@ -39,46 +41,105 @@ class Numbers:
 
 
 def tables(numbers: Numbers, limits: Limits) -> Iterator[Table]:
-    """All tables of the appendix, in the order of the report; those of more than `limits` rows are cut."""
+    """All tables of the appendix, in the order of the report; those of more than `limits` rows are
+    cut.
+    """
     yield from _guarantee(numbers)
-    yield _cut("Arrows of the causal graph", ("cause", "effect", "where it comes from"), numbers.graph.edges, limits.pairs)
+    yield _cut(
+        "Arrows of the causal graph",
+        ("cause", "effect", "where it comes from"),
+        numbers.graph.edges,
+        limits.pairs,
+    )
     distances = tuple((c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in numbers.columns)
     yield Table(
-        "Total variation by column, synthetic against noisy counts", ("column", "total variation", "noise alone, on average at most"), distances
+        "Total variation by column, synthetic against noisy counts",
+        ("column", "total variation", "noise alone, on average at most"),
+        distances,
     )
     pairs = tuple((*p.names, f"{p.distance:.4f}", f"{p.by_noise:.4f}") for p in numbers.pairs)
-    yield _cut("Pairs that were measured", ("column", "column", "total variation", "noise alone, on average at most"), pairs, limits.pairs)
-    ranked = sorted(combinations(range(len(numbers.names)), 2), key=lambda p: (-round(float(numbers.strengths[p]), 6), p))
-    strengths = tuple((numbers.names[i], numbers.names[j], f"{numbers.strengths[i, j]:.3f}") for i, j in ranked)
-    yield _cut("Association of pairs in the synthetic rows", ("column", "column", "Cramér's V"), strengths, limits.pairs)
+    yield _cut(
+        "Pairs that were measured",
+        ("column", "column", "total variation", "noise alone, on average at most"),
+        pairs,
+        limits.pairs,
+    )
+    ranked = sorted(
+        combinations(range(len(numbers.names)), 2),
+        key=lambda p: (-round(float(numbers.strengths[p]), 6), p),
+    )
+    strengths = tuple(
+        (numbers.names[i], numbers.names[j], f"{numbers.strengths[i, j]:.3f}") for i, j in ranked
+    )
+    yield _cut(
+        "Association of pairs in the synthetic rows",
+        ("column", "column", "Cramér's V"),
+        strengths,
+        limits.pairs,
+    )
     for c in numbers.columns if limits.levels else ():
-        levels = zip(numbers.domain[c.name].labels, c.noisy.tolist(), c.synthetic.tolist(), strict=True)
+        levels = zip(
+            numbers.domain[c.name].labels, c.noisy.tolist(), c.synthetic.tolist(), strict=True
+        )
         shares = tuple((label, f"{a:.3%}", f"{b:.3%}") for label, a, b in levels)
         yield _cut(f"Shares of {c.name}", ("level", "noisy", "synthetic"), shares, limits.levels)
 
 
 def _guarantee(numbers: Numbers) -> Iterator[Table]:
     facts = numbers.facts
-    spends = tuple((p["purpose"], number(p["epsilon"]), "yes" if p["used"] else "no") for p in facts["purposes"])
+    spends = tuple(
+        (p["purpose"], number(p["epsilon"]), "yes" if p["used"] else "no")
+        for p in facts["purposes"]
+    )
     yield Table("Looks at the rows", ("purpose", "epsilon alone", "used"), spends)
-    groups = tuple((str(g["size"]), number(g["joint_epsilon"]), number(g["total_epsilon"]), f"{g['total_delta']:g}") for g in facts["groups"])
-    yield Table("Guarantee for groups", ("units together", "epsilon, joint", "epsilon, total", "delta, total"), groups)
+    groups = tuple(
+        (
+            str(g["size"]),
+            number(g["joint_epsilon"]),
+            number(g["total_epsilon"]),
+            f"{g['total_delta']:g}",
+        )
+        for g in facts["groups"]
+    )
+    yield Table(
+        "Guarantee for groups",
+        ("units together", "epsilon, joint", "epsilon, total", "delta, total"),
+        groups,
+    )
     rates = tuple((f"{f:.3g}", f"{t:.3g}") for f, t in numbers.rates[::6])
     if facts["scores"]:
         yield score_table(facts["scores"])
-    yield Table("Bound on any membership attack", ("false positive rate", "true positive rate at most"), rates)
+    yield Table(
+        "Bound on any membership attack",
+        ("false positive rate", "true positive rate at most"),
+        rates,
+    )
 
 
-def _cut(caption: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int) -> Table:
+def _cut(
+    caption: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int
+) -> Table:
     return Table(caption, headings, tuple(rows[:most]), max(0, len(rows) - most))
 
 
 def hidden_levels(domain: Domain, columns: Sequence[Column]) -> Table:
     """Levels whose noisy count is too near to nothing to say that they occur at all."""
     rows = tuple(
-        (c.name, short(domain[c.name].labels[k], 40), number(float(c.counts[k])), number(c.sigma), f"{c.synthetic[k]:.3%}")
+        (
+            c.name,
+            short(domain[c.name].labels[k], 40),
+            number(float(c.counts[k])),
+            number(c.sigma),
+            f"{c.synthetic[k]:.3%}",
+        )
         for c in columns
         for k in np.flatnonzero(c.counts.ravel() < DOUBTFUL * c.sigma).tolist()
     )
-    headings = ("column", "level", "noisy count", "noise (standard deviation)", "share of synthetic rows")
+    headings = (
+        "column",
+        "level",
+        "noisy count",
+        "noise (standard deviation)",
+        "share of synthetic rows",
+    )
     return _cut("Levels that the noise hides", headings, rows, MOST_DOUBTFUL)

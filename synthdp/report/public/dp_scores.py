@@ -1,4 +1,6 @@
-"""Published scores on the public report: cards, sentences and a table, from the certificate's facts."""
+"""Published scores on the public report: cards, sentences and a table, from the certificate's
+facts.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,14 @@ def score_cards(scores: Scores) -> Iterator[Card]:
     """One card for each score."""
     for s in scores:
         interval = f"95% interval {number(s['low'])} to {number(s['high'])}, noise included"
-        told = "right answers of a model that learnt on synthetic rows" if s["target"] else f"mean total variation of {s['tables']} tables"
-        yield Card(HEADINGS.get(s["name"], f"Learning {s['target']}"), _value(s), f"{told}; {interval}")
+        told = (
+            "right answers of a model that learnt on synthetic rows"
+            if s["target"]
+            else f"mean total variation of {s['tables']} tables"
+        )
+        yield Card(
+            HEADINGS.get(s["name"], f"Learning {s['target']}"), _value(s), f"{told}; {interval}"
+        )
 
 
 def learning_sentences(scores: Scores) -> Iterator[str]:
@@ -35,10 +43,26 @@ def learning_sentences(scores: Scores) -> Iterator[str]:
 def score_table(scores: Scores) -> Table:
     """All scores with the noisy counts that they follow from."""
     rows = tuple(
-        (s["name"], s["target"] or "", _value(s), number(s["low"]), number(s["high"]), ", ".join(map(str, s["counts"])), number(s["sigma"]))
+        (
+            s["name"],
+            s["target"] or "",
+            _value(s),
+            number(s["low"]),
+            number(s["high"]),
+            ", ".join(map(str, s["counts"])),
+            number(s["sigma"]),
+        )
         for s in scores
     )
-    headings = ("score", "target", "value", "from", "to", "noisy counts", "noise (standard deviation)")
+    headings = (
+        "score",
+        "target",
+        "value",
+        "from",
+        "to",
+        "noisy counts",
+        "noise (standard deviation)",
+    )
     return Table("Scores on real rows, with noise that was paid for", headings, rows)
 
 

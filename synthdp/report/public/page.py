@@ -1,7 +1,9 @@
-"""The public report: one self-contained HTML page of what a bundle holds, for people who will use or judge the data.
+"""The public report: one self-contained HTML page of what a bundle holds, for people who will use
+or judge the data.
 
-It is made of plain public values alone: the certificate's facts, the published noisy tables, the graph, and levels read
-back from the published table. There is no field that could take anything computed on real rows.
+It is made of plain public values alone: the certificate's facts, the published noisy tables, the
+graph, and levels read back from the published table. There is no field that could take anything
+computed on real rows.
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ NEIGHBOURS = {"add_remove": "one unit more or less", "replace_one": "one unit re
 class PublicContent:
     """What the page shows. All of it stands in other files of the bundle.
 
-    `facts` are those of `privacy/certificate.json`; `profile` has points (epsilon, delta); `codes` are levels of the first rows of the
-    published table, shape `[rows, columns]`; `rows` is how many rows the whole table has; `first` names columns to show before others.
+    `facts` are those of `privacy/certificate.json`; `profile` has points (epsilon, delta); `codes`
+    are levels of the first rows of the published table, shape `[rows, columns]`; `rows` is how many
+    rows the whole table has; `first` names columns to show before others.
     """
 
     domain: Domain
@@ -60,11 +63,18 @@ class PublicContent:
 
 
 def render_public(content: PublicContent) -> str:
-    """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone is larger."""
+    """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone
+    is larger.
+    """
     page, view = template("public.html.j2"), _view(content)
     for limits in LIMITS:
-        shown = {"overlays": view["overlays"][: limits.overlays], "appendix": [*public_appendix.tables(view["numbers"], limits)]}
-        html: str = page.render(**view | shown, overlays_left_out=max(0, len(content.domain) - limits.overlays))
+        shown = {
+            "overlays": view["overlays"][: limits.overlays],
+            "appendix": [*public_appendix.tables(view["numbers"], limits)],
+        }
+        html: str = page.render(
+            **view | shown, overlays_left_out=max(0, len(content.domain) - limits.overlays)
+        )
         if len(html.encode()) <= MOST_BYTES:
             break
     return html
@@ -94,10 +104,16 @@ def _view(content: PublicContent) -> dict[str, Any]:
         "cards": [*_cards(content, columns)],
         "waterfall": _waterfall(content.facts),
         "overlay_sentence": _overlay_sentence(columns),
-        "overlays": [_overlay(content.domain, c) for c in sorted(columns, key=lambda c: -c.distance)[: LIMITS[0].overlays]],
-        "association": _association(names, strengths, len(content.domain)) if len(names) > 1 else None,
+        "overlays": [
+            _overlay(content.domain, c)
+            for c in sorted(columns, key=lambda c: -c.distance)[: LIMITS[0].overlays]
+        ],
+        "association": _association(names, strengths, len(content.domain))
+        if len(names) > 1
+        else None,
         "pair_sentence": _pair_sentence(pairs),
-        "graph_image": "data:image/svg+xml;base64," + base64.b64encode((content.graph.svg or "").encode()).decode(),
+        "graph_image": "data:image/svg+xml;base64,"
+        + base64.b64encode((content.graph.svg or "").encode()).decode(),
         "graph_sentence": findings.graph(content.graph),
         "graph_findings": finding_tables(content.graph.validation),
         "roc": _roc(content),
@@ -112,50 +128,106 @@ def _view(content: PublicContent) -> dict[str, Any]:
 
 
 def _first(content: PublicContent, most: int) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*(n for n in content.first if n in content.domain.names), *content.domain.names]))[:most]
+    return tuple(
+        dict.fromkeys(
+            [*(n for n in content.first if n in content.domain.names), *content.domain.names]
+        )
+    )[:most]
 
 
-# --- figures and what to conclude from them ----------------------------------------------------------------
+# --- figures and what to conclude from them
+# ----------------------------------------------------------------
 
 
 def _cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Card]:
     facts, audit = content.facts, content.facts["audit"]
-    yield Card("Guarantee", f"epsilon {number(facts['epsilon'])}", f"at delta {facts['delta']:g}, for everything in the bundle together", "good")
-    yield Card("Protected unit", facts["unit_meaning"], f"neighbouring tables: {NEIGHBOURS[facts['adjacency']]}")
-    yield Card("Synthetic rows", f"{content.rows:,}", f"{len(content.domain)} columns; no row was copied from the original")
+    yield Card(
+        "Guarantee",
+        f"epsilon {number(facts['epsilon'])}",
+        f"at delta {facts['delta']:g}, for everything in the bundle together",
+        "good",
+    )
+    yield Card(
+        "Protected unit",
+        facts["unit_meaning"],
+        f"neighbouring tables: {NEIGHBOURS[facts['adjacency']]}",
+    )
+    yield Card(
+        "Synthetic rows",
+        f"{content.rows:,}",
+        f"{len(content.domain)} columns; no row was copied from the original",
+    )
     if columns:
         mean = float(np.mean([c.distance for c in columns]))
-        yield Card("Distance to noisy counts", f"{mean:.4f}", "mean total variation of single columns; 0 is equal, 1 is disjoint")
+        yield Card(
+            "Distance to noisy counts",
+            f"{mean:.4f}",
+            "mean total variation of single columns; 0 is equal, 1 is disjoint",
+        )
     yield from score_cards(facts["scores"])
     yield _graph_card(content.graph)
-    shown = "none published" if audit is None else f"{len(audit['audits'])} mechanisms" if audit["audits"] else "made"
+    shown = (
+        "none published"
+        if audit is None
+        else f"{len(audit['audits'])} mechanisms"
+        if audit["audits"]
+        else "made"
+    )
     yield Card("Audit", shown, _audit_words(audit), "plain" if audit is None else "good")
     signed = facts["signer"] is not None
-    yield Card("Signature", "signed" if signed else "unsigned", facts["signer"] or "nothing in the bundle proves who made it")
+    yield Card(
+        "Signature",
+        "signed" if signed else "unsigned",
+        facts["signer"] or "nothing in the bundle proves who made it",
+    )
 
 
 def _graph_card(graph: GraphView) -> Card:
-    """How much of the graph is known to be wrong: what was refuted shapes the table all the same, unless the spec has it dropped."""
+    """How much of the graph is known to be wrong: what was refuted shapes the table all the same,
+    unless the spec has it dropped.
+    """
     words = {"arrow": "given arrows", "independence": "implied independences"}
     counts = graph.validation["counts"] if graph.validation else {}
-    found = [f"{counts[kind]['refuted']} of {sum(counts[kind].values())} {words[kind]} refuted by noisy tables" for kind in words if kind in counts]
+    found = [
+        f"{counts[kind]['refuted']} of {sum(counts[kind].values())} {words[kind]} refuted by noisy tables"
+        for kind in words
+        if kind in counts
+    ]
     refuted = any(statuses["refuted"] for statuses in counts.values())
-    return Card("Causal graph", f"{len(graph.edges)} arrows", "; ".join([f"mode {graph.mode}", *found]), "bad" if refuted else "plain")
+    return Card(
+        "Causal graph",
+        f"{len(graph.edges)} arrows",
+        "; ".join([f"mode {graph.mode}", *found]),
+        "bad" if refuted else "plain",
+    )
 
 
 def _audit_words(audit: Mapping[str, Any] | None) -> str:
     if audit is None:
-        return "the guarantee rests on its proof and accounting; no attempt to refute it is published"
+        return (
+            "the guarantee rests on its proof and accounting; no attempt to refute it is published"
+        )
     return f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute a claim and never prove one"
 
 
 def _waterfall(facts: Mapping[str, Any]) -> Picture:
-    steps = [(p["purpose"] if p["used"] else f"{p['purpose']} (unused)", float(p["epsilon"])) for p in facts["purposes"]]
-    alone, total, budget = sum(e for _, e in steps), float(facts["epsilon"]), float(facts["epsilon_allowed"])
+    steps = [
+        (p["purpose"] if p["used"] else f"{p['purpose']} (unused)", float(p["epsilon"]))
+        for p in facts["purposes"]
+    ]
+    alone, total, budget = (
+        sum(e for _, e in steps),
+        float(facts["epsilon"]),
+        float(facts["epsilon_allowed"]),
+    )
     largest = max(steps, key=lambda step: step[1], default=("nothing", 0.0))
     sentence = f"Everything together guarantees epsilon {number(total)} of the {budget:g} that were allowed, at delta {facts['delta']:g}"
     sentence += f"; accounted one by one the {len(steps)} looks at the rows would cost {number(alone)}, the largest of them {largest[0]}."
-    return Picture("Budget waterfall", Markup(draw.waterfall(steps, total=total, budget=budget, alt=sentence)), sentence)
+    return Picture(
+        "Budget waterfall",
+        Markup(draw.waterfall(steps, total=total, budget=budget, alt=sentence)),
+        sentence,
+    )
 
 
 def _overlay_sentence(columns: Sequence[Column]) -> str:
@@ -173,19 +245,33 @@ def _overlay(domain: Domain, found: Column) -> Picture:
     where = f"{short(column.labels[level], 40)}: {found.noisy[level]:.1%} noisy, {found.synthetic[level]:.1%} synthetic"
     sentence = f"{found.distance:.2%} of rows off the noisy counts (noise alone: {found.by_noise:.2%} on average, or less); most at {where}."
     alt = f"Shares of {found.name}. {sentence}"
-    return Picture(found.name, Markup(draw.overlay(column.labels, found.noisy, found.synthetic, ordered=column.ordered, alt=alt)), sentence)
+    return Picture(
+        found.name,
+        Markup(
+            draw.overlay(
+                column.labels, found.noisy, found.synthetic, ordered=column.ordered, alt=alt
+            )
+        ),
+        sentence,
+    )
 
 
 def _association(names: Sequence[str], strengths: FloatArray, columns: int) -> Picture:
     upper = np.triu(strengths, 1)
     i, j = divmod(int(upper.argmax()), len(names))
     strong = int((upper >= findings.VISIBLE_ASSOCIATION).sum())
-    sentence = (
-        f"{strong} of {len(names) * (len(names) - 1) // 2} pairs of columns are associated with a strength of {findings.VISIBLE_ASSOCIATION} or more "
+    sentence = f"{strong} of {len(names) * (len(names) - 1) // 2} pairs of columns are associated with a strength of {findings.VISIBLE_ASSOCIATION} or more "
+    sentence += (
+        f"in the synthetic rows, most strongly {names[i]} with {names[j]} ({upper[i, j]:.2f})"
     )
-    sentence += f"in the synthetic rows, most strongly {names[i]} with {names[j]} ({upper[i, j]:.2f})"
-    sentence += f"; the first {len(names)} of {columns} columns are shown." if len(names) < columns else "."
-    return Picture("Association in the synthetic rows (Cramér's V)", Markup(draw.heat(names, strengths, alt=sentence)), sentence)
+    sentence += (
+        f"; the first {len(names)} of {columns} columns are shown." if len(names) < columns else "."
+    )
+    return Picture(
+        "Association in the synthetic rows (Cramér's V)",
+        Markup(draw.heat(names, strengths, alt=sentence)),
+        sentence,
+    )
 
 
 def _pair_sentence(pairs: Sequence[MeasuredPair]) -> str:
@@ -201,36 +287,46 @@ def _roc(content: PublicContent) -> Picture:
     points = roc_points(content.profile)
     at = next(t for f, t in points if f >= 0.01)
     sentence = f"Any attack that wrongly accuses 1% of outsiders of being in the table finds at most {at:.1%} of those who are in it."
-    return Picture("What any membership attack can reach", Markup(draw.roc_bound(points, alt=sentence)), sentence)
+    return Picture(
+        "What any membership attack can reach",
+        Markup(draw.roc_bound(points, alt=sentence)),
+        sentence,
+    )
 
 
 def roc_points(profile: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The bound on (FPR, TPR) that the whole profile of (epsilon, delta) gives, on a grid of false positive rates.
+    """The bound on (FPR, TPR) that the whole profile of (epsilon, delta) gives, on a grid of false
+    positive rates.
 
-    Each (epsilon, delta) bounds TPR by both sides of its definition: e^epsilon FPR + delta, and 1 - e^-epsilon (1 - delta - FPR). Source:
-    Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem 2.1.
+    Each (epsilon, delta) bounds TPR by both sides of its definition: e^epsilon FPR + delta, and 1 -
+    e^-epsilon (1 - delta - FPR). Source: Kairouz, Oh and Viswanath, "The Composition Theorem for
+    Differential Privacy" (2015), Theorem 2.1.
     """
     rates = np.geomspace(1e-3, 1.0, 61)
-    epsilon, delta = (np.asarray([p[k] for p in profile], dtype=np.float64)[:, None] for k in (0, 1))
+    epsilon, delta = (
+        np.asarray([p[k] for p in profile], dtype=np.float64)[:, None] for k in (0, 1)
+    )
     above = np.minimum(np.exp(epsilon) * rates + delta, 1 - np.exp(-epsilon) * (1 - delta - rates))
-    return [(float(f), float(t)) for f, t in zip(rates, np.clip(above.min(axis=0), 0.0, 1.0), strict=True)]
+    return [
+        (float(f), float(t))
+        for f, t in zip(rates, np.clip(above.min(axis=0), 0.0, 1.0), strict=True)
+    ]
 
 
 def _attack_sentence(audit: Mapping[str, Any] | None) -> str:
     found = audit and audit["membership"]
     if not found:
         return "No attack on a simulated twin of the table is published with this bundle (synthdp audit --simulated makes one)."
-    head = (
-        f"An attack with shadow models on a simulated twin of the table ({found['pairs']} pairs of models) had advantage {number(found['advantage'])}"
-    )
+    head = f"An attack with shadow models on a simulated twin of the table ({found['pairs']} pairs of models) had advantage {number(found['advantage'])}"
     return f"{head} ({number(found['lower'])} to {number(found['upper'])}); the claim allows {number(found['ceiling'])}. A sanity check, not a proof."
 
 
 def _pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray) -> Picture:
     chosen = most_connected(names, strengths, first=content.first)
     plot = pair_plot(content.domain, content.codes, chosen, like=content.codes)
-    lower: list[list[FloatArray | None]] = [[plot.tables[i][j] if j <= i else None for j in range(len(chosen))] for i in range(len(chosen))]
-    sentence = (
-        f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are more: a shape known from elsewhere should be here too."
-    )
+    lower: list[list[FloatArray | None]] = [
+        [plot.tables[i][j] if j <= i else None for j in range(len(chosen))]
+        for i in range(len(chosen))
+    ]
+    sentence = f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are more: a shape known from elsewhere should be here too."
     return Picture("Pairs of columns", Markup(draw.pairplot(chosen, lower, alt=sentence)), sentence)

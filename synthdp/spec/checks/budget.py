@@ -1,4 +1,6 @@
-"""Checks of the budget: what is asked for fits the table and the cap, and every share of it buys something."""
+"""Checks of the budget: what is asked for fits the table and the cap, and every share of it buys
+something.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     rows, delta = spec.dataset.rows.value, spec.privacy.delta
     if delta * rows >= 1:
         hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows one whole row to be published"
-        yield CrossProblem(("privacy", "delta"), f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}", hint)
+        yield CrossProblem(
+            ("privacy", "delta"), f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}", hint
+        )
 
 
 def suggested_delta(rows: int) -> str:
@@ -35,27 +39,43 @@ def shares(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     shares, where = spec.privacy.shares, ("privacy", "shares")
     if shares.train == 0:
         yield CrossProblem(
-            (*where, "train"), "got 0; the model cannot be trained without a share of the budget", "most of the budget belongs here, e.g. 0.8"
+            (*where, "train"),
+            "got 0; the model cannot be trained without a share of the budget",
+            "most of the budget belongs here, e.g. 0.8",
         )
     if shares.measure == 0:
-        yield CrossProblem((*where, "measure"), "got 0; the noisy marginals that everything starts from need a share", "e.g. 0.2")
+        yield CrossProblem(
+            (*where, "measure"),
+            "got 0; the noisy marginals that everything starts from need a share",
+            "e.g. 0.2",
+        )
 
 
 def pairs(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, pairs = spec.privacy.shares.pairs, spec.privacy.pairs
     if pairs and share == 0:
         yield CrossProblem(
-            ("privacy", "shares", "pairs"), "got 0; measuring pairs needs a share", "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}"
+            ("privacy", "shares", "pairs"),
+            "got 0; measuring pairs needs a share",
+            "e.g. shares: {measure: 0.2, pairs: 0.2, train: 0.6}",
         )
     if share > 0 and not pairs:
-        yield CrossProblem(("privacy", "shares", "pairs"), f"got {share:g}, and privacy.pairs names no pair", "name pairs, or set it to 0")
+        yield CrossProblem(
+            ("privacy", "shares", "pairs"),
+            f"got {share:g}, and privacy.pairs names no pair",
+            "name pairs, or set it to 0",
+        )
 
 
 def pairs_twice(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     seen: set[frozenset[str]] = set()
     for i, pair in enumerate(spec.privacy.pairs):
         if frozenset(pair) in seen:
-            yield CrossProblem(("privacy", "pairs", i), f"{pair[0]} and {pair[1]} are named twice", "a pair is measured once, in either order")
+            yield CrossProblem(
+                ("privacy", "pairs", i),
+                f"{pair[0]} and {pair[1]} are named twice",
+                "a pair is measured once, in either order",
+            )
         seen.add(frozenset(pair))
 
 
@@ -63,7 +83,9 @@ def pairs_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if spec.privacy.pairs and not (spec.sampling.rake and spec.sampling.balance):
         hint = "set sampling.rake and sampling.balance to true, or name no pairs"
         yield CrossProblem(
-            ("privacy", "pairs"), "measured pairs guide the choice of rows, which sampling turns off: their budget would be wasted", hint
+            ("privacy", "pairs"),
+            "measured pairs guide the choice of rows, which sampling turns off: their budget would be wasted",
+            hint,
         )
 
 
@@ -73,18 +95,26 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             cells = level_count(spec.columns[first]) * level_count(spec.columns[second])
             if cells > MOST_PAIR_CELLS:
                 hint = "noise drowns a table with so many cells; name a pair of columns with fewer levels, or use wider bins"
-                yield CrossProblem(("privacy", "pairs", i), f"a table of {cells:,} cells; at most {MOST_PAIR_CELLS:,} are measured", hint)
+                yield CrossProblem(
+                    ("privacy", "pairs", i),
+                    f"a table of {cells:,} cells; at most {MOST_PAIR_CELLS:,} are measured",
+                    hint,
+                )
 
 
 def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, names = spec.privacy.shares.targets, spec.synthesizer.targets
     if names and share == 0:
         yield CrossProblem(
-            ("privacy", "shares", "targets"), "got 0; the targets' stage needs a share", "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}"
+            ("privacy", "shares", "targets"),
+            "got 0; the targets' stage needs a share",
+            "e.g. shares: {measure: 0.2, targets: 0.2, train: 0.6}",
         )
     if share > 0 and not names:
         yield CrossProblem(
-            ("privacy", "shares", "targets"), f"got {share:g}, and synthesizer.targets names no column", "name columns there, or set it to 0"
+            ("privacy", "shares", "targets"),
+            f"got {share:g}, and synthesizer.targets names no column",
+            "name columns there, or set it to 0",
         )
 
 
@@ -101,10 +131,18 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     share, mode = spec.privacy.shares.graph, spec.graph.mode
     if mode in ("validate", "learn") and share == 0:
         hint = "e.g. shares: {measure: 0.15, graph: 0.15, train: 0.7}"
-        yield CrossProblem(("privacy", "shares", "graph"), f"got 0; graph mode {mode} looks at the data and needs a share of the budget", hint)
+        yield CrossProblem(
+            ("privacy", "shares", "graph"),
+            f"got 0; graph mode {mode} looks at the data and needs a share of the budget",
+            hint,
+        )
     if mode in ("none", "given") and share > 0:
         hint = "set it to 0 and give its part to measure or train, or use mode validate or learn"
-        yield CrossProblem(("privacy", "shares", "graph"), f"got {share:g}; graph mode {mode} spends nothing on the graph", hint)
+        yield CrossProblem(
+            ("privacy", "shares", "graph"),
+            f"got {share:g}; graph mode {mode} spends nothing on the graph",
+            hint,
+        )
 
 
 def level_count(column: Column) -> int:
@@ -113,4 +151,8 @@ def level_count(column: Column) -> int:
         return 2 + column.missing
     if isinstance(column, Categorical | Ordinal):
         return len(column.categories) + column.missing
-    return len(column.spikes) + (len(column.edges) if column.edges is not None else column.bins) + column.missing
+    return (
+        len(column.spikes)
+        + (len(column.edges) if column.edges is not None else column.bins)
+        + column.missing
+    )

@@ -1,9 +1,12 @@
-"""What attacks find by luck in a release without any leak, and what they can prove at most: a gate between the two decides something.
+"""What attacks find by luck in a release without any leak, and what they can prove at most: a gate
+between the two decides something.
 
-A gate takes the largest figure of all declared attacks, so that no leak passes in 95% of releases only if each attack alone passes in
-`LUCK` of them (Bonferroni: they see the same releases). The figures come from the attacks' own functions, called on outcomes of an attack
-that guesses and is as lucky as it is in 1 - LUCK of all releases. Luck is that of independent models: those of a pair share their other
-rows, which can only lessen it, and so do ties and the many more releases on which the tables' attack is judged.
+A gate takes the largest figure of all declared attacks, so that no leak passes in 95% of releases
+only if each attack alone passes in `LUCK` of them (Bonferroni: they see the same releases). The
+figures come from the attacks' own functions, called on outcomes of an attack that guesses and is as
+lucky as it is in 1 - LUCK of all releases. Luck is that of independent models: those of a pair
+share their other rows, which can only lessen it, and so do ties and the many more releases on which
+the tables' attack is judged.
 """
 
 from __future__ import annotations
@@ -16,45 +19,59 @@ from scipy.stats import binom, nbinom, norm
 from attacks import provable_epsilon, shared_confidence
 from attacks.statistics import Counts, advantage, auc, models_needed, tpr_at_fpr
 
-DECLARED = 3  # attacks that share the 5% of error: on the synthetic rows, on the released model and on the noisy tables
+# attacks that share the 5% of error: on the synthetic rows, on the released model and on the noisy
+# tables
+DECLARED = 3
 LUCK = shared_confidence(DECLARED)
 LOW_RATE = 0.01  # of false positives
 TPR_MODELS = models_needed(LOW_RATE)  # without the target, that it takes to see that rate
 
 
 def provable(models: int, delta: float) -> float:
-    """The largest lower bound on epsilon that `models` test models in each world can prove, by attacks that are always right."""
+    """The largest lower bound on epsilon that `models` test models in each world can prove, by
+    attacks that are always right.
+    """
     return provable_epsilon(models, delta=delta, confidence=LUCK)
 
 
 def lowest_limit(figure: str, models: int) -> float:
-    """The lowest limit on `figure` (advantage_upper, auc_upper, tpr_upper) that luck exceeds in at most 5% of releases without any leak.
+    """The lowest limit on `figure` (advantage_upper, auc_upper, tpr_upper) that luck exceeds in at
+    most 5% of releases without any leak.
 
-    `models`: test models in each world. In thousandths, rounded up; 1 where luck exceeds every limit below 1 more often than that.
+    `models`: test models in each world. In thousandths, rounded up; 1 where luck exceeds every
+    limit below 1 more often than that.
     """
     return ceil(LUCKY[figure](models) * 1000 - 1e-6) / 1000
 
 
 def lucky_advantage(models: int) -> float:
-    """Right guesses of both worlds together are binomial; as many in each world gives the widest interval."""
+    """Right guesses of both worlds together are binomial; as many in each world gives the widest
+    interval.
+    """
     right = int(binom.ppf(LUCK, 2 * models, 0.5))
     return advantage(Counts((right + 1) // 2, models, models - right // 2, models)).upper
 
 
 def lucky_auc(models: int) -> float:
-    """Two normal laws so far apart that their AUC is that quantile of Mann and Whitney's statistic without ties, by its normal approximation."""
+    """Two normal laws so far apart that their AUC is that quantile of Mann and Whitney's statistic
+    without ties, by its normal approximation.
+    """
     value = 0.5 + norm.ppf(LUCK) * sqrt((2 * models + 1) / 12) / models
     if value >= 1:
         return 1.0
     outside = norm.ppf((np.arange(models) + 0.5) / models)
-    return auc(np.concatenate([outside, outside + sqrt(2) * norm.ppf(value)]), np.repeat([False, True], models)).upper
+    return auc(
+        np.concatenate([outside, outside + sqrt(2) * norm.ppf(value)]),
+        np.repeat([False, True], models),
+    ).upper
 
 
 def lucky_tpr(models: int) -> float:
     """At 1% false positives; 1 where the models are too few to see that rate.
 
-    In falling order each score is as likely of either world, so how many members come before the r-th other is negative binomial (of
-    endless worlds, which vary a little more). Members are as many before each other as luck makes them there, whichever is the threshold.
+    In falling order each score is as likely of either world, so how many members come before the
+    r-th other is negative binomial (of endless worlds, which vary a little more). Members are as
+    many before each other as luck makes them there, whichever is the threshold.
     """
     before = np.minimum(nbinom.ppf(LUCK, np.arange(1, models + 1), 0.5), models)
     inside = 0.5 - np.searchsorted(before, np.arange(models), side="right")

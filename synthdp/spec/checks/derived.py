@@ -1,4 +1,6 @@
-"""Checks of derived columns: computed from modelled ones, of their kind, and named nowhere that rows of the source are looked at."""
+"""Checks of derived columns: computed from modelled ones, of their kind, and named nowhere that
+rows of the source are looked at.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,32 @@ def derived(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _problems(name: str, column: Column, text: str, spec: ReleaseSpec) -> Iterator[CrossProblem]:
     where = ("columns", name)
     computed, mistakes = calculation(text, spec.columns)
-    yield from (CrossProblem((*where, "derived"), f"character {m.at}: {m.message}", m.hint) for m in mistakes)
+    yield from (
+        CrossProblem((*where, "derived"), f"character {m.at}: {m.message}", m.hint)
+        for m in mistakes
+    )
     for field in {"bins", "edges", "spikes"} & column.model_fields_set:
         if getattr(column, field):
-            yield CrossProblem((*where, field), f"{field} say how a column is modelled, and {name!r} is computed", f"delete {field}")
+            yield CrossProblem(
+                (*where, field),
+                f"{field} say how a column is modelled, and {name!r} is computed",
+                f"delete {field}",
+            )
     if computed is None or any(isinstance(spec.columns[n], Unread) for n in computed.columns):
         return
     wanted = "date" if isinstance(column, Datetime) else "number"
     if computed.kind != wanted:
         message = f"computes a {computed.kind}, and a column of type {column.type} holds {wanted}s"
-        yield CrossProblem((*where, "derived"), message, f"use type {'datetime' if computed.kind == 'date' else 'number'}")
+        yield CrossProblem(
+            (*where, "derived"),
+            message,
+            f"use type {'datetime' if computed.kind == 'date' else 'number'}",
+        )
     absent = [n for n in computed.columns if spec.columns[n].missing]
     if not column.missing and (absent or computed.divides):
         why = f"{absent[0]!r} may be missing" if absent else "it divides by what may be 0"
-        yield CrossProblem((*where, "derived"), f"{why}, and {name!r} is then missing too", f"set columns.{name}.missing: true")
+        yield CrossProblem(
+            (*where, "derived"),
+            f"{why}, and {name!r} is then missing too",
+            f"set columns.{name}.missing: true",
+        )

@@ -1,4 +1,6 @@
-"""Checks of how a release is judged: groups that are categories, effects of one column on others, scores that are paid for."""
+"""Checks of how a release is judged: groups that are categories, effects of one column on others,
+scores that are paid for.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,31 @@ MOST_GROUPS = 64
 
 
 def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Scores that are to be published are computed, and have a share of the budget; a share buys scores."""
+    """Scores that are to be published are computed, and have a share of the budget; a share buys
+    scores.
+    """
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
     if evaluation.disclosure == "charged" and not evaluation.enabled:
         hint = "set evaluation.enabled: true, or disclosure: confidential"
-        yield CrossProblem(("evaluation", "disclosure"), "charged, and evaluation is not enabled: there would be no score to publish", hint)
+        yield CrossProblem(
+            ("evaluation", "disclosure"),
+            "charged, and evaluation is not enabled: there would be no score to publish",
+            hint,
+        )
     if evaluation.disclosure == "charged" and share == 0:
         message = "got 0; scores that are published need a share of the budget, above 0 and below 1"
-        yield CrossProblem(("evaluation", "disclosure_share"), message, f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential")
+        yield CrossProblem(
+            ("evaluation", "disclosure_share"),
+            message,
+            f"e.g. {DISCLOSURE_SHARE:g}, or disclosure: confidential",
+        )
     if evaluation.disclosure == "confidential" and share:
         message = f"got {share:g}, and disclosure is confidential: it would buy nothing"
-        yield CrossProblem(("evaluation", "disclosure_share"), message, "set disclosure: charged, or delete this line")
+        yield CrossProblem(
+            ("evaluation", "disclosure_share"),
+            message,
+            "set disclosure: charged, or delete this line",
+        )
 
 
 def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -33,9 +49,17 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if column is None:
             continue
         if not isinstance(column, Categorical | Ordinal | Boolean):
-            yield CrossProblem(where, f"{name!r} holds numbers or dates; groups are categories", "name a categorical, ordinal or boolean column")
+            yield CrossProblem(
+                where,
+                f"{name!r} holds numbers or dates; groups are categories",
+                "name a categorical, ordinal or boolean column",
+            )
         elif not isinstance(column, Boolean) and len(column.categories) > MOST_GROUPS:
-            yield CrossProblem(where, f"{name!r} has {len(column.categories)} categories; at most {MOST_GROUPS} can be judged", "name another column")
+            yield CrossProblem(
+                where,
+                f"{name!r} has {len(column.categories)} categories; at most {MOST_GROUPS} can be judged",
+                "name another column",
+            )
 
 
 def effects(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -51,11 +75,23 @@ def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]
         read |= set(parsed.columns) if parsed else set()
     if len(read) > 1:
         told = ", ".join(n for n in spec.columns if n in read)
-        yield CrossProblem(("evaluation", "effects", i, "treated"), f"reads {told}; a treatment is one column", "compare values of one column")
+        yield CrossProblem(
+            ("evaluation", "effects", i, "treated"),
+            f"reads {told}; a treatment is one column",
+            "compare values of one column",
+        )
     for field, name in (("outcome", effect.outcome), *(("adjust", n) for n in effect.adjust or ())):
         if name in read or (field == "adjust" and name == effect.outcome):
-            yield CrossProblem(("evaluation", "effects", i, field), f"{name!r} is already the treatment or the outcome", "name another column")
+            yield CrossProblem(
+                ("evaluation", "effects", i, field),
+                f"{name!r} is already the treatment or the outcome",
+                "name another column",
+            )
     outcome = spec.columns.get(effect.outcome)
     if isinstance(outcome, Categorical) and len(outcome.categories) > 2:
         message = f"{effect.outcome!r} has {len(outcome.categories)} categories in no order, of which there is no mean"
-        yield CrossProblem(("evaluation", "effects", i, "outcome"), message, "name a number, an ordinal column, or one of two categories")
+        yield CrossProblem(
+            ("evaluation", "effects", i, "outcome"),
+            message,
+            "name a number, an ordinal column, or one of two categories",
+        )

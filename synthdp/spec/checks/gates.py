@@ -1,6 +1,8 @@
-"""Checks of gates: that their figure is computed, that something can fail them, and that it is not chance alone.
+"""Checks of gates: that their figure is computed, that something can fail them, and that it is not
+chance alone.
 
-A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole budget: both are mistakes in a spec.
+A gate that nothing could fail protects nobody, and one that chance alone fails costs a whole
+budget: both are mistakes in a spec.
 """
 
 from __future__ import annotations
@@ -20,18 +22,31 @@ def judged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         where, judged = ("gates", i, "metric"), gate.metric in JUDGED
         if judged and not spec.evaluation.enabled:
             hint = "set evaluation.enabled: true, or delete the gate"
-            yield CrossProblem(where, f"{gate.metric} is never computed: evaluation is not enabled", hint)
+            yield CrossProblem(
+                where, f"{gate.metric} is never computed: evaluation is not enabled", hint
+            )
         elif judged and spec.evaluation.holdout == 0:
-            yield CrossProblem(where, f"{gate.metric} needs test rows, and evaluation.holdout is 0", "e.g. holdout: 0.2")
+            yield CrossProblem(
+                where,
+                f"{gate.metric} needs test rows, and evaluation.holdout is 0",
+                "e.g. holdout: 0.2",
+            )
 
 
 def classified(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Gates on classifiers that learn nothing."""
     evaluation = spec.evaluation
     for i, gate in enumerate(spec.gates):
-        if gate.metric in CLASSIFIED and evaluation.enabled and evaluation.holdout > 0 and not evaluation.targets:
+        if (
+            gate.metric in CLASSIFIED
+            and evaluation.enabled
+            and evaluation.holdout > 0
+            and not evaluation.targets
+        ):
             message = f"{gate.metric} needs classifiers, and evaluation.targets is empty"
-            yield CrossProblem(("gates", i, "metric"), message, "name at least one column in evaluation.targets")
+            yield CrossProblem(
+                ("gates", i, "metric"), message, "name at least one column in evaluation.targets"
+            )
 
 
 def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -44,16 +59,30 @@ def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Gates on scores that are not paid for, or that this spec has not."""
-    categories = [t for t in spec.evaluation.targets if isinstance(spec.columns.get(t), Boolean | Categorical | Ordinal)]
+    categories = [
+        t
+        for t in spec.evaluation.targets
+        if isinstance(spec.columns.get(t), Boolean | Categorical | Ordinal)
+    ]
     for i, gate in enumerate(spec.gates):
         where = ("gates", i, "metric")
         if gate.charged and not spec.evaluation.charged:
-            yield CrossProblem(where, f"{gate.metric} is never computed: no score is charged", "set evaluation.disclosure: charged")
+            yield CrossProblem(
+                where,
+                f"{gate.metric} is never computed: no score is charged",
+                "set evaluation.disclosure: charged",
+            )
         elif gate.metric == "tstr_accuracy_charged" and not categories:
             hint = "name a categorical, ordinal or boolean column in evaluation.targets"
-            yield CrossProblem(where, f"{gate.metric} needs a target with categories, and evaluation.targets names none", hint)
+            yield CrossProblem(
+                where,
+                f"{gate.metric} needs a target with categories, and evaluation.targets names none",
+                hint,
+            )
         elif gate.metric == "tv2_charged" and len(spec.modelled) < 2:
-            yield CrossProblem(where, f"{gate.metric} needs two columns, and there is one", "bound tv1_charged")
+            yield CrossProblem(
+                where, f"{gate.metric} needs two columns, and there is one", "bound tv1_charged"
+            )
 
 
 def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -68,18 +97,34 @@ def decidable(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(("gates", i, "at_most"), *problem)
 
 
-def _bound_on_epsilon(_: str, bound: float, models: int, spec: ReleaseSpec) -> tuple[str, str] | None:
-    """What is wrong with a limit on what is proved of epsilon, and what to do. Of no leak anything is proved in at most 5% of releases."""
-    from synthdp.spec.checks.chance import provable  # the attacks' statistics take a second to import, which other specs need not wait for
+def _bound_on_epsilon(
+    _: str, bound: float, models: int, spec: ReleaseSpec
+) -> tuple[str, str] | None:
+    """What is wrong with a limit on what is proved of epsilon, and what to do. Of no leak anything
+    is proved in at most 5% of releases.
+    """
+    from synthdp.spec.checks.chance import (
+        provable,
+    )  # the attacks' statistics take a second to import, which other specs need not wait for
 
     claim, delta = spec.privacy.epsilon, spec.privacy.delta
     if bound < 0:
-        return f"got {bound:g}, and nothing can pass it: what is proved of epsilon is never below 0", f"give 0 to {claim:g}"
+        return (
+            f"got {bound:g}, and nothing can pass it: what is proved of epsilon is never below 0",
+            f"give 0 to {claim:g}",
+        )
     if bound > claim:
-        return f"got {bound:g}, above the claim of epsilon {claim:g}", f"a lower bound above the claim refutes it: at most {claim:g}"
+        return (
+            f"got {bound:g}, above the claim of epsilon {claim:g}",
+            f"a lower bound above the claim refutes it: at most {claim:g}",
+        )
     if (most := provable(models, delta)) <= bound:
         need = _least_pairs(lambda n: provable(n, delta) > bound)
-        more = "no number of pairs is enough" if need is None else f"set attacks.membership.pairs to at least {need}"
+        more = (
+            "no number of pairs is enough"
+            if need is None
+            else f"set attacks.membership.pairs to at least {need}"
+        )
         return f"nothing can fail it: {_told(models)} prove at most epsilon {most:.2f}", more
     return None
 
@@ -89,18 +134,31 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     from synthdp.spec.checks.chance import TPR_MODELS, lowest_limit
 
     if bound >= 1:
-        return f"got {bound:g}, and nothing can fail it: no advantage, AUC or rate is above 1", "give less than 1"
+        return (
+            f"got {bound:g}, and nothing can fail it: no advantage, AUC or rate is above 1",
+            "give less than 1",
+        )
     if figure == "tpr_upper" and models < TPR_MODELS:
         message = f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each world, there are {models}"
         return message, f"set attacks.membership.pairs: {2 * TPR_MODELS}"
     if bound >= (least := lowest_limit(figure, models)):
         return None
     need = _least_pairs(lambda n: lowest_limit(figure, n) <= bound)
-    more = f"no number of pairs is enough for {bound:g}" if need is None else f"or set attacks.membership.pairs: {need}"
+    more = (
+        f"no number of pairs is enough for {bound:g}"
+        if need is None
+        else f"or set attacks.membership.pairs: {need}"
+    )
     if least >= 1:
-        return f"got {bound:g}, and chance fails it: with {_told(models)} that is so of every limit below 1", more.removeprefix("or ")
+        return (
+            f"got {bound:g}, and chance fails it: with {_told(models)} that is so of every limit below 1",
+            more.removeprefix("or "),
+        )
     message = f"got {bound:g}, and chance fails it: of no leak at all {_told(models)} may find more in over 5% of releases"
-    return message, f"give at least {least:g}, the lowest limit that makes sense with so many; {more}"
+    return (
+        message,
+        f"give at least {least:g}, the lowest limit that makes sense with so many; {more}",
+    )
 
 
 def _told(models: int) -> str:
@@ -108,5 +166,7 @@ def _told(models: int) -> str:
 
 
 def _least_pairs(enough: Callable[[int], bool]) -> int | None:
-    """The fewest pairs, in steps of twenty, whose test models are `enough`; None where no allowed number is."""
+    """The fewest pairs, in steps of twenty, whose test models are `enough`; None where no allowed
+    number is.
+    """
     return next((2 * models for models in range(10, 5001, 10) if enough(models)), None)

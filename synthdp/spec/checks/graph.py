@@ -1,4 +1,6 @@
-"""Checks of the graph section: arrows that do not contradict each other, no cycles; `namechecks` looks at the names."""
+"""Checks of the graph section: arrows that do not contradict each other, no cycles; `namechecks`
+looks at the names.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def crowds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         total = sum(len(edge.causes) * len(edge.effects) for edge in edges)
         if total > MAX_ARROWS:
             yield CrossProblem(
-                ("graph", section), f"{total:,} arrows; there may be at most {MAX_ARROWS:,}", "write tiers instead of listing every pair"
+                ("graph", section),
+                f"{total:,} arrows; there may be at most {MAX_ARROWS:,}",
+                "write tiers instead of listing every pair",
             )
 
 
@@ -30,11 +34,19 @@ def groups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     seen: dict[str, str] = {}
     for group, members in spec.graph.groups.items():
         if group in spec.columns:
-            yield CrossProblem(("graph", "groups", group), f"group {group!r} is named like a column", "give the group a name of its own")
+            yield CrossProblem(
+                ("graph", "groups", group),
+                f"group {group!r} is named like a column",
+                "give the group a name of its own",
+            )
         for i, name in enumerate(members):
             where = ("graph", "groups", group, i)
             if name in seen:
-                yield CrossProblem(where, f"column {name!r} is already in group {seen[name]!r}", "a column is in one group at most")
+                yield CrossProblem(
+                    where,
+                    f"column {name!r} is already in group {seen[name]!r}",
+                    "a column is in one group at most",
+                )
             seen.setdefault(name, group)
 
 
@@ -44,7 +56,11 @@ def tiers(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for t, tier in enumerate(spec.graph.tiers):
         for i, name in enumerate(tier):
             if name in seen:
-                yield CrossProblem(("graph", "tiers", t, i), f"{name!r} is already in tier {seen[name] + 1}", "a name is in one tier at most")
+                yield CrossProblem(
+                    ("graph", "tiers", t, i),
+                    f"{name!r} is already in tier {seen[name] + 1}",
+                    "a name is in one tier at most",
+                )
             seen.setdefault(name, t)
 
 
@@ -53,7 +69,11 @@ def loops(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for e, edge in enumerate(spec.graph.edges):
         for name in edge.causes:
             if name in edge.effects:
-                yield CrossProblem(("graph", "edges", e), f"arrow from {name!r} to itself", "take the name off one side")
+                yield CrossProblem(
+                    ("graph", "edges", e),
+                    f"arrow from {name!r} to itself",
+                    "take the name off one side",
+                )
 
 
 def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -69,7 +89,9 @@ def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         ring = [*cycle[start:], *cycle[:start], cycle[start]]
         last = max(written[a] for a in itertools.pairwise(ring))
         hint = "turn round or delete one of these arrows; if the two drive each other, put them in one group"
-        yield CrossProblem(("graph", "edges", last), f"the graph has a cycle: {' -> '.join(ring)}", hint)
+        yield CrossProblem(
+            ("graph", "edges", last), f"the graph has a cycle: {' -> '.join(ring)}", hint
+        )
         arrows = [(a, b) for a, b in arrows if a not in cycle and b not in cycle]
 
 
@@ -79,7 +101,9 @@ def repeats(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for e, edge in enumerate(spec.graph.edges):
         for arrow in _product(edge):
             if first.setdefault(arrow, e) != e:
-                yield CrossProblem(("graph", "edges", e), f"arrow {_shown(arrow)} is written twice", "delete one")
+                yield CrossProblem(
+                    ("graph", "edges", e), f"arrow {_shown(arrow)} is written twice", "delete one"
+                )
 
 
 def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -88,7 +112,11 @@ def contradictions(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for f, edge in enumerate(spec.graph.forbidden):
         for arrow in _product(edge):
             if arrow in given:
-                yield CrossProblem(("graph", "forbidden", f), f"arrow {_shown(arrow)} is also given under edges", "delete it in one of the two")
+                yield CrossProblem(
+                    ("graph", "forbidden", f),
+                    f"arrow {_shown(arrow)} is also given under edges",
+                    "delete it in one of the two",
+                )
 
 
 def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -98,21 +126,31 @@ def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         for cause, effect in _product(edge):
             if cause in tier and effect in tier and tier[cause] > tier[effect]:
                 message = f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier {tier[effect] + 1}"
-                yield CrossProblem(("graph", "edges", e), message, "turn the arrow round, or change the tiers")
+                yield CrossProblem(
+                    ("graph", "edges", e), message, "turn the arrow round, or change the tiers"
+                )
 
 
 def needs_edges(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Modes given and validate are about given arrows."""
     if spec.graph.mode in ("given", "validate") and not spec.graph.edges:
         hint = 'give arrows such as "age -> income", or use mode learn or none'
-        yield CrossProblem(("graph", "edges"), f"missing or empty; mode {spec.graph.mode} needs at least one arrow", hint)
+        yield CrossProblem(
+            ("graph", "edges"),
+            f"missing or empty; mode {spec.graph.mode} needs at least one arrow",
+            hint,
+        )
 
 
 def mode_none(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Mode none has no graph, so nothing may be said about one."""
     for name in ("edges", "forbidden", "tiers", "groups", "latent"):
         if spec.graph.mode == "none" and getattr(spec.graph, name):
-            yield CrossProblem(("graph", name), "has no effect: graph mode is none", "use mode given, validate or learn, or delete it")
+            yield CrossProblem(
+                ("graph", name),
+                "has no effect: graph mode is none",
+                "use mode given, validate or learn, or delete it",
+            )
 
 
 def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -132,21 +170,35 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, name in enumerate(spec.synthesizer.targets):
         where, node = ("synthesizer", "targets", i), group_of.get(name, name)
         if graph.mode == "none":
-            yield CrossProblem(where, "has no effect: graph mode is none, and a target is learned from its causes", "delete it, or draw a graph")
+            yield CrossProblem(
+                where,
+                "has no effect: graph mode is none, and a target is learned from its causes",
+                "delete it, or draw a graph",
+            )
         if any(node in names for names in graph.latent):
             hint = "leave it out of the targets, or out of graph.latent"
-            yield CrossProblem(where, f"{node!r} shares an unseen cause with others (graph.latent); a target depends on its parents alone", hint)
+            yield CrossProblem(
+                where,
+                f"{node!r} shares an unseen cause with others (graph.latent); a target depends on its parents alone",
+                hint,
+            )
 
 
 def target_causes(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """An arrow leads to every target, unless arrows are still to be learned."""
     graph, group_of = spec.graph, _group_of(spec)
-    inner = {name for members in graph.groups.values() for name in members[1:]}  # a group's members lead to those after them
+    inner = {
+        name for members in graph.groups.values() for name in members[1:]
+    }  # a group's members lead to those after them
     effects = {effect for _, effect in _arrows(graph.edges)}
-    for i, name in enumerate(spec.synthesizer.targets) if graph.mode in ("given", "validate") else ():
+    for i, name in (
+        enumerate(spec.synthesizer.targets) if graph.mode in ("given", "validate") else ()
+    ):
         if name in spec.columns and group_of.get(name, name) not in effects and name not in inner:
             message = f"no arrow leads to {name!r}, and a target is learned from its causes"
-            yield CrossProblem(("synthesizer", "targets", i), message, "draw one, or leave the target out")
+            yield CrossProblem(
+                ("synthesizer", "targets", i), message, "draw one, or leave the target out"
+            )
 
 
 def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -156,7 +208,11 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name, column in spec.modelled.items():
         if isinstance(column, Categorical) and len(column.categories) > 2:
             message = f"{spec.graph.algorithm} ranks values, and no order is declared for the {len(column.categories)} categories of {name!r}"
-            yield CrossProblem(("graph", "algorithm"), message, "declare it ordinal, with categories from lowest to highest, or use measured_pc")
+            yield CrossProblem(
+                ("graph", "algorithm"),
+                message,
+                "declare it ordinal, with categories from lowest to highest, or use measured_pc",
+            )
 
 
 def _group_of(spec: ReleaseSpec) -> dict[str, str]:
@@ -177,7 +233,9 @@ def _arrows(edges: tuple[Edge, ...]) -> dict[Arrow, int]:
 
 
 def _one_cycle(arrows: list[Arrow]) -> list[str]:
-    """The names of some cycle, each a cause of the next and the last of the first; empty if there is none."""
+    """The names of some cycle, each a cause of the next and the last of the first; empty if there
+    is none.
+    """
     causes: dict[str, list[str]] = {}
     for cause, effect in arrows:
         causes.setdefault(effect, []).append(cause)

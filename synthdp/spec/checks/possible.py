@@ -1,12 +1,16 @@
-"""Whether any row of the declared columns fulfils the constraints. It is found by drawing many: no row of the data is read.
+"""Whether any row of the declared columns fulfils the constraints. It is found by drawing many: no
+row of the data is read.
 
-Rows that violate a constraint are drawn again until enough are left, so what next to no row fulfils would end a release after
-its budget was spent. A constraint is refused if none of many rows fulfils it; several are, if many rows fulfil all but one of
-them and none that one. Many constraints that are each likely, such as an order of ten dates, are not refused for being rare together.
+Rows that violate a constraint are drawn again until enough are left, so what next to no row fulfils
+would end a release after its budget was spent. A constraint is refused if none of many rows fulfils
+it; several are, if many rows fulfil all but one of them and none that one. Many constraints that
+are each likely, such as an order of ten dates, are not refused for being rare together.
 
-An equation between columns of numbers or dates is another matter. The model knows levels, and draws values inside of bins by themselves, so
-that an equation holds by chance alone, whatever the model learnt. It is refused between real numbers, and between whole ones and dates where
-fewer than a tenth of even rows fulfil it: drawing again is given up at a hundredth, and a model is not even.
+An equation between columns of numbers or dates is another matter. The model knows levels, and draws
+values inside of bins by themselves, so that an equation holds by chance alone, whatever the model
+learnt. It is refused between real numbers, and between whole ones and dates where
+fewer than a tenth of even rows fulfil it: drawing again is given up at a hundredth, and a model is
+not even.
 """
 
 from __future__ import annotations
@@ -16,7 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import EPOCH, Equation, calculation, parse
-from synthdp.spec.model import RESOLUTION_SECONDS, Boolean, Categorical, Column, Datetime, Number, Ordinal, ReleaseSpec, Unread, derived_of
+from synthdp.spec.model import (
+    RESOLUTION_SECONDS,
+    Boolean,
+    Categorical,
+    Column,
+    Datetime,
+    Number,
+    Ordinal,
+    ReleaseSpec,
+    Unread,
+    derived_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,9 +44,17 @@ CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer 
 
 
 def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    """Constraints that no row fulfils, and sets of them that none fulfils together, told at the last of the set."""
-    parsed = {i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])}
-    held = {i: e for i, e in parsed.items() if not any(isinstance(spec.columns[name], Unread) for name in e.columns)}
+    """Constraints that no row fulfils, and sets of them that none fulfils together, told at the
+    last of the set.
+    """
+    parsed = {
+        i: e for i, text in enumerate(spec.constraints) if (e := parse(text, spec.columns)[0])
+    }
+    held = {
+        i: e
+        for i, e in parsed.items()
+        if not any(isinstance(spec.columns[name], Unread) for name in e.columns)
+    }
     if not held:
         return
     import numpy as np  # a spec without constraints is checked without it
@@ -42,9 +65,17 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     with np.errstate(all="ignore"):
         values |= {name: _computed(name, values, spec) for name in read if name not in values}
         holds = {i: ~e.violated(values) for i, e in held.items()}
-        by_chance = [i for i, e in held.items() if any(_by_chance(equation, values, spec.columns) for equation in e.equations)]
+        by_chance = [
+            i
+            for i, e in held.items()
+            if any(_by_chance(equation, values, spec.columns) for equation in e.equations)
+        ]
     for i in by_chance:
-        yield CrossProblem(("constraints", i), f"{held[i].text!r}: is an equation between numbers, which drawn rows fulfil by chance alone", COMPUTED)
+        yield CrossProblem(
+            ("constraints", i),
+            f"{held[i].text!r}: is an equation between numbers, which drawn rows fulfil by chance alone",
+            COMPUTED,
+        )
         del holds[i]
     told = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
@@ -55,11 +86,19 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for *others, last in _conflicts(np.array(list(holds.values()))) if holds else ():
         names = " and ".join(f"#{places[k] + 1} {held[places[k]].text!r}" for k in others)
         message = f"{held[places[last]].text!r}: {told} together with {names}"
-        yield CrossProblem(("constraints", places[last]), message, "each can hold alone, and together they cannot: change or delete one of them")
+        yield CrossProblem(
+            ("constraints", places[last]),
+            message,
+            "each can hold alone, and together they cannot: change or delete one of them",
+        )
 
 
-def _computed(name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: ReleaseSpec) -> npt.NDArray[np.float64]:
-    """Values of a derived column, within its bounds; nothing is known of one whose own entry is wrong."""
+def _computed(
+    name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: ReleaseSpec
+) -> npt.NDArray[np.float64]:
+    """Values of a derived column, within its bounds; nothing is known of one whose own entry is
+    wrong.
+    """
     import numpy as np
 
     column = spec.columns[name]
@@ -68,42 +107,71 @@ def _computed(name: str, values: Mapping[str, npt.NDArray[np.float64]], spec: Re
         return np.full(EVEN_ROWS, np.nan)
     day = RESOLUTION_SECONDS[column.resolution] / 86_400 if isinstance(column, Datetime) else 1.0
     found = computed.value(values)
-    return np.clip(np.where(np.isfinite(found), found, np.nan), _number(column.lower, column) * day, _number(column.upper, column) * day)
+    return np.clip(
+        np.where(np.isfinite(found), found, np.nan),
+        _number(column.lower, column) * day,
+        _number(column.upper, column) * day,
+    )
 
 
-def _by_chance(equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]) -> bool:
+def _by_chance(
+    equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]
+) -> bool:
     """Whether next to no drawn row fulfils an equation, whatever the model learnt."""
-    return any(isinstance(columns[name], Number) for name in equation.columns) or bool(equation.truth(values)[0].mean() < LEAST_EQUAL)
+    return any(isinstance(columns[name], Number) for name in equation.columns) or bool(
+        equation.truth(values)[0].mean() < LEAST_EQUAL
+    )
 
 
 def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """`EVEN_ROWS` values of a column as constraints read it: each level alike, and evenly inside of bins."""
+    """`EVEN_ROWS` values of a column as constraints read it: each level alike, and evenly inside of
+    bins.
+    """
     import numpy as np
 
     if isinstance(column, Categorical | Ordinal | Boolean):
         categories = 2 if isinstance(column, Boolean) else len(column.categories)
         levels = rng.integers(categories + column.missing, size=EVEN_ROWS).astype(np.float64)
         return np.where(levels == categories, np.nan, levels)
-    lower, upper, *others = (_number(v, column) for v in (column.lower, column.upper, *column.spikes, *(column.edges or ())))
+    lower, upper, *others = (
+        _number(v, column)
+        for v in (column.lower, column.upper, *column.spikes, *(column.edges or ()))
+    )
     spikes, edges = np.array(others[: len(column.spikes)]), np.array(others[len(column.spikes) :])
     stop = upper if isinstance(column, Number) else upper + 1
     ends = np.append(edges, stop) if len(edges) else np.linspace(lower, stop, column.bins + 1)
     level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=EVEN_ROWS)
     inside = np.clip(level - len(spikes), 0, len(ends) - 2)
     drawn = ends[inside] + rng.random(EVEN_ROWS) * np.diff(ends)[inside]
-    drawn = np.clip(np.round(drawn, column.decimals), lower, upper) if isinstance(column, Number) else np.floor(drawn)
-    drawn = np.where(level < len(spikes), np.append(spikes, 0.0)[np.minimum(level, len(spikes))], drawn)
+    drawn = (
+        np.clip(np.round(drawn, column.decimals), lower, upper)
+        if isinstance(column, Number)
+        else np.floor(drawn)
+    )
+    drawn = np.where(
+        level < len(spikes), np.append(spikes, 0.0)[np.minimum(level, len(spikes))], drawn
+    )
     drawn = np.where(level == len(spikes) + len(ends) - 1, np.nan, drawn)
-    return drawn * RESOLUTION_SECONDS[column.resolution] / 86_400 if isinstance(column, Datetime) else drawn
+    return (
+        drawn * RESOLUTION_SECONDS[column.resolution] / 86_400
+        if isinstance(column, Datetime)
+        else drawn
+    )
 
 
 def _number(value: Any, column: Column) -> float:
     """A bound as a number; an instant in whole steps of its column since 1970."""
-    return float((value - EPOCH).total_seconds() // RESOLUTION_SECONDS[column.resolution]) if isinstance(column, Datetime) else float(value)
+    return (
+        float((value - EPOCH).total_seconds() // RESOLUTION_SECONDS[column.resolution])
+        if isinstance(column, Datetime)
+        else float(value)
+    )
 
 
 def _conflicts(holds: npt.NDArray[np.bool_]) -> Iterator[Sequence[int]]:
-    """Smallest sets of constraints that no row fulfils together, where many fulfil all but one; `holds` is `[constraints, rows]`."""
+    """Smallest sets of constraints that no row fulfils together, where many fulfil all but one;
+    `holds` is `[constraints, rows]`.
+    """
     import numpy as np
 
     counts = holds.sum(1)
@@ -116,7 +184,11 @@ def _conflicts(holds: npt.NDArray[np.bool_]) -> Iterator[Sequence[int]]:
     while not holds[left].all(0).any():
         core = left
         for k in left:  # whatever is not needed to leave no row is left out
-            core = [c for c in core if c != k] if not holds[[c for c in core if c != k]].all(0).any() else core
+            core = (
+                [c for c in core if c != k]
+                if not holds[[c for c in core if c != k]].all(0).any()
+                else core
+            )
         if max(int(holds[[c for c in core if c != k]].all(0).sum()) for k in core) < CONVINCING:
             return
         yield core

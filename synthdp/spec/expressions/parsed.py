@@ -1,4 +1,6 @@
-"""What `expressions` makes of a text: something true or false of each row, or a value of it; or the mistakes in it."""
+"""What `expressions` makes of a text: something true or false of each row, or a value of it; or the
+mistakes in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from synthdp.spec.expressions.truth import Numbers, Truth, Values
 
 @dataclass(frozen=True)
 class Equation:
-    """A part of an expression that says of two or more columns of numbers or dates that what is computed from them is equal."""
+    """A part of an expression that says of two or more columns of numbers or dates that what is
+    computed from them is equal.
+    """
 
     columns: frozenset[str]
     truth: Truth
@@ -18,7 +22,9 @@ class Equation:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns it reads (in their order in the spec), its truth, and the equations in it."""
+    """A checked expression: its text, the columns it reads (in their order in the spec), its truth,
+    and the equations in it.
+    """
 
     text: str
     columns: tuple[str, ...]
@@ -32,7 +38,9 @@ class Expression:
 
 @dataclass(frozen=True)
 class Calculation:
-    """What a derived column is computed from: the columns it reads, its value (dates in days), and whether it divides by what may be 0."""
+    """What a derived column is computed from: the columns it reads, its value (dates in days), and
+    whether it divides by what may be 0.
+    """
 
     columns: tuple[str, ...]
     value: Numbers

@@ -1,6 +1,8 @@
-"""Three-valued logic on whole columns: which rows are surely true, and which surely false; the others are unknown.
+"""Three-valued logic on whole columns: which rows are surely true, and which surely false; the
+others are unknown.
 
-Columns are float arrays with NaN where a value is missing. Nothing here needs a numbers library: arrays bring their own operators.
+Columns are float arrays with NaN where a value is missing. Nothing here needs a numbers library:
+arrays bring their own operators.
 """
 
 from __future__ import annotations
@@ -10,9 +12,13 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-Values = Mapping[str, Any]  # columns as float arrays: NaN where missing, categories by position, dates in days since 1970
+Values = Mapping[
+    str, Any
+]  # columns as float arrays: NaN where missing, categories by position, dates in days since 1970
 Numbers = Callable[[Values], Any]  # a float array `[rows]`, or one float for all rows
-Truth = Callable[[Values], tuple[Any, Any]]  # two boolean arrays `[rows]`: surely true, surely false
+Truth = Callable[
+    [Values], tuple[Any, Any]
+]  # two boolean arrays `[rows]`: surely true, surely false
 
 
 def every(parts: list[Truth]) -> Truth:
@@ -20,7 +26,9 @@ def every(parts: list[Truth]) -> Truth:
 
     def truth(values: Values) -> tuple[Any, Any]:
         found = [p(values) for p in parts]
-        return reduce(operator.and_, (t for t, _ in found)), reduce(operator.or_, (f for _, f in found))
+        return reduce(operator.and_, (t for t, _ in found)), reduce(
+            operator.or_, (f for _, f in found)
+        )
 
     return truth
 

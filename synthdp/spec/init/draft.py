@@ -1,7 +1,7 @@
 """A commented draft spec from the header of a CSV file, for `synthdp init`.
 
-What the header does not say - types, bounds, categories, the privacy unit - is asked for, or left as
-`<fill in: ...>` for the loader to refuse place by place. Nothing is ever taken from rows.
+What the header does not say - types, bounds, categories, the privacy unit - is asked for, or left
+as `<fill in: ...>` for the loader to refuse place by place. Nothing is ever taken from rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.header import read_header
-from synthdp.spec.init.questions import CODEBOOK, TYPES, Ask, ask_budget, ask_column, ask_missing, ask_rows, ask_unit
+from synthdp.spec.init.questions import (
+    CODEBOOK,
+    TYPES,
+    Ask,
+    ask_budget,
+    ask_column,
+    ask_missing,
+    ask_rows,
+    ask_unit,
+)
 from synthdp.spec.load.yaml_tree import plain
 from synthdp.spec.model import MembershipAttack
 
@@ -61,18 +70,29 @@ def _fill(what: str) -> str:
     return f"<fill in: {what}>"
 
 
-_UNIT_TO_FILL = {"kind": _fill("row or id"), "meaning": _fill("what one row, or one id, is, e.g. one person")}
-_ROWS_TO_FILL = {"kind": _fill("public or approximate"), "value": _fill("the number of rows, as a constant that may be published")}
+_UNIT_TO_FILL = {
+    "kind": _fill("row or id"),
+    "meaning": _fill("what one row, or one id, is, e.g. one person"),
+}
+_ROWS_TO_FILL = {
+    "kind": _fill("public or approximate"),
+    "value": _fill("the number of rows, as a constant that may be published"),
+}
 _COLUMN_TO_FILL = {"type": _fill(f"{', '.join(TYPES[:-1])} or {TYPES[-1]}")}
-_BUDGET_TO_FILL = {"epsilon": _fill("total for everything in the run, e.g. 1"), "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows")}
+_BUDGET_TO_FILL = {
+    "epsilon": _fill("total for everything in the run, e.g. 1"),
+    "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows"),
+}
 
 
-def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None, path: Path | None = None) -> str:
+def draft_spec(
+    csv: Path, *, ask: Ask | None, rows: int | None = None, path: Path | None = None
+) -> str:
     """A draft spec for the table in `csv`, as YAML text. Only the header line of the file is read.
 
-    With `ask`, everything needed is asked for and the draft loads; without, it holds `<fill in: ...>` places.
-    `rows`: their number, as a constant that may be published, where it is known already; what follows from it is then written.
-    `path`: of the file, as the spec shall name it.
+    With `ask`, everything needed is asked for and the draft loads; without, it holds `<fill in:
+    ...>` places. `rows`: their number, as a constant that may be published, where it is known
+    already; what follows from it is then written. `path`: of the file, as the spec shall name it.
 
     Raises:
         DataError: the file has no usable header, or a question never got an answer that fits.
@@ -83,7 +103,9 @@ def draft_spec(csv: Path, *, ask: Ask | None, rows: int | None = None, path: Pat
     stated = ask_rows(ask, known=rows) if ask else _rows(rows)
     count = stated["value"] if isinstance(stated["value"], int) else None
     columns = {name: ask_column(ask, name) if ask else _COLUMN_TO_FILL for name in released}
-    absent = ask_missing(ask) if ask and any(entry["missing"] for entry in columns.values()) else [""]
+    absent = (
+        ask_missing(ask) if ask and any(entry["missing"] for entry in columns.values()) else [""]
+    )
     budget = ask_budget(ask, int(stated["value"])) if ask else _budget(count)
     lines = [_OPENING, *_dataset(path or csv, delimiter, absent, unit, stated), "", _COLUMNS]
     for name, entry in columns.items():
@@ -97,11 +119,19 @@ def _rows(count: int | None) -> dict[str, Any]:
 
 
 def _budget(rows: int | None) -> dict[str, Any]:
-    return _BUDGET_TO_FILL if rows is None else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
+    return (
+        _BUDGET_TO_FILL
+        if rows is None
+        else _BUDGET_TO_FILL | {"delta": float(suggested_delta(rows))}
+    )
 
 
-def _dataset(csv: Path, delimiter: str, absent: list[Any], unit: dict[str, Any], rows: dict[str, Any]) -> list[str]:
-    plain_letters = "".join(c for c in unicodedata.normalize("NFKD", csv.stem) if not unicodedata.combining(c))
+def _dataset(
+    csv: Path, delimiter: str, absent: list[Any], unit: dict[str, Any], rows: dict[str, Any]
+) -> list[str]:
+    plain_letters = "".join(
+        c for c in unicodedata.normalize("NFKD", csv.stem) if not unicodedata.combining(c)
+    )
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", plain_letters).strip("-._")[:64] or "table"
     return [
         "dataset:",

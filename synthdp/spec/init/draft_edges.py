@@ -1,7 +1,9 @@
-"""Bins for a range, suggested from what was declared of it: bounds, unit and spikes. Public rules; no row is looked at.
+"""Bins for a range, suggested from what was declared of it: bounds, unit and spikes. Public rules;
+no row is looked at.
 
-A bin should be as wide as people care about, and no wider: five years of age, five hours a week. Values that are
-very common by themselves, such as forty hours, are spikes with a level of their own, so that a bin around them stays smooth.
+A bin should be as wide as people care about, and no wider: five years of age, five hours a week.
+Values that are very common by themselves, such as forty hours, are spikes with a level of their
+own, so that a bin around them stays smooth.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 MOST_BINS, MOST_SINGLE = 40, 40
-# Widths that people use, by unit; a range that they would cut into more than MOST_BINS bins gets wider ones.
+# Widths that people use, by unit; a range that they would cut into more than MOST_BINS bins gets
+# wider ones.
 WIDTHS: tuple[tuple[str, float], ...] = (
     (r"years?|yrs?|age", 5),
     (r"hours?|hrs?|h|hours?[ /]+(per[ /])?(week|w)|h/w(eek)?", 5),
@@ -28,18 +31,27 @@ MONEY = r"(us)?\$|usd|eur|euros?|€|gbp|£|dollars?|pounds sterling|yen|¥|chf|
 WIDE = 1000  # times the smallest step: money over such a range is cut at 1, 2, 5, 10, 20, ...
 
 
-def suggested_edges(*, lower: float, upper: float, whole: bool, unit: str = "", spikes: Sequence[float] = ()) -> tuple[float, ...]:
-    """Left ends of bins from `lower` to `upper`, ascending, the first one `lower`, or the next whole number where that is a spike.
+def suggested_edges(
+    *, lower: float, upper: float, whole: bool, unit: str = "", spikes: Sequence[float] = ()
+) -> tuple[float, ...]:
+    """Left ends of bins from `lower` to `upper`, ascending, the first one `lower`, or the next
+    whole number where that is a spike.
 
-    `whole`: the values are whole numbers. Needs `lower < upper`. Nothing where spikes leave nothing to be binned.
+    `whole`: the values are whole numbers. Needs `lower < upper`. Nothing where spikes leave nothing
+    to be binned.
     """
     first = lower + 1 if whole and lower in spikes else lower
     if first == upper and upper in spikes:
         return ()
-    inner = _decades(lower, upper) if _is_wide_money(lower, upper, unit) else _multiples(lower, upper, _width(lower, upper, whole=whole, unit=unit))
+    inner = (
+        _decades(lower, upper)
+        if _is_wide_money(lower, upper, unit)
+        else _multiples(lower, upper, _width(lower, upper, whole=whole, unit=unit))
+    )
     edges = [first, *(e for e in inner if first < e < upper)]
     single = whole and all(b - a == 1 for a, b in pairwise(edges))
-    # Where every value is a bin, the bin of a spike would hold nothing but it: the bin before reaches over it.
+    # Where every value is a bin, the bin of a spike would hold nothing but it: the bin before
+    # reaches over it.
     kept = [e for e in edges if e == first or not (single and e in spikes)]
     return tuple(int(e) if float(e).is_integer() else e for e in kept)
 
@@ -48,14 +60,18 @@ def described(edges: Sequence[float], upper: float) -> str:
     """Edges in a few words: how many bins, and where they begin."""
     shown = [f"{e:.12g}" for e in edges]
     some = shown if len(shown) <= 8 else [*shown[:4], "...", *shown[-2:]]
-    return f"{len(edges)} bin{'s' if len(edges) != 1 else ''} from {', '.join(some)} (to {upper:.12g})"
+    return (
+        f"{len(edges)} bin{'s' if len(edges) != 1 else ''} from {', '.join(some)} (to {upper:.12g})"
+    )
 
 
 def _width(lower: float, upper: float, *, whole: bool, unit: str) -> Fraction:
     """The unit's width, or else 1, 2 or 5 times a power of ten; as many bins as fit into MOST_BINS."""
     if whole and upper - lower < MOST_SINGLE:
         return Fraction(1)
-    width = next((Fraction(w) for pattern, w in WIDTHS if re.fullmatch(pattern, unit.strip().lower())), None)
+    width = next(
+        (Fraction(w) for pattern, w in WIDTHS if re.fullmatch(pattern, unit.strip().lower())), None
+    )
     span = Fraction(upper) - Fraction(lower)
     if width is not None and 4 * width <= span <= MOST_BINS * width:
         return width
@@ -70,11 +86,18 @@ def _multiples(lower: float, upper: float, width: Fraction) -> list[float]:
 
 
 def _is_wide_money(lower: float, upper: float, unit: str) -> bool:
-    return lower >= 0 and upper >= WIDE and upper >= WIDE * max(lower, 1) and re.fullmatch(MONEY, unit.strip().lower()) is not None
+    return (
+        lower >= 0
+        and upper >= WIDE
+        and upper >= WIDE * max(lower, 1)
+        and re.fullmatch(MONEY, unit.strip().lower()) is not None
+    )
 
 
 def _decades(lower: float, upper: float) -> list[float]:
-    """1, 2, 5, 10, ... from a ten-thousandth of `upper` on: below, differences of money mean little."""
+    """1, 2, 5, 10, ... from a ten-thousandth of `upper` on: below, differences of money mean
+    little.
+    """
     last = math.floor(math.log10(upper))
     steps = [float(m) * 10**k for k in range(max(last - 4, 0), last + 1) for m in (1, 2, 5)]
     return [s for s in steps if lower < s < upper]

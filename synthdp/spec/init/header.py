@@ -1,7 +1,7 @@
 """The column names of a CSV file, from its header line and nothing else.
 
-The file is read byte by byte up to the first line end, so that no row is ever in memory. A first line that
-looks like a row is refused without repeating any of it.
+The file is read byte by byte up to the first line end, so that no row is ever in memory. A first
+line that looks like a row is refused without repeating any of it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,43 @@ def _first_line(path: Path) -> str:
     data = bytearray()
     try:
         if path.exists() and not path.is_file():
-            raise DataError(f"{path.name}: is not a plain file", hint="name a CSV file with a header")
+            raise DataError(
+                f"{path.name}: is not a plain file", hint="name a CSV file with a header"
+            )
         with path.open("rb", buffering=0) as file:
             while (byte := file.read(1)) and byte not in b"\r\n":
                 data += byte
                 if len(data) > MAX_HEADER:
-                    raise DataError(f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes", hint="is this a CSV file with a header?")
+                    raise DataError(
+                        f"{path.name}: the first line is longer than {MAX_HEADER:,} bytes",
+                        hint="is this a CSV file with a header?",
+                    )
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not a valid one"
-        raise DataError(f"{path.name}: the file cannot be read: {reason}", hint="check the path and its permissions") from None
+        reason = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else "the path is not a valid one"
+        )
+        raise DataError(
+            f"{path.name}: the file cannot be read: {reason}",
+            hint="check the path and its permissions",
+        ) from None
     try:
         line = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(f"{path.name}: the header is not UTF-8 text", hint="save the file as UTF-8") from None
+        raise DataError(
+            f"{path.name}: the header is not UTF-8 text", hint="save the file as UTF-8"
+        ) from None
     if not line.strip():
-        raise DataError(f"{path.name}: the first line is empty", hint="the first line must hold the column names")
+        raise DataError(
+            f"{path.name}: the first line is empty",
+            hint="the first line must hold the column names",
+        )
     if line.count('"') % 2:
-        raise DataError(f"{path.name}: a quotation mark in the header is never closed", hint="column names cannot hold line breaks")
+        raise DataError(
+            f"{path.name}: a quotation mark in the header is never closed",
+            hint="column names cannot hold line breaks",
+        )
     return line
 
 
@@ -66,13 +86,30 @@ def _check(path: Path, names: tuple[str, ...]) -> None:
     count = Counter(name.strip() for name in names)
     faults = {
         "are empty": [i for i, name in enumerate(names, 1) if not name.strip()],
-        "have a name that comes twice": [i for i, name in enumerate(names, 1) if name.strip() and count[name.strip()] > 1],
-        "have a number for a name, as if the first line were a row": [i for i, name in enumerate(names, 1) if _NUMBER.fullmatch(name.strip())],
-        "begin or end with a space": [i for i, name in enumerate(names, 1) if name.strip() and name != name.strip()],
-        "have a name that starts like a spreadsheet formula": [i for i, name in enumerate(names, 1) if starts_formula(name)],
+        "have a name that comes twice": [
+            i for i, name in enumerate(names, 1) if name.strip() and count[name.strip()] > 1
+        ],
+        "have a number for a name, as if the first line were a row": [
+            i for i, name in enumerate(names, 1) if _NUMBER.fullmatch(name.strip())
+        ],
+        "begin or end with a space": [
+            i for i, name in enumerate(names, 1) if name.strip() and name != name.strip()
+        ],
+        "have a name that starts like a spreadsheet formula": [
+            i for i, name in enumerate(names, 1) if starts_formula(name)
+        ],
         "hold a control character": [i for i, name in enumerate(names, 1) if CONTROL.search(name)],
-        "have a name of more than 128 characters": [i for i, name in enumerate(names, 1) if len(name) > 128],
+        "have a name of more than 128 characters": [
+            i for i, name in enumerate(names, 1) if len(name) > 128
+        ],
     }
-    found = [f"column(s) {', '.join(map(str, places))} {fault}" for fault, places in faults.items() if places]
+    found = [
+        f"column(s) {', '.join(map(str, places))} {fault}"
+        for fault, places in faults.items()
+        if places
+    ]
     if found:
-        raise DataError(f"{path.name}: the first line is no header: {'; '.join(found)}", hint="give every column a name of its own in the first line")
+        raise DataError(
+            f"{path.name}: the first line is no header: {'; '.join(found)}",
+            hint="give every column a name of its own in the first line",
+        )

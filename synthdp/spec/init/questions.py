@@ -18,14 +18,22 @@ TRIES = 5
 TYPES = ("categorical", "ordinal", "boolean", "integer", "number", "datetime")
 CODEBOOK = "from the codebook, never from the rows"
 _RANGES: dict[str, Any] = {"integer": Whole, "number": Real, "datetime": Instant}
-_SPIKES: dict[str, Any] = {"integer": tuple[Whole, ...], "number": tuple[Real, ...], "datetime": tuple[Instant, ...]}
+_SPIKES: dict[str, Any] = {
+    "integer": tuple[Whole, ...],
+    "number": tuple[Real, ...],
+    "datetime": tuple[Instant, ...],
+}
 _T = TypeVar("_T")
 
 
 class Ask(Protocol):
-    """Puts a question to the user; `allowed` answers if there are only some, `default` for an empty answer."""
+    """Puts a question to the user; `allowed` answers if there are only some, `default` for an empty
+    answer.
+    """
 
-    def __call__(self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None) -> str: ...
+    def __call__(
+        self, question: str, *, allowed: tuple[str, ...] = (), default: str | None = None
+    ) -> str: ...
 
 
 class _RefusedError(ValueError):
@@ -37,27 +45,59 @@ def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
     question = "What is protected: each row (right only if no person has several rows), or everything of one id?"
     kind = _choice(ask, question, ("row", "id"), None)
     if kind == "row":
-        return {"kind": "row", "meaning": _until_fit(ask, "What is one row, e.g. one person?", _text)}
-    column = _choice(ask, "Which column holds the id? It is neither modelled nor released.", names, None)
-    most = _until_fit(ask, "At most how many rows of one id are used?", _fits(Annotated[Whole, Field(ge=1, le=64)]))
-    return {"kind": "id", "column": column, "max_rows": most, "meaning": _until_fit(ask, "What is one id, e.g. one patient?", _text)}
+        return {
+            "kind": "row",
+            "meaning": _until_fit(ask, "What is one row, e.g. one person?", _text),
+        }
+    column = _choice(
+        ask, "Which column holds the id? It is neither modelled nor released.", names, None
+    )
+    most = _until_fit(
+        ask,
+        "At most how many rows of one id are used?",
+        _fits(Annotated[Whole, Field(ge=1, le=64)]),
+    )
+    return {
+        "kind": "id",
+        "column": column,
+        "max_rows": most,
+        "meaning": _until_fit(ask, "What is one id, e.g. one patient?", _text),
+    }
 
 
 def ask_rows(ask: Ask, *, known: int | None = None) -> dict[str, Any]:
     """The `rows` section; a number that is `known` is not asked for."""
-    kind = _choice(ask, "Is the exact number of rows public, or only approximately known?", ("public", "approximate"), "approximate")
+    kind = _choice(
+        ask,
+        "Is the exact number of rows public, or only approximately known?",
+        ("public", "approximate"),
+        "approximate",
+    )
     if known is not None:
         return {"kind": kind, "value": known}
     question = "How many rows does the table have, as a constant that may be published?"
-    return {"kind": kind, "value": _until_fit(ask, question, _fits(Rows.model_fields["value"].rebuild_annotation()))}
+    return {
+        "kind": kind,
+        "value": _until_fit(ask, question, _fits(Rows.model_fields["value"].rebuild_annotation())),
+    }
 
 
 def ask_budget(ask: Ask, rows: int) -> dict[str, Any]:
     """Epsilon and delta for a table of `rows` rows."""
     fields = Privacy.model_fields
-    epsilon = _until_fit(ask, "Epsilon, the total for everything in the run?", _fits(fields["epsilon"].rebuild_annotation()), default="1")
+    epsilon = _until_fit(
+        ask,
+        "Epsilon, the total for everything in the run?",
+        _fits(fields["epsilon"].rebuild_annotation()),
+        default="1",
+    )
     small = _fits(Annotated[Real, Field(gt=0, lt=1 / rows)])
-    return {"epsilon": epsilon, "delta": _until_fit(ask, "Delta, well below 1 / rows?", small, default=suggested_delta(rows))}
+    return {
+        "epsilon": epsilon,
+        "delta": _until_fit(
+            ask, "Delta, well below 1 / rows?", small, default=suggested_delta(rows)
+        ),
+    }
 
 
 def ask_column(ask: Ask, name: str) -> dict[str, Any]:
@@ -85,14 +125,22 @@ def _details(ask: Ask, name: str, kind: str) -> dict[str, Any]:
     if kind == "boolean":
         labels = _fits(Category)
         entry: dict[str, Any] = {
-            "false": _until_fit(ask, f"{name}: which text stands for false?", labels, default="false"),
+            "false": _until_fit(
+                ask, f"{name}: which text stands for false?", labels, default="false"
+            ),
             "true": _until_fit(ask, f"{name}: which text stands for true?", labels, default="true"),
         }
     elif kind in _RANGES:
         entry = _range(ask, name, kind)
     else:
         order = ", from lowest to highest" if kind == "ordinal" else ""
-        entry = {"categories": _until_fit(ask, f"{name}: all categories, parted by commas{order} ({CODEBOOK})?", _list(Categories, texts=True))}
+        entry = {
+            "categories": _until_fit(
+                ask,
+                f"{name}: all categories, parted by commas{order} ({CODEBOOK})?",
+                _list(Categories, texts=True),
+            )
+        }
     entry["missing"] = _choice(ask, f"{name}: may values be missing?", ("yes", "no"), "no") == "yes"
     return entry
 
@@ -105,23 +153,46 @@ def _range(ask: Ask, name: str, kind: str) -> dict[str, Any]:
     example = "1900-01-01" if kind == "datetime" else "0"
     question = f"{name}: values that are very common by themselves, such as {example}, parted by commas (none: empty)?"
     spikes = _until_fit(ask, question, _list(_SPIKES[kind], texts=False), default="")
-    unit = ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip() if kind != "datetime" else ""
-    edges = _edges(ask, name, kind, entry | {"spikes": spikes, "unit": unit}) if kind != "datetime" else []
-    return entry | ({"spikes": spikes} if spikes else {}) | ({"edges": edges} if edges else {}) | ({"unit": unit} if unit else {})
+    unit = (
+        ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip()
+        if kind != "datetime"
+        else ""
+    )
+    edges = (
+        _edges(ask, name, kind, entry | {"spikes": spikes, "unit": unit})
+        if kind != "datetime"
+        else []
+    )
+    return (
+        entry
+        | ({"spikes": spikes} if spikes else {})
+        | ({"edges": edges} if edges else {})
+        | ({"unit": unit} if unit else {})
+    )
 
 
 def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]:
-    """Left ends of bins: those that bounds, unit and spikes suggest, none (bins of equal width), or the user's own."""
+    """Left ends of bins: those that bounds, unit and spikes suggest, none (bins of equal width), or
+    the user's own.
+    """
     lower, upper = float(said["lower"]), float(said["upper"])
     if not lower < upper:
         return []  # which is told when the column is checked
-    suggested = suggested_edges(lower=lower, upper=upper, whole=kind == "integer", unit=said["unit"], spikes=[float(s) for s in said["spikes"]])
+    suggested = suggested_edges(
+        lower=lower,
+        upper=upper,
+        whole=kind == "integer",
+        unit=said["unit"],
+        spikes=[float(s) for s in said["spikes"]],
+    )
     if not suggested:
         return []
     own = _list(_SPIKES[kind], texts=False)
 
     def fit(answer: str) -> list[Scalar]:
-        edges: list[Scalar] = [*suggested] if answer == "yes" else [] if answer == "no" else own(answer)
+        edges: list[Scalar] = (
+            [*suggested] if answer == "yes" else [] if answer == "no" else own(answer)
+        )
         _validate(Column, {**said, "type": kind, **({"edges": edges} if edges else {})})
         return edges
 
@@ -129,7 +200,14 @@ def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]
     return _until_fit(ask, question, fit, default="yes")
 
 
-def _until_fit(ask: Ask, question: str, fit: Callable[[str], _T], *, default: str | None = None, allowed: tuple[str, ...] = ()) -> _T:
+def _until_fit(
+    ask: Ask,
+    question: str,
+    fit: Callable[[str], _T],
+    *,
+    default: str | None = None,
+    allowed: tuple[str, ...] = (),
+) -> _T:
     note = ""
     for _ in range(TRIES):
         answer = ask(note + question, allowed=allowed, default=default).strip()
@@ -150,7 +228,10 @@ def _choice(ask: Ask, question: str, allowed: tuple[str, ...], default: str | No
 
 
 def _give_up(question: str) -> DataError:
-    return DataError(f"no usable answer after {TRIES} tries: {question}", hint="run init again, or without questions, and fill in the draft")
+    return DataError(
+        f"no usable answer after {TRIES} tries: {question}",
+        hint="run init again, or without questions, and fill in the draft",
+    )
 
 
 def _text(answer: str) -> str:

@@ -1,8 +1,9 @@
 """YAML to `ReleaseSpec`, or to every mistake at once, each with its line and column.
 
-Three sources of mistakes are told together: the YAML itself (`yamltree`), the fields (`models`, put into
-words by `wording`), and what does not fit between sections (`checks`). Where fields are wrong, the last still
-run on the sections that are left (`partial`). What the model needs and the file leaves out, `rules` fill in.
+Three sources of mistakes are told together: the YAML itself (`yamltree`), the fields (`models`, put
+into words by `wording`), and what does not fit between sections (`checks`). Where fields are wrong,
+the last still run on the sections that are left (`partial`). What the model needs and the file
+leaves out, `rules` fill in.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
         SpecError: with every mistake in the text.
     """
     tree, mistakes = read(text.removeprefix("\ufeff"))
-    problems = [_problem(path, tree, m.loc, (m.line, m.column), m.message, m.hint) for m in mistakes]
+    problems = [
+        _problem(path, tree, m.loc, (m.line, m.column), m.message, m.hint) for m in mistakes
+    ]
     if tree is None or tree.kind != "map":
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
     spec: ReleaseSpec | None = None
@@ -70,27 +73,51 @@ def spec_text(path: Path) -> str:
         if path.is_dir():
             raise refuse("this is a folder", "name the spec file in it")
         if not path.is_file():
-            raise refuse("there is no such file", "check the path, or write a draft with `synthdp init DATA.csv`")
+            raise refuse(
+                "there is no such file",
+                "check the path, or write a draft with `synthdp init DATA.csv`",
+            )
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not a valid one"
-        raise refuse(f"the file cannot be read: {reason}", "check the path and its permissions") from None
+        reason = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else "the path is not a valid one"
+        )
+        raise refuse(
+            f"the file cannot be read: {reason}", "check the path and its permissions"
+        ) from None
     if len(data) > MAX_BYTES:
-        raise refuse(f"the file is larger than {MAX_BYTES:,} bytes", "a spec is small; is this the data?")
+        raise refuse(
+            f"the file is larger than {MAX_BYTES:,} bytes", "a spec is small; is this the data?"
+        )
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        raise SpecError([SpecProblem(str(path), line, column, "spec", "the file is not UTF-8 text", "save it as UTF-8 in the editor")]) from None
+        raise SpecError(
+            [
+                SpecProblem(
+                    str(path),
+                    line,
+                    column,
+                    "spec",
+                    "the file is not UTF-8 text",
+                    "save it as UTF-8 in the editor",
+                )
+            ]
+        ) from None
 
 
 def _no_map(path: str, tree: Node | None) -> SpecProblem:
     empty = tree is None or (tree.kind == "scalar" and tree.scalar is None)
     found = "the spec is empty" if empty else "the spec must be a map of `key: value` lines"
     line, column = (1, 1) if tree is None or empty else (tree.line, tree.column)
-    return SpecProblem(path, line, column, "spec", found, f"it has the keys {', '.join(ReleaseSpec.model_fields)}")
+    return SpecProblem(
+        path, line, column, "spec", found, f"it has the keys {', '.join(ReleaseSpec.model_fields)}"
+    )
 
 
 def _field_problems(path: str, tree: Node, found: list[Finding]) -> Iterator[SpecProblem]:
@@ -115,12 +142,16 @@ def _cross_problems(path: str, tree: Node, spec: ReleaseSpec | None) -> Iterator
         yield _problem(path, source, p.loc, source.place(p.loc), p.message, p.hint)
 
 
-def _problem(path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None) -> SpecProblem:
+def _problem(
+    path: str, tree: Node | None, loc: Loc, place: tuple[int, int], message: str, hint: str | None
+) -> SpecProblem:
     return SpecProblem(path, *place, _shown(tree, loc), message, hint)
 
 
 def _shown(tree: Node | None, loc: Loc) -> str:
-    """A path such as `graph.edges #2`, counted from 1 as people do; it ends at the text that stands in the file."""
+    """A path such as `graph.edges #2`, counted from 1 as people do; it ends at the text that stands
+    in the file.
+    """
     node, shown = tree, ""
     for segment in loc:
         if node is not None and node.kind == "scalar":
@@ -158,4 +189,9 @@ def _listed(problems: list[SpecProblem]) -> list[SpecProblem]:
         return problems
     first = problems[MAX_LISTED]
     rest = f"and {len(problems) - MAX_LISTED} more mistakes from here on"
-    return [*problems[:MAX_LISTED], SpecProblem(first.path, first.line, first.column, first.field, rest, "correct those above first")]
+    return [
+        *problems[:MAX_LISTED],
+        SpecProblem(
+            first.path, first.line, first.column, first.field, rest, "correct those above first"
+        ),
+    ]

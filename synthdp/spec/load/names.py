@@ -1,7 +1,8 @@
 """Names of columns, wherever a spec writes one, and the expressions over them.
 
-They are read from the spec as it was written, not from its models: a wrong number beside a name, a list that is too short or a
-column whose own entry is wrong hides no other name. A wrong column keeps its name; of its values nothing is known (`Unread`).
+They are read from the spec as it was written, not from its models: a wrong number beside a name, a
+list that is too short or a column whose own entry is wrong hides no other name. A wrong column
+keeps its name; of its values nothing is known (`Unread`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
 
 MOST_TOLD = 101  # of one place: nobody reads more, and suggesting names for them costs time
-MOST_LETTERS, MOST_EXPRESSION = 128, 1000  # what is longer has been refused as a name or an expression
+MOST_LETTERS, MOST_EXPRESSION = (
+    128,
+    1000,
+)  # what is longer has been refused as a name or an expression
 
 # `*` is every item of a list, or every entry of a map.
 _COLUMNS = (
@@ -32,27 +36,49 @@ _ARROWS, _NODES = ("graph.edges.*", "graph.forbidden.*"), ("graph.tiers.*.*", "g
 
 def written(spec: ReleaseSpec) -> dict[str, Any]:
     """The parts of a whole spec that name columns, as a YAML file would hold them."""
-    sections = {name: getattr(spec, name).model_dump() for name in ("privacy", "graph", "synthesizer", "sampling", "evaluation")}
+    sections = {
+        name: getattr(spec, name).model_dump()
+        for name in ("privacy", "graph", "synthesizer", "sampling", "evaluation")
+    }
     return {**sections, "constraints": spec.constraints}
 
 
 def name_problems(data: object, columns: Mapping[str, Column]) -> Iterator[CrossProblem]:
-    """Every unknown name in `data`, a spec as plain lists and maps, and every mistake in an expression; `columns` are those declared."""
+    """Every unknown name in `data`, a spec as plain lists and maps, and every mistake in an
+    expression; `columns` are those declared.
+    """
     for pattern in _COLUMNS:
         yield from itertools.islice(_unknown(data, pattern, columns), MOST_TOLD)
     yield from node_problems(data, columns)
-    yield from itertools.islice(_computed(data, {name for name, column in columns.items() if derived_of(column) is not None}), MOST_TOLD)
+    yield from itertools.islice(
+        _computed(
+            data, {name for name, column in columns.items() if derived_of(column) is not None}
+        ),
+        MOST_TOLD,
+    )
     for pattern in _EXPRESSIONS:
-        texts = ((where, text) for where, text in _found(data, pattern) if isinstance(text, str) and 0 < len(text) <= MOST_EXPRESSION)
-        mistakes = ((where, m) for where, text in texts for m in parse(text, columns, derived=pattern == "constraints.*")[1])
-        yield from (CrossProblem(where, f"character {m.at}: {m.message}", m.hint) for where, m in itertools.islice(mistakes, MOST_TOLD))
+        texts = (
+            (where, text)
+            for where, text in _found(data, pattern)
+            if isinstance(text, str) and 0 < len(text) <= MOST_EXPRESSION
+        )
+        mistakes = (
+            (where, m)
+            for where, text in texts
+            for m in parse(text, columns, derived=pattern == "constraints.*")[1]
+        )
+        yield from (
+            CrossProblem(where, f"character {m.at}: {m.message}", m.hint)
+            for where, m in itertools.islice(mistakes, MOST_TOLD)
+        )
 
 
 def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProblem]:
     """Unknown names in the graph section.
 
-    Nodes are the groups, and the columns that are in no group: everywhere but in `groups` itself a grouped column is named
-    through its group. Where `groups` cannot be read at all, any unknown name may be one, and none is told.
+    Nodes are the groups, and the columns that are in no group: everywhere but in `groups` itself a
+    grouped column is named through its group. Where `groups` cannot be read at all, any unknown
+    name may be one, and none is told.
     """
     yield from itertools.islice(_unknown(data, "graph.groups.*.*", columns), MOST_TOLD)
     groups: object = next((value for _, value in _found(data, "graph.groups")), {})
@@ -61,16 +87,31 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
     group_of = {name: where[-2] for where, value in _found(groups, "*.*") if (name := _name(value))}
     for pattern in _ARROWS:
         ends = (end for where, arrow in _found(data, pattern) for end in _ends(where, arrow))
-        yield from itertools.islice((p for where, name in ends for p in _no_node(where, name, columns, groups, group_of)), MOST_TOLD)
+        yield from itertools.islice(
+            (p for where, name in ends for p in _no_node(where, name, columns, groups, group_of)),
+            MOST_TOLD,
+        )
     for pattern in _NODES:
         names = ((where, name) for where, value in _found(data, pattern) if (name := _name(value)))
-        yield from itertools.islice((p for where, name in names for p in _no_node(where, name, columns, groups, group_of)), MOST_TOLD)
+        yield from itertools.islice(
+            (p for where, name in names for p in _no_node(where, name, columns, groups, group_of)),
+            MOST_TOLD,
+        )
 
 
 def _computed(data: object, derived: Collection[str]) -> Iterator[CrossProblem]:
     """Derived columns where a column stands that is looked at in the source, or that the model has."""
-    places = [place for pattern in (*_COLUMNS, *_NODES, "graph.groups.*.*") for place in _found(data, pattern)]
-    ends = [end for pattern in _ARROWS for where, arrow in _found(data, pattern) for end in _ends(where, arrow)]
+    places = [
+        place
+        for pattern in (*_COLUMNS, *_NODES, "graph.groups.*.*")
+        for place in _found(data, pattern)
+    ]
+    ends = [
+        end
+        for pattern in _ARROWS
+        for where, arrow in _found(data, pattern)
+        for end in _ends(where, arrow)
+    ]
     for where, value in [*places, *ends] if derived else ():
         if (name := _name(value)) in derived:
             message = f"column {name!r} is computed from others when rows are written: it is not in the model, and its real values are not read"
@@ -84,27 +125,47 @@ def _ends(where: Loc, arrow: object) -> Iterator[tuple[Loc, str]]:
     except ValueError:
         return
     for side in ("causes", "effects"):
-        yield from (((*where, *at), name) for at, value in _found(arrow, f"{side}.*") if (name := _name(value)))
+        yield from (
+            ((*where, *at), name)
+            for at, value in _found(arrow, f"{side}.*")
+            if (name := _name(value))
+        )
 
 
 def _no_node(
-    where: Loc, name: str, columns: Collection[str], groups: Mapping[str, object], group_of: Mapping[str, str | int]
+    where: Loc,
+    name: str,
+    columns: Collection[str],
+    groups: Mapping[str, object],
+    group_of: Mapping[str, str | int],
 ) -> Iterator[CrossProblem]:
     group = group_of.get(name)
     if name in groups or (name in columns and group is None):
         return
     if name in columns:
-        yield CrossProblem(where, f"column {name!r} is in group {group!r} and has no place of its own in the graph", f"write {group!r} instead")
+        yield CrossProblem(
+            where,
+            f"column {name!r} is in group {group!r} and has no place of its own in the graph",
+            f"write {group!r} instead",
+        )
         return
     nodes = (*(c for c in columns if c not in group_of), *groups)
-    yield CrossProblem(where, f"unknown column {name!r}", nearest(name, nodes) or "name a column listed under columns, or a group")
+    yield CrossProblem(
+        where,
+        f"unknown column {name!r}",
+        nearest(name, nodes) or "name a column listed under columns, or a group",
+    )
 
 
 def _unknown(data: object, pattern: str, columns: Collection[str]) -> Iterator[CrossProblem]:
     for where, value in _found(data, pattern):
         name = _name(value)
         if name and name not in columns:
-            yield CrossProblem(where, f"unknown column {name!r}", nearest(name, columns) or "name a column listed under columns")
+            yield CrossProblem(
+                where,
+                f"unknown column {name!r}",
+                nearest(name, columns) or "name a column listed under columns",
+            )
 
 
 def _name(value: object) -> str | None:
@@ -116,7 +177,9 @@ def _name(value: object) -> str | None:
 
 
 def _found(data: object, pattern: str) -> Iterator[tuple[Loc, object]]:
-    """What stands at the places that a pattern such as `graph.tiers.*.*` names; other shapes of data hold nothing."""
+    """What stands at the places that a pattern such as `graph.tiers.*.*` names; other shapes of
+    data hold nothing.
+    """
     step, _, rest = pattern.partition(".")
     inside: Any = ()
     if isinstance(data, Mapping):
@@ -124,4 +187,8 @@ def _found(data: object, pattern: str) -> Iterator[tuple[Loc, object]]:
     elif step == "*" and isinstance(data, list | tuple):
         inside = enumerate(data)
     for key, value in inside:
-        yield from (((key, *where), found) for where, found in _found(value, rest)) if rest else [((key,), value)]
+        yield from (
+            (((key, *where), found) for where, found in _found(value, rest))
+            if rest
+            else [((key,), value)]
+        )

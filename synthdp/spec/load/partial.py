@@ -1,7 +1,8 @@
 """What can be saved of a spec with wrong fields, so that the checks between its sections still run.
 
-Wrong entries are cut out of a copy of the tree until what remains is valid. What was cut is named, so that no check is run on
-a default that the steward did not mean. Names of columns are not looked up here: `namechecks` reads them from the whole tree.
+Wrong entries are cut out of a copy of the tree until what remains is valid. What was cut is named,
+so that no check is run on a default that the steward did not mean. Names of columns are not looked
+up here: `namechecks` reads them from the whole tree.
 """
 
 from __future__ import annotations
@@ -13,20 +14,36 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from synthdp.spec.load.yaml_tree import Node
-from synthdp.spec.model import Column, Constraint, Dataset, Gate, PrivacyUnit, ReleaseSpec, Rows, Source, Unread
+from synthdp.spec.model import (
+    Column,
+    Constraint,
+    Dataset,
+    Gate,
+    PrivacyUnit,
+    ReleaseSpec,
+    Rows,
+    Source,
+    Unread,
+)
 from synthdp.spec.model.rules import filled
 from synthdp.spec.wording import closest
 
 _M = TypeVar("_M", bound=BaseModel)
 _APART = ("dataset", "columns", "gates", "constraints")
-_RULED = {"dataset", "dataset.rows", "columns", "graph", "synthesizer"}  # what the rules for settings that are left out read
+_RULED = {
+    "dataset",
+    "dataset.rows",
+    "columns",
+    "graph",
+    "synthesizer",
+}  # what the rules for settings that are left out read
 
 
 def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
     """The tree without its wrong entries, a spec built from it unchecked, and what was lost.
 
-    Lost parts are named `section`, `section.field`, or `section.field[]` for a list that lacks entries. The
-    spec may lack what is lost, and only that.
+    Lost parts are named `section`, `section.field`, or `section.field[]` for a list that lacks
+    entries. The spec may lack what is lost, and only that.
     """
     tree, lost = copy.deepcopy(tree), set(_meant(tree, ReleaseSpec))
     parts: dict[str, Any] = {"synthdp": 1}
@@ -34,7 +51,11 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
         model = field.annotation
         if name in _APART or not (isinstance(model, type) and issubclass(model, BaseModel)):
             continue
-        parts[name] = _section(model, tree.entries.get(name), name, lost) if name in tree.entries or field.is_required() else field.default
+        parts[name] = (
+            _section(model, tree.entries.get(name), name, lost)
+            if name in tree.entries or field.is_required()
+            else field.default
+        )
     parts["dataset"] = _dataset(tree.entries.get("dataset"), lost)
     parts["columns"] = _columns(tree.entries.get("columns"), lost)
     parts["gates"] = _entries(Gate, tree.entries.get("gates"))
@@ -47,10 +68,14 @@ def _section(model: type[_M], node: Node | None, name: str, lost: set[str]) -> _
     stand_ins: dict[str, Any] = {}
     while node is not None and node.kind == "map" and not node.spoiled:
         try:
-            return model.model_validate({key: entry.value() for key, entry in node.entries.items()} | stand_ins)
+            return model.model_validate(
+                {key: entry.value() for key, entry in node.entries.items()} | stand_ins
+            )
         except ValidationError as error:
             # From the end of each list, so that positions before it stay true.
-            wrong = sorted({detail["loc"][:2] for detail in error.errors(include_url=False)}, key=_from_the_end)
+            wrong = sorted(
+                {detail["loc"][:2] for detail in error.errors(include_url=False)}, key=_from_the_end
+            )
             if not all([_cut(model, node, loc, name, lost, stand_ins) for loc in wrong]):
                 break
     lost.add(name)
@@ -63,15 +88,29 @@ def _from_the_end(loc: tuple[int | str, ...]) -> tuple[str, int]:
 
 
 def _meant(node: Node, model: type[BaseModel]) -> Iterator[str]:
-    """Keys that are not there because they are misspelt: what stands under them was meant, and not their defaults."""
+    """Keys that are not there because they are misspelt: what stands under them was meant, and not
+    their defaults.
+    """
     absent = [key for key in model.model_fields if key not in node.entries]
-    yield from (meant for key in node.entries if key not in model.model_fields and (meant := closest(key, absent)) is not None)
+    yield from (
+        meant
+        for key in node.entries
+        if key not in model.model_fields and (meant := closest(key, absent)) is not None
+    )
 
 
-def _cut(model: type[BaseModel], node: Node, loc: tuple[int | str, ...], name: str, lost: set[str], stand_ins: dict[str, Any]) -> bool:
+def _cut(
+    model: type[BaseModel],
+    node: Node,
+    loc: tuple[int | str, ...],
+    name: str,
+    lost: set[str],
+    stand_ins: dict[str, Any],
+) -> bool:
     """Cut what is wrong at `loc` out of a section; False where the section cannot do without it.
 
-    A required field is lost, and its example stands in for it: the model wants one, and no check reads it.
+    A required field is lost, and its example stands in for it: the model wants one, and no check
+    reads it.
     """
     key = str(loc[0]) if loc else ""
     field, entry = model.model_fields.get(key), node.entries.get(key)
@@ -100,8 +139,15 @@ def _cut(model: type[BaseModel], node: Node, loc: tuple[int | str, ...], name: s
 
 def _dataset(node: Node | None, lost: set[str]) -> Dataset:
     """The parts of the dataset that other sections depend on, each by itself."""
-    kinds: dict[str, TypeAdapter[Any]] = {"source": TypeAdapter(Source), "privacy_unit": TypeAdapter(PrivacyUnit), "rows": TypeAdapter(Rows)}
-    parts = {name: _valid(kind, node.child(name) if node is not None else None) for name, kind in kinds.items()}
+    kinds: dict[str, TypeAdapter[Any]] = {
+        "source": TypeAdapter(Source),
+        "privacy_unit": TypeAdapter(PrivacyUnit),
+        "rows": TypeAdapter(Rows),
+    }
+    parts = {
+        name: _valid(kind, node.child(name) if node is not None else None)
+        for name, kind in kinds.items()
+    }
     lost |= {f"dataset.{name}" for name, part in parts.items() if part is None}
     return Dataset.model_construct(**parts)
 

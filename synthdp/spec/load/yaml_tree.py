@@ -1,11 +1,13 @@
 """Strict YAML to a tree of nodes that know their line and column.
 
-YAML as PyYAML loads it keeps the last of two equal keys, reads `no` as false and `1e-5` as text, accepts NaN,
-and expands aliases without limit. Here every such surprise is either a mistake with a position, or read by the
-few rules of YAML 1.2's core: `true` and `false` are booleans, decimal numbers without leading zeros are
-numbers, `null`, `~` and nothing are null, and all else (`no`, `12:30`, `007`, `0x1F`, `1_000`, dates) is text.
+YAML as PyYAML loads it keeps the last of two equal keys, reads `no` as false and `1e-5` as text,
+accepts NaN, and expands aliases without limit. Here every such surprise is either a mistake with a
+position, or read by the few rules of YAML 1.2's core: `true` and `false` are booleans, decimal
+numbers without leading zeros are numbers, `null`, `~` and nothing are null, and all else (`no`,
+`12:30`, `007`, `0x1F`, `1_000`, dates) is text.
 
-The tree is built from parser events with an explicit stack, so depth and size are bounded before memory is.
+The tree is built from parser events with an explicit stack, so depth and size are bounded before
+memory is.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Written(float):
-    """A number that `str` gives back as it was written, for places where a code such as 1.50 or +5 is text."""
+    """A number that `str` gives back as it was written, for places where a code such as 1.50 or +5
+    is text.
+    """
 
     text: str
 
@@ -45,8 +49,9 @@ class Written(float):
 class Node:
     """A value of the document: a scalar, a list of nodes, or a map of names to nodes.
 
-    `line` and `column` are its first character (1-based); `keys` are the places of a map's keys.
-    A `spoiled` node has been reported already and says nothing more; `index` is its place in its list.
+    `line` and `column` are its first character (1-based); `keys` are the places of a map's keys. A
+    `spoiled` node has been reported already and says nothing more; `index` is its place in its
+    list.
     """
 
     line: int
@@ -105,7 +110,9 @@ class _StopError(Exception):
 
 
 def read(text: str) -> tuple[Node | None, list[Mistake]]:
-    """The document's tree and every mistake in the YAML itself; no tree where the text is not YAML at all."""
+    """The document's tree and every mistake in the YAML itself; no tree where the text is not YAML
+    at all.
+    """
     mistakes = list(_unprintable(text))
     if mistakes:
         return None, mistakes
@@ -118,7 +125,16 @@ def read(text: str) -> tuple[Node | None, list[Mistake]]:
     except yaml.MarkedYAMLError as error:
         return None, [*mistakes, syntax_mistake(error, text)]
     except yaml.YAMLError:
-        return None, [*mistakes, Mistake(1, 1, (), "this is not readable YAML", "look for stray characters, or start again from `synthdp init`")]
+        return None, [
+            *mistakes,
+            Mistake(
+                1,
+                1,
+                (),
+                "this is not readable YAML",
+                "look for stray characters, or start again from `synthdp init`",
+            ),
+        ]
     return builder.root, mistakes
 
 
@@ -126,7 +142,13 @@ def _unprintable(text: str) -> Iterator[Mistake]:
     for found in itertools.islice(_UNPRINTABLE.finditer(text), 101):
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
-        yield Mistake(line, column, (), f"character U+{ord(found[0]):04X} cannot stand in YAML", "delete it; it is invisible in most editors")
+        yield Mistake(
+            line,
+            column,
+            (),
+            f"character U+{ord(found[0]):04X} cannot stand in YAML",
+            "delete it; it is invisible in most editors",
+        )
 
 
 @dataclass
@@ -141,7 +163,9 @@ class _Frame:
 
 
 class _Builder:
-    """Takes parser events and grows the tree; knows where it is from its stack of open lists and maps."""
+    """Takes parser events and grows the tree; knows where it is from its stack of open lists and
+    maps.
+    """
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         self.mistakes = mistakes
@@ -155,7 +179,12 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                self.wrong(event, (), "a second document starts here; a spec is one document", "delete the '---' and what follows, or use two files")
+                self.wrong(
+                    event,
+                    (),
+                    "a second document starts here; a spec is one document",
+                    "delete the '---' and what follows, or use two files",
+                )
                 raise _StopError
         elif isinstance(event, yaml.NodeEvent):
             self._node(event)
@@ -169,8 +198,17 @@ class _Builder:
     def _node(self, event: yaml.NodeEvent) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
-            limit = f"{MAX_NODES:,} values" if self.nodes > MAX_NODES else f"{MAX_DEPTH} levels of nesting"
-            self.wrong(event, (), f"the spec has more than {limit}", "no table needs that; look for a generator or an editor that went astray")
+            limit = (
+                f"{MAX_NODES:,} values"
+                if self.nodes > MAX_NODES
+                else f"{MAX_DEPTH} levels of nesting"
+            )
+            self.wrong(
+                event,
+                (),
+                f"the spec has more than {limit}",
+                "no table needs that; look for a generator or an editor that went astray",
+            )
             raise _StopError
         top = self.stack[-1] if self.stack else None
         if top and top.node.kind == "map" and not top.waits:
@@ -186,21 +224,39 @@ class _Builder:
             self.stack.append(_Frame(node, loc))
 
     def _key(self, event: yaml.NodeEvent, top: _Frame) -> None:
-        top.waits, top.refused, top.key = True, True, event.value if isinstance(event, yaml.ScalarEvent) else ""
+        top.waits, top.refused, top.key = (
+            True,
+            True,
+            event.value if isinstance(event, yaml.ScalarEvent) else "",
+        )
         self._properties(event, None, top.loc)
         if not isinstance(event, yaml.ScalarEvent):
             self.wrong(event, top.loc, "a key must be plain text", "write `name: value`")
             if isinstance(event, yaml.CollectionStartEvent):
-                self.stack.append(_Frame(Node(0, 0, kind=_kind(event)), top.loc))  # read to its end, outside the tree
+                self.stack.append(
+                    _Frame(Node(0, 0, kind=_kind(event)), top.loc)
+                )  # read to its end, outside the tree
             return
         name = event.value
         if name == "<<" and event.implicit[0]:
-            self.wrong(event, top.loc, "merge keys (<<) are not read", "write the shared lines out in each place")
+            self.wrong(
+                event,
+                top.loc,
+                "merge keys (<<) are not read",
+                "write the shared lines out in each place",
+            )
         elif _surrogate(name):
-            self.wrong(event, top.loc, "an escape gives half a character", "write the character itself")
+            self.wrong(
+                event, top.loc, "an escape gives half a character", "write the character itself"
+            )
         elif name in top.node.keys:
             first = top.node.keys[name][0]
-            self.wrong(event, (*top.loc, name), f"this key is given twice; the first is on line {first}", "keep one of the two")
+            self.wrong(
+                event,
+                (*top.loc, name),
+                f"this key is given twice; the first is on line {first}",
+                "keep one of the two",
+            )
         else:
             top.refused = False
             top.node.keys[name] = _at(event)
@@ -227,7 +283,12 @@ class _Builder:
         tag = getattr(event, "tag", None)
         if tag is not None:
             shown = "!" + tag.removeprefix("tag:yaml.org,2002:") if not tag.startswith("!") else tag
-            self.wrong(event, loc, f"tags ({shown}) are not read", "delete the tag; quotes make any value text")
+            self.wrong(
+                event,
+                loc,
+                f"tags ({shown}) are not read",
+                "delete the tag; quotes make any value text",
+            )
         if node is not None:
             node.spoiled = isinstance(event, yaml.AliasEvent) or tag is not None
 
@@ -236,11 +297,17 @@ class _Builder:
         to_fill = _TO_FILL.fullmatch(event.value)
         problem = None
         if to_fill:
-            problem = (f"still to be filled in: {to_fill[1]}", "replace the text in <...> by the value")
+            problem = (
+                f"still to be filled in: {to_fill[1]}",
+                "replace the text in <...> by the value",
+            )
         elif _surrogate(event.value):
             problem = ("an escape gives half a character", "write the character itself")
         elif event.implicit[0] and _NOT_FINITE.fullmatch(event.value):
-            problem = (f"{event.value} is not a number that can be used here", "give a finite number; for the text itself, put it in quotes")
+            problem = (
+                f"{event.value} is not a number that can be used here",
+                "give a finite number; for the text itself, put it in quotes",
+            )
         elif event.implicit[0]:
             node.scalar = plain(event.value)
             if isinstance(node.scalar, float) and math.isinf(node.scalar):

@@ -1,14 +1,18 @@
-"""The whole YAML contract of a release: one section of the spec a file, each with its fields, checks, units and defaults.
+"""The whole YAML contract of a release: one section of the spec a file, each with its fields,
+checks, units and defaults.
 
-Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows. All models
-are frozen and refuse unknown keys. `synthdp.spec.load.loader` turns YAML into a `ReleaseSpec` and reports every
-mistake with line and column; checks that need two parts of the spec live in `synthdp.spec.checks.columns`.
+Everything here is public knowledge that the steward writes down; nothing is ever fitted to rows.
+All models are frozen and refuse unknown keys. `synthdp.spec.load.loader` turns YAML into a
+`ReleaseSpec` and reports every mistake with line and column; checks that need two parts of the spec
+live in `synthdp.spec.checks.columns`.
 
 Import models from here; the files behind it are for reading and changing:
 
-    dataset.py      dataset                             synthesizer.py  synthesizer, sampling, constraints
+    dataset.py      dataset                             synthesizer.py  synthesizer, sampling,
+    constraints
     columns.py      columns                             evaluation.py   evaluation, attacks
-    privacy.py      privacy                             gates.py        gates, and which metrics they may bound
+    privacy.py      privacy                             gates.py        gates, and which metrics
+    they may bound
     graph.py        graph                               running.py      tracking, compute
     fields.py       what all of them are made of        publication.py  publication, signing
 """
@@ -32,8 +36,25 @@ from synthdp.spec.model.columns import (
     Unread,
     derived_of,
 )
-from synthdp.spec.model.dataset import BuiltinSource, CsvSource, Dataset, IdUnit, ParquetSource, PrivacyUnit, Rows, RowUnit, Source, SqlSource
-from synthdp.spec.model.evaluation import Attacks, ClassifierName, Effect, Evaluation, MembershipAttack
+from synthdp.spec.model.dataset import (
+    BuiltinSource,
+    CsvSource,
+    Dataset,
+    IdUnit,
+    ParquetSource,
+    PrivacyUnit,
+    Rows,
+    RowUnit,
+    Source,
+    SqlSource,
+)
+from synthdp.spec.model.evaluation import (
+    Attacks,
+    ClassifierName,
+    Effect,
+    Evaluation,
+    MembershipAttack,
+)
 from synthdp.spec.model.fields import (
     ADDRESS,
     CONTROL,
@@ -50,7 +71,14 @@ from synthdp.spec.model.fields import (
     Whole,
     starts_formula,
 )
-from synthdp.spec.model.gates import ATTACK_FIGURES, ATTACK_METRICS, CHARGED_METRICS, CONFIDENTIAL_METRICS, PUBLIC_METRICS, Gate
+from synthdp.spec.model.gates import (
+    ATTACK_FIGURES,
+    ATTACK_METRICS,
+    CHARGED_METRICS,
+    CONFIDENTIAL_METRICS,
+    PUBLIC_METRICS,
+    Gate,
+)
 from synthdp.spec.model.graph import UNSOUND, Edge, Edges, Graph
 from synthdp.spec.model.privacy import Cap, Privacy, Shares
 from synthdp.spec.model.publication import Curator, Publication, Signing
@@ -133,7 +161,11 @@ _DATASET = {
 _COLUMNS = {
     "age": {"type": "integer", "lower": 0, "upper": 100, "unit": "years"},
     "sex": {"type": "categorical", "categories": ["Female", "Male"]},
-    "education": {"type": "ordinal", "categories": ["school", "college", "university"], "missing": True},
+    "education": {
+        "type": "ordinal",
+        "categories": ["school", "college", "university"],
+        "missing": True,
+    },
     "income": {"type": "number", "lower": 0.0, "upper": 200_000.0, "spikes": [0.0], "decimals": 0},
 }
 _PUBLICATION = {
@@ -147,34 +179,60 @@ class ReleaseSpec(Model):
     """One release of one table."""
 
     synthdp: Literal[1] = Field(description="version of this contract", examples=[1])
-    dataset: Dataset = Field(description="the table, and what of it is protected", examples=[_DATASET])
-    columns: Annotated[dict[Name, Column], Field(min_length=1)] = Field(description="what each column may hold, by its name", examples=[_COLUMNS])
+    dataset: Dataset = Field(
+        description="the table, and what of it is protected", examples=[_DATASET]
+    )
+    columns: Annotated[dict[Name, Column], Field(min_length=1)] = Field(
+        description="what each column may hold, by its name", examples=[_COLUMNS]
+    )
     privacy: Privacy = Field(description="the budget", examples=[{"epsilon": 1.0, "delta": 1e-6}])
     graph: Graph = Field(
         default=Graph(mode="none"),
         description="what is known of the causes; without this section there is no graph",
-        examples=[{"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]}],
+        examples=[
+            {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]}
+        ],
     )
-    synthesizer: Synthesizer = Field(default=Synthesizer(), description="the model", examples=[{"steps": 800}])
-    sampling: Sampling = Field(default=Sampling(), description="the rows that it writes", examples=[{"rows": 10_000}])
+    synthesizer: Synthesizer = Field(
+        default=Synthesizer(), description="the model", examples=[{"steps": 800}]
+    )
+    sampling: Sampling = Field(
+        default=Sampling(), description="the rows that it writes", examples=[{"rows": 10_000}]
+    )
     constraints: Constraints = Field(
         default=(),
         description="what every synthetic row must fulfil, e.g. age >= 18 or `marital-status` == 'Never-married'; real rows are not held to it",
         examples=[["age >= 16"]],
     )
     evaluation: Evaluation = Field(
-        default=Evaluation(), description="how the result is judged on real rows, for the steward", examples=[{"targets": ["income"]}]
+        default=Evaluation(),
+        description="how the result is judged on real rows, for the steward",
+        examples=[{"targets": ["income"]}],
     )
     attacks: Attacks = Field(
-        default=Attacks(), description="how the result is attacked, for the steward", examples=[{"membership": {"rows": 200, "pairs": 24}}]
+        default=Attacks(),
+        description="how the result is attacked, for the steward",
+        examples=[{"membership": {"rows": 200, "pairs": 24}}],
     )
     gates: tuple[Gate, ...] = Field(
-        default=(), description="bounds that must hold, or the bundle is withheld", examples=[[{"metric": "tv1_noisy", "at_most": 0.05}]]
+        default=(),
+        description="bounds that must hold, or the bundle is withheld",
+        examples=[[{"metric": "tv1_noisy", "at_most": 0.05}]],
     )
-    tracking: Tracking = Field(default=Tracking(), description="where the release is logged", examples=[{"enabled": False}])
-    compute: Compute = Field(default=Compute(), description="where the work is done", examples=[{"threads": 2}])
-    publication: Publication | None = Field(default=None, description="what a public register asks about the release", examples=[_PUBLICATION])
-    signing: Signing = Field(default=Signing(), description="who vouches for the bundle", examples=[{"required": False}])
+    tracking: Tracking = Field(
+        default=Tracking(), description="where the release is logged", examples=[{"enabled": False}]
+    )
+    compute: Compute = Field(
+        default=Compute(), description="where the work is done", examples=[{"threads": 2}]
+    )
+    publication: Publication | None = Field(
+        default=None,
+        description="what a public register asks about the release",
+        examples=[_PUBLICATION],
+    )
+    signing: Signing = Field(
+        default=Signing(), description="who vouches for the bundle", examples=[{"required": False}]
+    )
 
     @property
     def modelled(self) -> dict[str, Column]:

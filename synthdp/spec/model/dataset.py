@@ -11,21 +11,34 @@ from synthdp.spec.model.fields import Flag, Model, Name, Slug, Whole
 
 
 class CsvSource(Model):
-    """A CSV file in UTF-8 whose first line names the columns; each further line is a row, and no field holds a line break."""
+    """A CSV file in UTF-8 whose first line names the columns; each further line is a row, and no
+    field holds a line break.
+    """
 
     kind: Literal["csv"] = Field(description="a CSV file", examples=["csv"])
-    path: str = Field(description="the file, relative to the spec's folder", examples=["data/people.csv"])
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(default=",", description="what parts the fields of a line", examples=[";"])
-    missing_values: tuple[str, ...] = Field(default=("",), description="texts that stand for a missing value", examples=[["", "NA"]])
+    path: str = Field(
+        description="the file, relative to the spec's folder", examples=["data/people.csv"]
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
+        default=",", description="what parts the fields of a line", examples=[";"]
+    )
+    missing_values: tuple[str, ...] = Field(
+        default=("",), description="texts that stand for a missing value", examples=[["", "NA"]]
+    )
 
 
 class ParquetSource(Model):
     """A Parquet file, or a folder of them."""
 
     kind: Literal["parquet"] = Field(description="Parquet", examples=["parquet"])
-    path: str = Field(description="the file or folder, relative to the spec's folder", examples=["data/people.parquet"])
+    path: str = Field(
+        description="the file or folder, relative to the spec's folder",
+        examples=["data/people.parquet"],
+    )
     levels_only: Flag = Field(
-        default=False, description="for tables larger than memory: keep a byte or two per value, and judge nothing", examples=[True]
+        default=False,
+        description="for tables larger than memory: keep a byte or two per value, and judge nothing",
+        examples=[True],
     )
 
 
@@ -34,43 +47,64 @@ class SqlSource(Model):
 
     kind: Literal["sql"] = Field(description="a query against a database", examples=["sql"])
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
-        description="name of the environment variable that holds the URL", examples=["PEOPLE_DATABASE_URL"]
+        description="name of the environment variable that holds the URL",
+        examples=["PEOPLE_DATABASE_URL"],
     )
-    query: str = Field(description="the query; its columns are those declared under `columns`", examples=["SELECT age, sex, income FROM people"])
+    query: str = Field(
+        description="the query; its columns are those declared under `columns`",
+        examples=["SELECT age, sex, income FROM people"],
+    )
 
 
 class BuiltinSource(Model):
     """A simulated table that ships with synthdp, to try things on."""
 
-    kind: Literal["builtin"] = Field(description="a simulated table that ships with synthdp", examples=["builtin"])
+    kind: Literal["builtin"] = Field(
+        description="a simulated table that ships with synthdp", examples=["builtin"]
+    )
     name: Literal["synthetic", "pain1000", "pain5000", "eedi"] = Field(
-        description="which one; `synthdp init --builtin` writes whole specs of all but the first", examples=["pain1000"]
+        description="which one; `synthdp init --builtin` writes whole specs of all but the first",
+        examples=["pain1000"],
     )
 
 
-Source = Annotated[CsvSource | ParquetSource | SqlSource | BuiltinSource, Field(discriminator="kind")]
+Source = Annotated[
+    CsvSource | ParquetSource | SqlSource | BuiltinSource, Field(discriminator="kind")
+]
 
 
 class RowUnit(Model):
     """Protects one row. Right only when no person has several rows; that is why it must be named."""
 
     kind: Literal["row"] = Field(description="each row is protected by itself", examples=["row"])
-    meaning: str = Field(min_length=1, description="what one row is, e.g. 'one person'", examples=["one surveyed person"])
+    meaning: str = Field(
+        min_length=1,
+        description="what one row is, e.g. 'one person'",
+        examples=["one surveyed person"],
+    )
 
 
 class IdUnit(Model):
     """Protects everything of one id: at most `max_rows` of its rows (a random choice) are used.
 
-    Ids are compared as text without the white space around it; a plain whole number (digits, perhaps with a sign before and zeros
-    after a point) counts as that number. So 1, 1.0, ' 1' and 01 are one id; A1 and a1 are two. Every row needs an id.
+    Ids are compared as text without the white space around it; a plain whole number (digits,
+    perhaps with a sign before and zeros after a point) counts as that number. So 1, 1.0, ' 1' and
+    01 are one id; A1 and a1 are two. Every row needs an id.
     """
 
-    kind: Literal["id"] = Field(description="all rows of one id are protected together", examples=["id"])
-    column: Name = Field(description="the column with the ids; it is never modelled or released", examples=["patient_id"])
+    kind: Literal["id"] = Field(
+        description="all rows of one id are protected together", examples=["id"]
+    )
+    column: Name = Field(
+        description="the column with the ids; it is never modelled or released",
+        examples=["patient_id"],
+    )
     max_rows: Annotated[Whole, Field(ge=1, le=64), Unit("rows")] = Field(
         description="most rows of one id that are used; noise grows with it", examples=[5]
     )
-    meaning: str = Field(min_length=1, description="what one id is, e.g. 'one patient'", examples=["one patient"])
+    meaning: str = Field(
+        min_length=1, description="what one id is, e.g. 'one patient'", examples=["one patient"]
+    )
 
 
 PrivacyUnit = Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
@@ -83,24 +117,44 @@ class Rows(Model):
         description="whether `value` is the exact number and may be known, or a round one beside which the exact number is used nowhere",
         examples=["approximate"],
     )
-    value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = Field(description="the number of rows", examples=[20_000])
+    value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = Field(
+        description="the number of rows", examples=[20_000]
+    )
 
 
 class Dataset(Model):
     """The table that is released, and what of it is protected."""
 
-    id: Slug = Field(description="key of the ledger: all releases of one table share it", examples=["adult"])
-    title: str | None = Field(default=None, description="a title for the bundle's metadata", examples=["Adult, synthetic"])
+    id: Slug = Field(
+        description="key of the ledger: all releases of one table share it", examples=["adult"]
+    )
+    title: str | None = Field(
+        default=None, description="a title for the bundle's metadata", examples=["Adult, synthetic"]
+    )
     description: str | None = Field(
-        default=None, description="what the synthetic table is, for the bundle's metadata", examples=["A synthetic version of the UCI Adult table."]
+        default=None,
+        description="what the synthetic table is, for the bundle's metadata",
+        examples=["A synthetic version of the UCI Adult table."],
     )
-    licence: str | None = Field(default=None, description="licence of the synthetic table", examples=["CC-BY-4.0"])
+    licence: str | None = Field(
+        default=None, description="licence of the synthetic table", examples=["CC-BY-4.0"]
+    )
     citation: str | None = Field(
-        default=None, description="how to cite the original", examples=["B. Becker and R. Kohavi (1996), Adult, UCI Machine Learning Repository"]
+        default=None,
+        description="how to cite the original",
+        examples=["B. Becker and R. Kohavi (1996), Adult, UCI Machine Learning Repository"],
     )
-    source: Source = Field(description="where the rows lie", examples=[{"kind": "csv", "path": "data/adult.csv"}])
-    privacy_unit: PrivacyUnit = Field(description="what is protected", examples=[{"kind": "row", "meaning": "one surveyed person"}])
-    rows: Rows = Field(description="how many rows there are, as a constant that may be known", examples=[{"kind": "public", "value": 48_842}])
+    source: Source = Field(
+        description="where the rows lie", examples=[{"kind": "csv", "path": "data/adult.csv"}]
+    )
+    privacy_unit: PrivacyUnit = Field(
+        description="what is protected",
+        examples=[{"kind": "row", "meaning": "one surveyed person"}],
+    )
+    rows: Rows = Field(
+        description="how many rows there are, as a constant that may be known",
+        examples=[{"kind": "public", "value": 48_842}],
+    )
     out_of_domain: Literal["refuse", "clamp"] = Field(
         default="refuse",
         description="what to do with values outside the declared domain: refuse the table, or take the nearest bound, or the first category",

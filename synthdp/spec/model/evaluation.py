@@ -10,30 +10,46 @@ from pydantic import AfterValidator, Field
 from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, unique
 
 DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has scores charged does not say
-ClassifierName = Literal["logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"]
+ClassifierName = Literal[
+    "logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"
+]
 
 
 class Effect(Model):
-    """An average effect that is estimated from real and from synthetic rows: of what `treated` says of one column, on `outcome`."""
+    """An average effect that is estimated from real and from synthetic rows: of what `treated` says
+    of one column, on `outcome`.
+    """
 
     treated: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
-        description="expression over one column, for those who are compared", examples=["lncoins == 0"]
+        description="expression over one column, for those who are compared",
+        examples=["lncoins == 0"],
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None,
         description="expression over the same column, for whom they are compared with; default: all other rows",
         examples=["lncoins > 4"],
     )
-    outcome: Name = Field(description="column whose mean is compared: a number, or categories by their position", examples=["mdvis"])
-    adjust: Names | None = Field(default=None, description="columns held fixed; default: the treatment's causes in the graph", examples=[["disea"]])
+    outcome: Name = Field(
+        description="column whose mean is compared: a number, or categories by their position",
+        examples=["mdvis"],
+    )
+    adjust: Names | None = Field(
+        default=None,
+        description="columns held fixed; default: the treatment's causes in the graph",
+        examples=[["disea"]],
+    )
 
 
 class Evaluation(Model):
-    """Judging on real rows: for the steward only, never bundled, except for headline scores that are paid for."""
+    """Judging on real rows: for the steward only, never bundled, except for headline scores that
+    are paid for.
+    """
 
     enabled: Flag = Field(default=True, description="whether to judge at all", examples=[False])
     holdout: Annotated[Real, Field(ge=0, lt=0.9), Unit("probability")] = Field(
-        default=0.2, description="chance of each unit to be kept out of the fit, as test rows", examples=[0.1]
+        default=0.2,
+        description="chance of each unit to be kept out of the fit, as test rows",
+        examples=[0.1],
     )
     disclosure: Literal["confidential", "charged"] = Field(
         default="confidential",
@@ -45,13 +61,19 @@ class Evaluation(Model):
         description=f"disclosure charged: what the scores cost; privacy.shares split the rest. Default: {DISCLOSURE_SHARE:g}",
         examples=[0.1],
     )
-    targets: Names = Field(default=(), description="columns that classifiers predict", examples=[["income"]])
-    classifiers: Annotated[tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)] = Field(
+    targets: Names = Field(
+        default=(), description="columns that classifiers predict", examples=[["income"]]
+    )
+    classifiers: Annotated[
+        tuple[ClassifierName, ...], Field(min_length=1), AfterValidator(unique)
+    ] = Field(
         default=("logistic", "boosted_trees", "random_forest"),
         description="what predicts them, trained on synthetic and on real rows",
         examples=[["logistic", "knn"]],
     )
-    max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = Field(default=20_000, description="most rows that classifiers see", examples=[5000])
+    max_rows: Annotated[Whole, Field(ge=100), Unit("rows")] = Field(
+        default=20_000, description="most rows that classifiers see", examples=[5000]
+    )
     triples: Annotated[Whole, Field(ge=0, le=10_000), Unit("tables")] = Field(
         default=64, description="random 3-way tables that are compared", examples=[16]
     )
@@ -61,10 +83,14 @@ class Evaluation(Model):
         examples=[20],
     )
     subgroups: Names = Field(
-        default=(), description="columns whose categories are judged as groups of their own; default: three with few categories", examples=[["sex"]]
+        default=(),
+        description="columns whose categories are judged as groups of their own; default: three with few categories",
+        examples=[["sex"]],
     )
     effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = Field(
-        default=(), description="average treatment effects that are compared", examples=[[{"treated": "lncoins == 0", "outcome": "mdvis"}]]
+        default=(),
+        description="average treatment effects that are compared",
+        examples=[[{"treated": "lncoins == 0", "outcome": "mdvis"}]],
     )
 
     @property
@@ -81,19 +107,27 @@ class Evaluation(Model):
 
 
 class MembershipAttack(Model):
-    """Shadow-model membership inference on a sub-sample; one synthetic set per model, split by model pair."""
+    """Shadow-model membership inference on a sub-sample; one synthetic set per model, split by
+    model pair.
+    """
 
     enabled: Flag = Field(default=True, description="whether to attack at all", examples=[False])
-    rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = Field(default=300, description="rows of each shadow model", examples=[200])
+    rows: Annotated[Whole, Field(ge=20, le=100_000), Unit("rows")] = Field(
+        default=300, description="rows of each shadow model", examples=[200]
+    )
     pairs: Annotated[Whole, Field(ge=4, le=10_000), Unit("pairs of models")] = Field(
         default=40, description="model pairs (with / without the target)", examples=[24]
     )
-    steps: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(default=100, description="DP-SGD steps of each shadow model", examples=[60])
+    steps: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(
+        default=100, description="DP-SGD steps of each shadow model", examples=[60]
+    )
 
 
 class Attacks(Model):
     """Attacks on the release, for the steward only: a sanity check, no proof."""
 
     membership: MembershipAttack = Field(
-        default=MembershipAttack(), description="membership inference with shadow models", examples=[{"rows": 200, "pairs": 24, "steps": 60}]
+        default=MembershipAttack(),
+        description="membership inference with shadow models",
+        examples=[{"rows": 200, "pairs": 24, "steps": 60}],
     )

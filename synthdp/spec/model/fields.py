@@ -1,4 +1,6 @@
-"""What every part of the contract is made of: the base model, and the types of single values as YAML writes them."""
+"""What every part of the contract is made of: the base model, and the types of single values as
+YAML writes them.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +11,59 @@ from datetime import datetime
 from typing import Annotated, Any
 from unicodedata import category, normalize
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
-# A spreadsheet may run a cell that begins with one of these as a formula; some take the full-width forms for them.
+# A spreadsheet may run a cell that begins with one of these as a formula; some take the full-width
+# forms for them.
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-# Besides control characters: line separators, byte order marks, spaces without width, and what turns the reading direction of what
-# follows. Joiners (U+200C and U+200D) are letters' own business in some scripts; see `alike`.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+# Besides control characters: line separators, byte order marks, spaces without width, and what
+# turns the reading direction of what follows. Joiners (U+200C and U+200D) are letters' own business
+# in some scripts; see `alike`.
+CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|~[^/]*/|.*::?//")  # "C:/" is a drive
 
 
 class Model(BaseModel):
     """Base of every part of the contract: frozen, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", str_strip_whitespace=False, allow_inf_nan=False
+    )
 
 
 def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
     """Several mistakes of one model at once, as (field, message); field "" is the model itself."""
-    return PydanticCustomError("wrong", "{text}", {"text": "; ".join(m for _, m in problems), "problems": problems})
+    return PydanticCustomError(
+        "wrong", "{text}", {"text": "; ".join(m for _, m in problems), "problems": problems}
+    )
 
 
 def starts_formula(text: str) -> bool:
-    """Whether a spreadsheet may run a cell of this text, also where it parts fields by semicolons; numbers are none."""
-    return any(part.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", part) for part in text.split(";"))
+    """Whether a spreadsheet may run a cell of this text, also where it parts fields by semicolons;
+    numbers are none.
+    """
+    return any(
+        part.startswith(FORMULA_START) and not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", part)
+        for part in text.split(";")
+    )
 
 
 def _category(value: str) -> str:
     if starts_formula(value):
-        raise ValueError(f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter")
+        raise ValueError(
+            f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter"
+        )
     if CONTROL.search(value):
         raise ValueError(f"category {value!r} holds a control character or a line break; rename it")
     return value
@@ -52,25 +77,37 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Texts that differ to the eye, and not by unseen characters or by how an accent is put together alone."""
+    """Texts that differ to the eye, and not by unseen characters or by how an accent is put
+    together alone.
+    """
     pair = alike(unique(values))
     if pair is not None:
-        raise ValueError(f"{pair[0]!a} and {pair[1]!a} look the same and are not; keep one spelling")
+        raise ValueError(
+            f"{pair[0]!a} and {pair[1]!a} look the same and are not; keep one spelling"
+        )
     return values
 
 
 def alike(texts: Iterable[str]) -> tuple[str, str] | None:
-    """The first two of different texts that are one text in Unicode's canonical form (NFC) without format characters."""
+    """The first two of different texts that are one text in Unicode's canonical form (NFC) without
+    format characters.
+    """
     seen: dict[str, str] = {}
     for text in texts:
-        plain = text if text.isascii() else normalize("NFC", "".join(c for c in text if category(c) != "Cf"))
+        plain = (
+            text
+            if text.isascii()
+            else normalize("NFC", "".join(c for c in text if category(c) != "Cf"))
+        )
         if seen.setdefault(plain, text) != text:
             return seen[plain], text
     return None
 
 
 def _text(value: Any) -> Any:
-    """YAML writes codes such as 0, 1 and true without quotes; where a category or a name is wanted they are text."""
+    """YAML writes codes such as 0, 1 and true without quotes; where a category or a name is wanted
+    they are text.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
@@ -86,8 +123,12 @@ def _real(value: Any) -> Any:
 
 def _instant(value: Any) -> Any:
     """Only ISO dates and times: pydantic would read a bare number as seconds since 1970."""
-    if not isinstance(value, datetime) and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)):
-        raise ValueError(f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {value!r}")
+    if not isinstance(value, datetime) and not (
+        isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value)
+    ):
+        raise ValueError(
+            f"expected a date such as 2024-12-31, or 2024-12-31T23:59:59; got {value!r}"
+        )
     return value
 
 
@@ -101,10 +142,23 @@ Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
 Real = Annotated[float, Strict(), BeforeValidator(_real)]
 Flag = Annotated[bool, Strict()]
 Instant = Annotated[
-    datetime, BeforeValidator(_instant), AfterValidator(_without_zone), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"})
+    datetime,
+    BeforeValidator(_instant),
+    AfterValidator(_without_zone),
+    WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d\d-\d\d"}),
 ]
-Category = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | float | bool), AfterValidator(_category)]
-Categories = Annotated[tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(distinct)]
-Name = Annotated[str, Field(min_length=1, max_length=128), BeforeValidator(_text, json_schema_input_type=str | int | float | bool)]
+Category = Annotated[
+    str,
+    BeforeValidator(_text, json_schema_input_type=str | int | float | bool),
+    AfterValidator(_category),
+]
+Categories = Annotated[
+    tuple[Category, ...], Field(min_length=1, max_length=4096), AfterValidator(distinct)
+]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=128),
+    BeforeValidator(_text, json_schema_input_type=str | int | float | bool),
+]
 Names = Annotated[tuple[Name, ...], AfterValidator(distinct)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

@@ -9,25 +9,44 @@ from pydantic import Field, model_validator
 from synthdp.spec.model.fields import Flag, Model, Real, wrong
 
 ATTACK_FIGURES = ("advantage_upper", "auc_upper", "tpr_upper", "epsilon_lower")
-"""Of the declared attack that does best: upper limits of the advantage, of the AUC and of the true-positive rate at 1% false positives, and
-what was proved of epsilon. As `attack_...` on real rows, as `simulated_...` in the public audit on the simulated twin."""
+"""Of the declared attack that does best: upper limits of the advantage, of the AUC and of the
+true-positive rate at 1% false positives, and what was proved of epsilon. As `attack_...` on real
+rows, as `simulated_...` in the public audit on the simulated twin.
+"""
 
 CHARGED_METRICS = ("tv1_charged", "tv2_charged", "tstr_accuracy_charged")
-"""Published scores of `evaluation.disclosure: charged`; the last is the mean over the targets that are no numbers."""
-PUBLIC_METRICS = ("tv1_noisy", *CHARGED_METRICS, "simulated_advantage_upper", "simulated_auc_upper", "simulated_tpr_upper", "simulated_epsilon_lower")
-ATTACK_METRICS = ("attack_advantage_upper", "attack_auc_upper", "attack_tpr_upper", "attack_epsilon_lower")
+"""Published scores of `evaluation.disclosure: charged`; the last is the mean over the targets that
+are no numbers.
+"""
+PUBLIC_METRICS = (
+    "tv1_noisy",
+    *CHARGED_METRICS,
+    "simulated_advantage_upper",
+    "simulated_auc_upper",
+    "simulated_tpr_upper",
+    "simulated_epsilon_lower",
+)
+ATTACK_METRICS = (
+    "attack_advantage_upper",
+    "attack_auc_upper",
+    "attack_tpr_upper",
+    "attack_epsilon_lower",
+)
 CONFIDENTIAL_METRICS = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio", *ATTACK_METRICS)
 
 
 class Gate(Model):
     """A bound that must hold or the bundle is withheld.
 
-    A gate on a figure computed on real rows makes publishing itself depend on rows: it must be opted into
-    with `outside_guarantee: true`, and the certificate then says so. Gates on `simulated_...` figures are held against the
-    audit of the same plan on its simulated twin (`synthdp audit SPEC --simulated`), before anything is spent.
+    A gate on a figure computed on real rows makes publishing itself depend on rows: it must be
+    opted into
+    with `outside_guarantee: true`, and the certificate then says so. Gates on `simulated_...`
+    figures are held against the audit of the same plan on its simulated twin (`synthdp audit SPEC
+    --simulated`), before anything is spent.
 
-    Gates on attacks take the largest figure of the three declared attacks. `..._upper` are upper ends of 95% intervals, which luck moves: a limit
-    that a release without any leak would exceed in more than 5% of runs is refused, and what is told is the lowest that so many models allow.
+    Gates on attacks take the largest figure of the three declared attacks. `..._upper` are upper
+    ends of 95% intervals, which luck moves: a limit that a release without any leak would exceed in
+    more than 5% of runs is refused, and what is told is the lowest that so many models allow.
     """
 
     metric: Literal[
@@ -52,10 +71,16 @@ class Gate(Model):
         description="the figure that is bounded; all but tv1_noisy, ..._charged and simulated_... are computed on real rows without noise",
         examples=["tv1_noisy"],
     )
-    at_most: Real | None = Field(default=None, description="the most that it may be; give this or at_least", examples=[0.05])
-    at_least: Real | None = Field(default=None, description="the least that it may be; give this or at_most", examples=[0.8])
+    at_most: Real | None = Field(
+        default=None, description="the most that it may be; give this or at_least", examples=[0.05]
+    )
+    at_least: Real | None = Field(
+        default=None, description="the least that it may be; give this or at_most", examples=[0.8]
+    )
     outside_guarantee: Flag = Field(
-        default=False, description="accept that publishing itself then depends on real rows, which no epsilon covers", examples=[True]
+        default=False,
+        description="accept that publishing itself then depends on real rows, which no epsilon covers",
+        examples=[True],
     )
 
     @model_validator(mode="after")
@@ -73,9 +98,19 @@ class Gate(Model):
                 )
             )
         if self.simulated and self.outside_guarantee:
-            raise wrong(("outside_guarantee", f"{self.metric} is computed on simulated rows alone, so a gate on it is inside; delete this line"))
+            raise wrong(
+                (
+                    "outside_guarantee",
+                    f"{self.metric} is computed on simulated rows alone, so a gate on it is inside; delete this line",
+                )
+            )
         if self.charged and self.outside_guarantee:
-            raise wrong(("outside_guarantee", f"{self.metric} is paid for, so a gate on it is inside the guarantee; delete this line"))
+            raise wrong(
+                (
+                    "outside_guarantee",
+                    f"{self.metric} is paid for, so a gate on it is inside the guarantee; delete this line",
+                )
+            )
         return self
 
     @property
@@ -90,6 +125,8 @@ class Gate(Model):
 
     @property
     def attacked(self) -> str | None:
-        """Which figure of an attack this is about, without where it was measured; None for other gates."""
+        """Which figure of an attack this is about, without where it was measured; None for other
+        gates.
+        """
         figure = self.metric.removeprefix("simulated_").removeprefix("attack_")
         return figure if figure in ATTACK_FIGURES else None

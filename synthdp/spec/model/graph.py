@@ -13,8 +13,12 @@ from synthdp.spec.model.fields import Model, Name, Names, Real, Whole
 class Edge(Model):
     """Arrows from every name in `causes` to every name in `effects`; in YAML also "a, b -> c"."""
 
-    causes: Annotated[Names, Field(min_length=1)] = Field(description="columns or groups that act", examples=[["age", "sex"]])
-    effects: Annotated[Names, Field(min_length=1)] = Field(description="columns or groups that they act on", examples=[["income"]])
+    causes: Annotated[Names, Field(min_length=1)] = Field(
+        description="columns or groups that act", examples=[["age", "sex"]]
+    )
+    effects: Annotated[Names, Field(min_length=1)] = Field(
+        description="columns or groups that they act on", examples=[["income"]]
+    )
 
 
 def sides(value: Any) -> Any:
@@ -24,10 +28,15 @@ def sides(value: Any) -> Any:
     parts = value.split("->") if isinstance(value, str) else []
     if len(parts) != 2 or not all(p.strip() for p in parts):
         raise ValueError(f'expected "cause, cause -> effect", got {value!r}')
-    return {"causes": [n.strip() for n in parts[0].split(",")], "effects": [n.strip() for n in parts[1].split(",")]}
+    return {
+        "causes": [n.strip() for n in parts[0].split(",")],
+        "effects": [n.strip() for n in parts[1].split(",")],
+    }
 
 
-Arrow = Annotated[str, Field(pattern=r"^.*\S.*->.*\S.*$", description="cause, cause -> effect, effect")]
+Arrow = Annotated[
+    str, Field(pattern=r"^.*\S.*->.*\S.*$", description="cause, cause -> effect, effect")
+]
 Edges = tuple[Annotated[Edge, BeforeValidator(sides, json_schema_input_type=Edge | Arrow)], ...]
 
 
@@ -37,7 +46,9 @@ UNSOUND = {
     "em_pc_published": "its separating sets are chosen without noise; use em_pc",
     "pcd": "it answers without noise where its decision cannot flip, which no epsilon allows; use rcit_pc",
 }
-"""Published algorithms that claim privacy they do not give. Benchmarks run them; a release does not."""
+"""Published algorithms that claim privacy they do not give. Benchmarks run them; a release does
+not.
+"""
 
 
 def _sound(value: Any) -> Any:
@@ -55,20 +66,34 @@ class Graph(Model):
         examples=["validate"],
     )
     edges: Edges = Field(
-        default=(), description="given arrows; in mode learn they are required arrows", examples=[["age, sex -> education", "education -> income"]]
+        default=(),
+        description="given arrows; in mode learn they are required arrows",
+        examples=[["age, sex -> education", "education -> income"]],
     )
-    forbidden: Edges = Field(default=(), description="arrows that cannot be", examples=[["income -> age"]])
+    forbidden: Edges = Field(
+        default=(), description="arrows that cannot be", examples=[["income -> age"]]
+    )
     tiers: tuple[Annotated[Names, Field(min_length=1)], ...] = Field(
-        default=(), description="earliest first; no arrow goes back", examples=[[["age", "sex"], ["income"]]]
+        default=(),
+        description="earliest first; no arrow goes back",
+        examples=[[["age", "sex"], ["income"]]],
     )
     groups: dict[Name, Annotated[Names, Field(min_length=2)]] = Field(
-        default={}, description="columns that share one node of the graph", examples=[{"health": ["hlthg", "hlthf", "hlthp"]}]
+        default={},
+        description="columns that share one node of the graph",
+        examples=[{"health": ["hlthg", "hlthf", "hlthp"]}],
     )
     latent: tuple[Annotated[Names, Field(min_length=2)], ...] = Field(
-        default=(), description="columns with an unseen common cause", examples=[[["income", "health"]]]
+        default=(),
+        description="columns with an unseen common cause",
+        examples=[[["income", "health"]]],
     )
-    algorithm: Annotated[Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)] = Field(
-        default="measured_pc", description="how mode learn searches; rcit_pc is for numbers", examples=["rcit_pc"]
+    algorithm: Annotated[
+        Literal["measured_pc", "rcit_pc", "priv_pc", "svt_pc", "em_pc"], BeforeValidator(_sound)
+    ] = Field(
+        default="measured_pc",
+        description="how mode learn searches; rcit_pc is for numbers",
+        examples=["rcit_pc"],
     )
     orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = Field(
         default=0.0,
@@ -84,7 +109,9 @@ class Graph(Model):
         examples=[4],
     )
     on_refuted: Literal["flag", "drop", "fail"] = Field(
-        default="flag", description="mode validate: what to do with a refuted arrow: tell it, take it out, or stop the run", examples=["fail"]
+        default="flag",
+        description="mode validate: what to do with a refuted arrow: tell it, take it out, or stop the run",
+        examples=["fail"],
     )
 
     def pairs(self) -> tuple[tuple[str, str], ...]:

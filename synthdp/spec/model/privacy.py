@@ -13,23 +13,39 @@ SHARE = Unit("part of the budget")
 
 
 class Shares(Model):
-    """How the budget is split: relative weights that sum to 1. Graph search is paid only where the mode needs it."""
+    """How the budget is split: relative weights that sum to 1. Graph search is paid only where the
+    mode needs it.
+    """
 
-    measure: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(default=0.2, description="for noisy tables of one column each", examples=[0.3])
-    pairs: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(default=0.0, description="for the tables of `privacy.pairs`", examples=[0.15])
+    measure: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
+        default=0.2, description="for noisy tables of one column each", examples=[0.3]
+    )
+    pairs: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
+        default=0.0, description="for the tables of `privacy.pairs`", examples=[0.15]
+    )
     graph: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.0, description="for looking at the graph, in modes validate and learn", examples=[0.15]
+        default=0.0,
+        description="for looking at the graph, in modes validate and learn",
+        examples=[0.15],
     )
     targets: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
-        default=0.0, description="for the stage that `synthesizer.targets` have of their own", examples=[0.2]
+        default=0.0,
+        description="for the stage that `synthesizer.targets` have of their own",
+        examples=[0.2],
     )
-    train: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(default=0.8, description="for training the model", examples=[0.4])
+    train: Annotated[Real, Field(ge=0, le=1), SHARE] = Field(
+        default=0.8, description="for training the model", examples=[0.4]
+    )
 
     @model_validator(mode="after")
     def _sum(self) -> Shares:
         total = self.measure + self.pairs + self.graph + self.targets + self.train
         if abs(total - 1) > 1e-9:
-            parts = " + ".join(f"{name} {share:g}" for name, share in self.model_dump().items() if share or name not in ("pairs", "targets"))
+            parts = " + ".join(
+                f"{name} {share:g}"
+                for name, share in self.model_dump().items()
+                if share or name not in ("pairs", "targets")
+            )
             raise wrong(("", f"shares must sum to 1, got {total:g} ({parts})"))
         return self
 
@@ -37,23 +53,37 @@ class Shares(Model):
 class Cap(Model):
     """The most that all releases of this dataset id may spend together."""
 
-    epsilon: Annotated[Real, Field(gt=0, le=1000), Unit("nats")] = Field(description="most epsilon in all", examples=[3.0])
-    delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(description="most delta in all", examples=[1e-4])
+    epsilon: Annotated[Real, Field(gt=0, le=1000), Unit("nats")] = Field(
+        description="most epsilon in all", examples=[3.0]
+    )
+    delta: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
+        description="most delta in all", examples=[1e-4]
+    )
 
 
 class Privacy(Model):
     """The guarantee that is bought, and how its budget is split."""
 
     # Below these the accountant's grid and tails no longer tell one budget from another.
-    epsilon: Annotated[Real, Field(ge=0.01, le=100), Unit("nats")] = Field(description="total for everything in the run", examples=[1.0])
+    epsilon: Annotated[Real, Field(ge=0.01, le=100), Unit("nats")] = Field(
+        description="total for everything in the run", examples=[1.0]
+    )
     delta: Annotated[Real, Field(ge=1e-12, lt=1), Unit("probability")] = Field(
         description="total for everything in the run; below 1 / rows", examples=[1e-6]
     )
     adjacency: Literal["add_remove", "replace_one"] = Field(
-        default="add_remove", description="what neighbouring tables are: one unit more or less, or one unit replaced", examples=["add_remove"]
+        default="add_remove",
+        description="what neighbouring tables are: one unit more or less, or one unit replaced",
+        examples=["add_remove"],
     )
-    shares: Shares = Field(default=Shares(), description="how the budget is split", examples=[{"measure": 0.2, "graph": 0.2, "train": 0.6}])
-    pairs: Annotated[tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)] = Field(
+    shares: Shares = Field(
+        default=Shares(),
+        description="how the budget is split",
+        examples=[{"measure": 0.2, "graph": 0.2, "train": 0.6}],
+    )
+    pairs: Annotated[
+        tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)
+    ] = Field(
         default=(),
         description="pairs of columns whose two-way tables are measured too, for shares.pairs; the released rows are held to them",
         examples=[[["capital-gain", "income"]]],

@@ -1,7 +1,9 @@
-"""Public rules for the model's settings that a spec leaves out: functions of what is declared, and of nothing else.
+"""Public rules for the model's settings that a spec leaves out: functions of what is declared, and
+of nothing else.
 
-They give what was found to do well on public tables of 1,000 to 49,000 rows and 10 to 948 columns, those of `specs/`, most of which
-leave these settings out. Nothing is tuned on the rows of a release: that would be one more use of them, and would have to be paid for.
+They give what was found to do well on public tables of 1,000 to 49,000 rows and 10 to 948 columns,
+those of `specs/`, most of which leave these settings out. Nothing is tuned on the rows of a
+release: that would be one more use of them, and would have to be paid for.
 """
 
 from __future__ import annotations
@@ -11,20 +13,29 @@ from synthdp.spec.model import ReleaseSpec
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
 SMALL_BATCH, LARGE_BATCH, ROUND = 512, 4096, 64
-WIDE, WIDEST = 64, 400  # columns, each of which has hidden units of its own: more columns, fewer units
+WIDE, WIDEST = (
+    64,
+    400,
+)  # columns, each of which has hidden units of its own: more columns, fewer units
 MOST_LEVELS = 256  # of a target, that hidden units are added for
 
 
 def filled(release: ReleaseSpec) -> ReleaseSpec:
     """The spec with the settings of its synthesizer that it leaves out, by the rules."""
     own = release.synthesizer
-    rules = {"latent": latent(release), "hidden": hidden(release), "steps": steps(release), "batch": batch(release.dataset.rows.value)}
+    rules = {
+        "latent": latent(release),
+        "hidden": hidden(release),
+        "steps": steps(release),
+        "batch": batch(release.dataset.rows.value),
+    }
     missing = {name: value for name, value in rules.items() if name not in own.model_fields_set}
     return release.model_copy(update={"synthesizer": own.model_copy(update=missing)})
 
 
 def batch(rows: int) -> int:
-    """A tenth of a small table, 512 rows of one with thousands, and a 48th, rounded, beyond: large batches carry the noise better, but cost time.
+    """A tenth of a small table, 512 rows of one with thousands, and a 48th, rounded, beyond: large
+    batches carry the noise better, but cost time.
 
     A step that takes all rows would gain no privacy from nobody knowing which rows it took.
     """
@@ -41,10 +52,21 @@ def steps(release: ReleaseSpec) -> int:
 
 
 def hidden(release: ReleaseSpec) -> int:
-    """32 units a column, fewer where there are many columns; at least the levels of a target, which its stage needs."""
+    """32 units a column, fewer where there are many columns; at least the levels of a target, which
+    its stage needs.
+    """
     columns = len(release.modelled)
-    targets = [level_count(release.columns[name]) for name in release.synthesizer.targets if name in release.columns]
-    return max([32 if columns <= WIDE else 16 if columns <= WIDEST else 8, *(n for n in targets if n <= MOST_LEVELS)])
+    targets = [
+        level_count(release.columns[name])
+        for name in release.synthesizer.targets
+        if name in release.columns
+    ]
+    return max(
+        [
+            32 if columns <= WIDE else 16 if columns <= WIDEST else 8,
+            *(n for n in targets if n <= MOST_LEVELS),
+        ]
+    )
 
 
 def latent(release: ReleaseSpec) -> int:

@@ -27,12 +27,20 @@ class Tracking(Model):
 class Compute(Model):
     """Where the work is done. Nothing here changes what is released."""
 
-    device: Literal["cpu", "cuda"] = Field(default="cpu", description="where the model is trained", examples=["cuda"])
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="where the model is trained", examples=["cuda"]
+    )
     threads: Annotated[Whole, Field(ge=1, le=1024), Unit("threads")] | None = Field(
         default=None, description="most threads of this machine; default: all cores", examples=[4]
     )
-    backend: Literal["loky", "dask"] = Field(default="loky", description="where fleets of shadow models run", examples=["dask"])
-    address: str | None = Field(default=None, description="address of the Dask scheduler", examples=["tcp://cluster.example:8786"])
+    backend: Literal["loky", "dask"] = Field(
+        default="loky", description="where fleets of shadow models run", examples=["dask"]
+    )
+    address: str | None = Field(
+        default=None,
+        description="address of the Dask scheduler",
+        examples=["tcp://cluster.example:8786"],
+    )
 
     @model_validator(mode="after")
     def _address(self) -> Compute:

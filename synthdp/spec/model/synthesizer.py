@@ -1,4 +1,6 @@
-"""`synthesizer`, `sampling` and `constraints`: the model that is trained, and the rows that it writes."""
+"""`synthesizer`, `sampling` and `constraints`: the model that is trained, and the rows that it
+writes.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,18 @@ from synthdp.spec.model.fields import Flag, Model, Names, Real, Whole, unique
 class Synthesizer(Model):
     """The causally consistent DP-VAE.
 
-    `latent`, `hidden`, `steps` and `batch` follow public rules of the declared rows, columns, graph and targets where a file
-    leaves them out; the defaults here are those of a large table with a graph.
+    `latent`, `hidden`, `steps` and `batch` follow public rules of the declared rows, columns, graph
+    and targets where a file leaves them out; the defaults here are those of a large table with a
+    graph.
     """
 
-    kind: Literal["causal_vae"] = Field(default="causal_vae", description="the only kind so far", examples=["causal_vae"])
+    kind: Literal["causal_vae"] = Field(
+        default="causal_vae", description="the only kind so far", examples=["causal_vae"]
+    )
     latent: Annotated[Whole, Field(ge=1, le=256), Unit("dimensions")] = Field(
-        default=2, description="dimensions of z; 4 where there is no graph, 1 beyond 400 columns", examples=[4]
+        default=2,
+        description="dimensions of z; 4 where there is no graph, 1 beyond 400 columns",
+        examples=[4],
     )
     hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = Field(
         default=32,
@@ -27,7 +34,9 @@ class Synthesizer(Model):
         examples=[64],
     )
     steps: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("steps")] = Field(
-        default=800, description="DP-SGD steps; 300 below 10,000 rows, 200 beyond 400 columns", examples=[800]
+        default=800,
+        description="DP-SGD steps; 300 below 10,000 rows, 200 beyond 400 columns",
+        examples=[800],
     )
     batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = Field(
         default=1024,
@@ -40,9 +49,15 @@ class Synthesizer(Model):
     clip: Annotated[Real, Field(gt=0, le=1e6), Unit("gradient norm")] = Field(
         default=1.0, description="bound on a unit's gradient norm", examples=[0.5]
     )
-    learning_rate: Annotated[Real, Field(gt=0, le=10)] = Field(default=0.009, description="step size of the optimiser", examples=[0.005])
-    ema: Annotated[Real, Field(ge=0, lt=1)] = Field(default=0.999, description="decay of the weight average; 0 turns it off", examples=[0.99])
-    checkpoint_every: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(default=200, description="steps between checkpoints", examples=[500])
+    learning_rate: Annotated[Real, Field(gt=0, le=10)] = Field(
+        default=0.009, description="step size of the optimiser", examples=[0.005]
+    )
+    ema: Annotated[Real, Field(ge=0, lt=1)] = Field(
+        default=0.999, description="decay of the weight average; 0 turns it off", examples=[0.99]
+    )
+    checkpoint_every: Annotated[Whole, Field(ge=1), Unit("steps")] = Field(
+        default=200, description="steps between checkpoints", examples=[500]
+    )
     targets: Names = Field(
         default=(),
         description="columns that will be predicted: what they depend on is learned in a stage of its own, for shares.targets",
@@ -56,9 +71,15 @@ class Sampling(Model):
     rows: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] | None = Field(
         default=None, description="rows to write; default: the declared number", examples=[10_000]
     )
-    rake: Flag = Field(default=True, description="calibrate the model and its sample to the noisy marginals", examples=[False])
+    rake: Flag = Field(
+        default=True,
+        description="calibrate the model and its sample to the noisy marginals",
+        examples=[False],
+    )
     balance: Flag = Field(
-        default=True, description="choose rows whose two-way tables are nearer the model's than independent draws are", examples=[False]
+        default=True,
+        description="choose rows whose two-way tables are nearer the model's than independent draws are",
+        examples=[False],
     )
     oversample: Annotated[Whole, Field(ge=1, le=64), Unit("draws")] = Field(
         default=4, description="draws per written row before raking", examples=[8]

@@ -1,4 +1,6 @@
-"""Noisy tables with one thing wrong in each: name -> (how to build it for a domain, what the replay must say)."""
+"""Noisy tables with one thing wrong in each: name -> (how to build it for a domain, what the replay
+must say).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ import pandas as pd
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import DiscreteGaussianDpEvent
-from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Arrays, ChosenMarginals, NoisyMarginals, NoisyTable, count_tables
+from synthdp.privacy.mechanisms.marginals import (
+    AdaptiveMarginals,
+    Arrays,
+    ChosenMarginals,
+    NoisyMarginals,
+    NoisyTable,
+    count_tables,
+)
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.table import Table
 
@@ -23,20 +32,31 @@ from synthdp.privacy.table import Table
 class Planted(NoisyMarginals):
     """Noisy marginals with a hole where a bug goes: what is counted, and what becomes of it."""
 
-    counts: Callable[[Table, Domain, tuple[Any, ...]], list[Integers]] = lambda table, domain, tables: count_tables(table.fit_codes, domain, tables)
-    add_noise: Callable[[list[Integers], Table, Randomness, float], list[Any]] = lambda counts, table, randomness, sigma: [
-        randomness.discrete_gaussian(c, sigma=sigma) for c in counts
-    ]
-    charged: Callable[[float, int, int], Any] = lambda sigma, rows, tables: dp_accounting.SelfComposedDpEvent(
-        DiscreteGaussianDpEvent(sigma, rows), tables
+    counts: Callable[[Table, Domain, tuple[Any, ...]], list[Integers]] = (
+        lambda table, domain, tables: count_tables(table.fit_codes, domain, tables)
+    )
+    add_noise: Callable[[list[Integers], Table, Randomness, float], list[Any]] = (
+        lambda counts, table, randomness, sigma: [
+            randomness.discrete_gaussian(c, sigma=sigma) for c in counts
+        ]
+    )
+    charged: Callable[[float, int, int], Any] = lambda sigma, rows, tables: (
+        dp_accounting.SelfComposedDpEvent(DiscreteGaussianDpEvent(sigma, rows), tables)
     )
 
     def event(self, rows_per_unit: int) -> Any:
         return self.charged(self.sigma, rows_per_unit, len(self.tables))
 
     def run(self, table: Table, randomness: Randomness) -> Any:
-        noisy = self.add_noise(self.counts(table, self.domain, self.tables), table, randomness, self.sigma)
-        return tuple(NoisyTable(self.tables[min(i, len(self.tables) - 1)], np.asarray(n, dtype=float), self.sigma) for i, n in enumerate(noisy))
+        noisy = self.add_noise(
+            self.counts(table, self.domain, self.tables), table, randomness, self.sigma
+        )
+        return tuple(
+            NoisyTable(
+                self.tables[min(i, len(self.tables) - 1)], np.asarray(n, dtype=float), self.sigma
+            )
+            for i, n in enumerate(noisy)
+        )
 
 
 def with_counts(change: Callable[..., list[Integers]]) -> Callable[[Domain], Planted]:
@@ -59,11 +79,16 @@ def one_way(domain: Domain) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in domain.names)
 
 
-# --- scales ------------------------------------------------------------------------------------------------------
+# --- scales
+# ------------------------------------------------------------------------------------------------------
 
 
 def scaled(factor: Callable[[list[Integers], Table], float]) -> Callable[[Domain], Planted]:
-    return with_noise(lambda counts, table, r, sigma: [r.discrete_gaussian(c, sigma=sigma * factor(counts, table)) for c in counts])
+    return with_noise(
+        lambda counts, table, r, sigma: [
+            r.discrete_gaussian(c, sigma=sigma * factor(counts, table)) for c in counts
+        ]
+    )
 
 
 def rounded_with(factor: float) -> Callable[[Domain], Any]:
@@ -76,17 +101,22 @@ def rounded_with(factor: float) -> Callable[[Domain], Any]:
     return lambda domain: Less(AdaptiveMarginals(domain, 1.5), one_way(domain))
 
 
-# --- what is counted -----------------------------------------------------------------------------------------------
+# --- what is counted
+# -----------------------------------------------------------------------------------------------
 
 
 def of_values(histogram: Callable[[pd.Series[float]], Integers]) -> Callable[[Domain], Planted]:
     """A histogram of the values of the numeric column instead of its levels."""
-    return with_counts(lambda counts, table, domain: [*counts[:-1], histogram(table.frame["n"].dropna())])
+    return with_counts(
+        lambda counts, table, domain: [*counts[:-1], histogram(table.frame["n"].dropna())]
+    )
 
 
 def edges_from_data(values: pd.Series[float]) -> Integers:
     low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
-    return np.histogram(values, bins=4, range=(low, high if high > low else low + 1))[0].astype(np.int64)
+    return np.histogram(values, bins=4, range=(low, high if high > low else low + 1))[0].astype(
+        np.int64
+    )
 
 
 def bins_from_data(values: pd.Series[float]) -> Integers:
@@ -127,25 +157,32 @@ def with_held_out(counts: list[Integers], table: Table, domain: Domain) -> list[
     return count_tables(table.codes, domain, one_way(domain))
 
 
-# --- what is returned ----------------------------------------------------------------------------------------------
+# --- what is returned
+# ----------------------------------------------------------------------------------------------
 
 
 def honest(counts: list[Integers], r: Randomness, sigma: float) -> list[Any]:
     return [r.discrete_gaussian(c, sigma=sigma) for c in counts]
 
 
-def only_occupied_cells(counts: list[Integers], table: Table, r: Randomness, sigma: float) -> list[Any]:
+def only_occupied_cells(
+    counts: list[Integers], table: Table, r: Randomness, sigma: float
+) -> list[Any]:
     noisy = [c.copy() for c in counts]
     for c in noisy:
         c[c > 0] = r.discrete_gaussian(c[c > 0], sigma=sigma)
     return noisy
 
 
-def by_own_generator(counts: list[Integers], table: Table, r: Randomness, sigma: float) -> list[Any]:
+def by_own_generator(
+    counts: list[Integers], table: Table, r: Randomness, sigma: float
+) -> list[Any]:
     return [c + np.rint(np.random.default_rng(0).normal(0, sigma, c.shape)) for c in counts]
 
 
-def noise_of_the_first_again(counts: list[Integers], table: Table, r: Randomness, sigma: float) -> list[Any]:
+def noise_of_the_first_again(
+    counts: list[Integers], table: Table, r: Randomness, sigma: float
+) -> list[Any]:
     noise = r.discrete_gaussian(np.zeros(8, dtype=np.int64), sigma=sigma)
     return [c + noise[: len(c)] for c in counts]
 
@@ -159,7 +196,9 @@ def until_it_fits(counts: list[Integers], table: Table, r: Randomness, sigma: fl
     return noisy
 
 
-def stops_when_small(counts: list[Integers], table: Table, r: Randomness, sigma: float) -> list[Any]:
+def stops_when_small(
+    counts: list[Integers], table: Table, r: Randomness, sigma: float
+) -> list[Any]:
     return honest(counts[: 1 + min(len(counts) - 1, int(counts[0].sum()) // 4)], r, sigma)
 
 
@@ -195,7 +234,11 @@ def fails_inside(counts: list[Integers], table: Table, r: Randomness, sigma: flo
 
 def after(change: Callable[[Any, Integers], Any]) -> Callable[[Domain], Planted]:
     """`change(noisy, exact)` of each table is returned."""
-    return with_noise(lambda counts, table, r, sigma: [change(n, c) for n, c in zip(honest(counts, r, sigma), counts, strict=True)])
+    return with_noise(
+        lambda counts, table, r, sigma: [
+            change(n, c) for n, c in zip(honest(counts, r, sigma), counts, strict=True)
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -223,7 +266,10 @@ def adaptive(add: Callable[..., Any]) -> Callable[[Domain], Any]:
     class Other(ChosenMarginals):
         def run(self, table: Table, randomness: Randomness) -> Any:
             counts = count_tables(table.fit_codes, self.budget.domain, self.tables)
-            return tuple(NoisyTable(t, add(c, randomness, self.sigma), self.sigma) for t, c in zip(self.tables, counts, strict=True))
+            return tuple(
+                NoisyTable(t, add(c, randomness, self.sigma), self.sigma)
+                for t, c in zip(self.tables, counts, strict=True)
+            )
 
     return lambda domain: Other(AdaptiveMarginals(domain, 1.5), one_way(domain))
 
@@ -232,7 +278,9 @@ def one_more_table(domain: Domain) -> NoisyMarginals:
     @dataclass(frozen=True)
     class More(NoisyMarginals):
         def run(self, table: Table, randomness: Randomness) -> Any:
-            return NoisyMarginals(self.domain, (*self.tables, self.tables[0]), self.sigma).run(table, randomness)
+            return NoisyMarginals(self.domain, (*self.tables, self.tables[0]), self.sigma).run(
+                table, randomness
+            )
 
     return More(domain, one_way(domain), 2.0)
 

@@ -1,4 +1,6 @@
-"""DP-SGD with one thing wrong in each: name -> (how to build it for a domain, what the replay must say)."""
+"""DP-SGD with one thing wrong in each: name -> (how to build it for a domain, what the replay must
+say).
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,23 @@ from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
-SETTINGS = DpSgd(rate=0.5, steps=3, expected_batch=8.0, clip=0.7, noise_multiplier=1.1, learning_rate=0.01, ema=0.9, checkpoint_every=2)
+SETTINGS = DpSgd(
+    rate=0.5,
+    steps=3,
+    expected_batch=8.0,
+    clip=0.7,
+    noise_multiplier=1.1,
+    learning_rate=0.01,
+    ema=0.9,
+    checkpoint_every=2,
+)
 
 
 @dataclass(frozen=True)
 class Planted(Training):
-    """A training with holes where bugs go: its trainer, its settings in the light of the rows, and when it stops."""
+    """A training with holes where bugs go: its trainer, its settings in the light of the rows, and
+    when it stops.
+    """
 
     trainer: type[_Trainer] = _Trainer
     seen: Callable[[DpSgd, Codes], DpSgd] = lambda settings, codes: settings
@@ -51,12 +64,19 @@ class Planted(Training):
 
 
 def training(
-    trainer: type[_Trainer] = _Trainer, *, module: Callable[[Domain], Any] = SmallModel, checkpoints: Kept | None = None, **holes: Any
+    trainer: type[_Trainer] = _Trainer,
+    *,
+    module: Callable[[Domain], Any] = SmallModel,
+    checkpoints: Kept | None = None,
+    **holes: Any,
 ) -> Callable[[Domain], Planted]:
-    return lambda domain: Planted(SETTINGS, module(domain), lambda done, total: None, checkpoints, trainer=trainer, **holes)
+    return lambda domain: Planted(
+        SETTINGS, module(domain), lambda done, total: None, checkpoints, trainer=trainer, **holes
+    )
 
 
-# --- noise ---------------------------------------------------------------------------------------------------------
+# --- noise
+# ---------------------------------------------------------------------------------------------------------
 
 
 def less_noise(factor: float) -> type[_Trainer]:
@@ -102,7 +122,8 @@ class FirstLayerBare(_Trainer):
         super().step(codes, step)
 
 
-# --- clipping ------------------------------------------------------------------------------------------------------
+# --- clipping
+# ------------------------------------------------------------------------------------------------------
 
 
 class OtherCoefficient(_Trainer):
@@ -123,7 +144,11 @@ class Unclipped(OtherCoefficient):
 
 class NormWithoutBias(OtherCoefficient):
     def coefficient(self, right: Tensor) -> Tensor:
-        weights = [p._norm_sample for n, p in zip(self.names, self.params, strict=True) if not n.endswith("bias")]
+        weights = [
+            p._norm_sample
+            for n, p in zip(self.names, self.params, strict=True)
+            if not n.endswith("bias")
+        ]
         return (self.settings.clip / torch.stack(weights).norm(dim=0)).clamp(max=1.0)
 
 
@@ -134,7 +159,9 @@ class LayersApart(_Trainer):
         self.optimizer.zero_grad()
         sums: dict[Any, Tensor] = {}
         if len(batch):
-            losses = self.wrapped(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)))
+            losses = self.wrapped(
+                batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent))
+            )
             torch.autograd.grad(losses.sum(), self.biases)
             for layer in self.layers:
                 a, g = layer.take_seen()
@@ -161,7 +188,9 @@ class NotFinitePasses(_Trainer):
         self.optimizer.zero_grad()
         sums: dict[Any, Tensor] = {}
         if len(batch):
-            losses = self.wrapped(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)))
+            losses = self.wrapped(
+                batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent))
+            )
             torch.autograd.grad(losses.sum(), self.biases)
             coefficient = self.wrapped.get_clipping_coef()
             for layer in self.layers:
@@ -220,7 +249,8 @@ class SameGradientTwice(Tampered):
             p.grad = 2 * p.grad
 
 
-# --- batches and coins ---------------------------------------------------------------------------------------------
+# --- batches and coins
+# ---------------------------------------------------------------------------------------------
 
 
 class OtherBatches(_Trainer):
@@ -300,7 +330,8 @@ class TwoRates(OtherBatches):
         return self.randomness.poisson_batch(rows, rate=self.settings.rate * 1.5)
 
 
-# --- latents -------------------------------------------------------------------------------------------------------
+# --- latents
+# -------------------------------------------------------------------------------------------------------
 
 
 class SharedLatents(_Trainer):
@@ -327,13 +358,16 @@ class SecondPass(_Trainer):
     def _clipped_gradient(self, batch: Tensor) -> None:
         if len(batch):
             with torch.no_grad():
-                losses = self.wrapped._module(batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent)))
+                losses = self.wrapped._module(
+                    batch, torch.from_numpy(self.randomness.latents(len(batch), self.latent))
+                )
             if not losses.isfinite().all():
                 self.randomness.latents(len(batch), self.latent)
         super()._clipped_gradient(batch)
 
 
-# --- after the noise -----------------------------------------------------------------------------------------------
+# --- after the noise
+# -----------------------------------------------------------------------------------------------
 
 
 class RateOfRows(_Trainer):
@@ -376,12 +410,18 @@ def with_event(event: Callable[[DpSgd, int], Any], **changes: Any) -> Callable[[
         def event(self, rows_per_unit: int) -> Any:
             return event(self.settings, rows_per_unit)
 
-    return lambda domain: Other(replace(SETTINGS, **changes), SmallModel(domain), lambda done, total: None, None)
+    return lambda domain: Other(
+        replace(SETTINGS, **changes), SmallModel(domain), lambda done, total: None, None
+    )
 
 
 def gaussian_of_all(settings: DpSgd, rows: int) -> Any:
-    """Steps on whole batches, as if every one were a Gaussian on all rows with the noise of its own."""
-    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(settings.noise_multiplier / rows), settings.steps)
+    """Steps on whole batches, as if every one were a Gaussian on all rows with the noise of its
+    own.
+    """
+    return dp_accounting.SelfComposedDpEvent(
+        dp_accounting.GaussianDpEvent(settings.noise_multiplier / rows), settings.steps
+    )
 
 
 Bug = tuple[Callable[[Domain], Any], str]

@@ -1,8 +1,9 @@
-"""EM-PC: per order, choose privately how many links to delete, and then which [Xu, Yuan and Wu, "Differential privacy
-preserving causal graph discovery" (2017)], in sound form.
+"""EM-PC: per order, choose privately how many links to delete, and then which [Xu, Yuan and Wu,
+"Differential privacy preserving causal graph discovery" (2017)], in sound form.
 
-The paper's choice of separating sets is a maximum without noise; here a link and its separating set are chosen together, so
-that orientation reads released choices alone. One choice of how many is made per order rather than per column and order,
+The paper's choice of separating sets is a maximum without noise; here a link and its separating set
+are chosen together, so that orientation reads released choices alone. One choice of how many is
+made per order rather than per column and order,
 and the number of choices is fixed in the plan: one per order and one per link that can be deleted.
 """
 
@@ -25,7 +26,9 @@ from synthdp.spec import model as spec
 
 PURPOSE = "selection"
 MAX_ORDER = 2
-"""Largest conditioning set: every set of every linked pair is scored, which is what makes EM-PC slow."""
+"""Largest conditioning set: every set of every linked pair is scored, which is what makes EM-PC
+slow.
+"""
 
 
 def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
@@ -34,11 +37,18 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, S
     if not pairs:
         return {}
     draws = pairs + MAX_ORDER + 1
-    # Many choices of small range r weigh like Gaussians of mu = r / 2 (`concentrated.bounded_range_pld`).
-    return {PURPOSE: lambda mu: SelectionBudget(domain, "kendall", draws, rows, noise=math.sqrt(draws) / mu)}
+    # Many choices of small range r weigh like Gaussians of mu = r / 2
+    # (`concentrated.bounded_range_pld`).
+    return {
+        PURPOSE: lambda mu: SelectionBudget(
+            domain, "kendall", draws, rows, noise=math.sqrt(draws) / mu
+        )
+    }
 
 
-def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+def _search(
+    releaser: Releaser, settings: spec.Graph, domain: Domain
+) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
@@ -47,16 +57,22 @@ def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Release
         raise SynthdpError("the plan has no selection for a graph search")
     own = strategy(knowledge, settings.level, planned.mechanism)
     chosen = releaser.release(planned.mechanism.search(own), purpose=planned.purpose)
-    return chosen.map(lambda choices: graph_of(_skeleton(own, choices), (), max_parents=settings.max_parents))
+    return chosen.map(
+        lambda choices: graph_of(_skeleton(own, choices), (), max_parents=settings.max_parents)
+    )
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SelectionBudget) -> Strategy:
     """Order by order: how many links to delete, then which, each with what separates it."""
-    questions = Questions.at_level(budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.deviation)
+    questions = Questions.at_level(
+        budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.deviation
+    )
     return partial(deletions, knowledge, questions)
 
 
-def deletions(knowledge: Knowledge, questions: Questions) -> Generator[HowMany | Which, int | None, Links]:
+def deletions(
+    knowledge: Knowledge, questions: Questions
+) -> Generator[HowMany | Which, int | None, Links]:
     """The search. Its requests never outnumber the planned draws, so that it is never cut short."""
     links = Links(knowledge)
     for order in range(MAX_ORDER + 1):

@@ -1,8 +1,9 @@
-"""Priv-PC: PC by sieve and examine [Wang, Pang and Song, "Towards practical differentially private causal graph
-discovery" (2020), Algorithm 2], in sound form.
+"""Priv-PC: PC by sieve and examine [Wang, Pang and Song, "Towards practical differentially private
+causal graph discovery" (2020), Algorithm 2], in sound form.
 
-What differs from the paper, and why, is told in `privacy.mechanisms.ranks` (sensitivities) and `privacy.mechanisms.sparse_vector` (charges). Also,
-the bound is on the score itself and not on a p-value, and examined pairs are judged by z = score / sqrt(variance + noise^2), ties allowed for.
+What differs from the paper, and why, is told in `privacy.mechanisms.ranks` (sensitivities) and
+`privacy.mechanisms.sparse_vector` (charges). Also, the bound is on the score itself and not on a
+p-value, and examined pairs are judged by z = score / sqrt(variance + noise^2), ties allowed for.
 """
 
 from __future__ import annotations
@@ -24,40 +25,62 @@ from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
 PASSES_PER_PAIR = 1.0
-"""Passes planned for each pair that the spec leaves open: a pair that is separated takes one, a false alarm too."""
+"""Passes planned for each pair that the spec leaves open: a pair that is separated takes one, a
+false alarm too.
+"""
 RATE = 1.0
 """Part of the rows that a pass looks at."""
 EXAMINED = 0.5
 """Part of the budget that examines."""
 TWEAK = 0.5
-"""The sieve's bound is this many deviations of its noise above the test's, so that few independent pairs stay unseen."""
+"""The sieve's bound is this many deviations of its noise above the test's, so that few independent
+pairs stay unseen.
+"""
 MARGIN = 0.1
 """Effect below which a pair counts as independent."""
 
 
 def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
     check_ordered(domain)
-    passes = round(PASSES_PER_PAIR * len(Knowledge.from_spec(settings, domain.names).undecided_pairs()))
+    passes = round(
+        PASSES_PER_PAIR * len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
+    )
     if not passes:
         return {}
     budget = partial(SieveBudget, domain, "kendall", passes, RATE, rows)
     return {PURPOSE: sieve_start(budget, passes=passes, rate=RATE, examined=EXAMINED)}
 
 
-def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+def _search(
+    releaser: Releaser, settings: spec.Graph, domain: Domain
+) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
-    return run_search(releaser, knowledge, partial(strategy, knowledge, settings.level), max_parents=settings.max_parents)
+    return run_search(
+        releaser,
+        knowledge,
+        partial(strategy, knowledge, settings.level),
+        max_parents=settings.max_parents,
+    )
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strategy:
     """PC whose pairs are separated where the sieve and then the examined test find no dependence."""
     rows, noise = budget.rows * budget.rate, budget.sieve_deviation
-    sampled = Questions.at_level(budget.domain, budget.test, rows=rows, level=level, noise=0.0, slack=TWEAK * noise)
+    sampled = Questions.at_level(
+        budget.domain, budget.test, rows=rows, level=level, noise=0.0, slack=TWEAK * noise
+    )
 
     def examined(reply: SieveReply) -> Answer:
-        return noisy_kendall(reply.score, reply.variance, noise=budget.examine_deviation, rows=budget.rows, level=level, margin=MARGIN)
+        return noisy_kendall(
+            reply.score,
+            reply.variance,
+            noise=budget.examine_deviation,
+            rows=budget.rows,
+            level=level,
+            margin=MARGIN,
+        )
 
     def separated(reply: SieveReply) -> bool:
         return reply.above and examined(reply).verdict != "dependent"

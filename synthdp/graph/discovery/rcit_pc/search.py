@@ -1,14 +1,19 @@
-"""PC for numeric columns from one noisy moment matrix (the sound form of RCIT and of PCD, Zhang et al. 2023).
+"""PC for numeric columns from one noisy moment matrix (the sound form of RCIT and of PCD, Zhang et
+al. 2023).
 
-Two planned releases: noisy one-way tables of the ranged columns, which turn every column into ranks on [-1, 1]
-whatever its units and tails, and the moment matrix of a polynomial basis of those ranks. Its degree is a public
-constant, chosen by the noise that the plan can afford: noise below a fixed share of a column's variance. All tests
-of PC-stable, of any order, and all orientation are post-processing of the matrix.
+Two planned releases: noisy one-way tables of the ranged columns, which turn every column into ranks
+on [-1, 1] whatever its units and tails, and the moment matrix of a polynomial basis of those ranks.
+Its degree is a public
+constant, chosen by the noise that the plan can afford: noise below a fixed share of a column's
+variance. All tests of PC-stable, of any order, and all orientation are post-processing of the
+matrix.
 
-A pair once found dependent is separated only by a test that explains half of the effect away, or that could have
-seen it again. Discrete columns of few categories take part through contrasts of their indicators.
+A pair once found dependent is separated only by a test that explains half of the effect away, or
+that could have seen it again. Discrete columns of few categories take part through contrasts of
+their indicators.
 
-With `graph.orient_share`, links between numbers that PC leaves undirected are turned by private additive noise models.
+With `graph.orient_share`, links between numbers that PC leaves undirected are turned by private
+additive noise models.
 """
 
 from __future__ import annotations
@@ -43,19 +48,29 @@ from synthdp.spec import model as spec
 MARGINS_PART = 0.2
 """Of the search's budget, in squared mu, goes to the one-way tables."""
 AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
-"""Most noise of an entry, as a share of a uniform column's variance, at which a basis of this degree is worth its noise."""
+"""Most noise of an entry, as a share of a uniform column's variance, at which a basis of this
+degree is worth its noise.
+"""
 MOST_TERMS = 400
 DEVIATIONS = 2.0
-"""The declared norm lies this far above the mean of uniform columns; rows beyond it are scaled down."""
+"""The declared norm lies this far above the mean of uniform columns; rows beyond it are scaled
+down.
+"""
 MAX_ORDER = 3
 COLLIDER_ORDER = 2
 MARGIN = 0.1
 ODDS = 20.0
-"""A v-structure needs sets without the middle column to explain independence this much better than sets with it."""
+"""A v-structure needs sets without the middle column to explain independence this much better than
+sets with it.
+"""
 
 
-def rcit_pc(moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int) -> CausalGraph:
-    """The graph of a released moment matrix. Links are `learned`, or `undecided` and then outside the structure."""
+def rcit_pc(
+    moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int
+) -> CausalGraph:
+    """The graph of a released moment matrix. Links are `learned`, or `undecided` and then outside
+    the structure.
+    """
     tests = MomentTests(moments)
 
     def test(order: int, queries: Sequence[Query]) -> Sequence[Answer]:
@@ -64,7 +79,9 @@ def rcit_pc(moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_pa
     skeleton = pc_skeleton(test, knowledge, max_order=MAX_ORDER, separates=explains)
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     links = sorted(skeleton.linked, key=lambda p: (rank[p[0]], rank[p[1]]))
-    graph = Pdag(knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested)
+    graph = Pdag(
+        knowledge.columns, directed=knowledge.fixed, undirected=links, shielded=knowledge.untested
+    )
     orient_known(graph, knowledge)
     orient_colliders(graph, _colliders(graph, skeleton, tests, level), knowledge)
     meek(graph, knowledge)
@@ -72,11 +89,17 @@ def rcit_pc(moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_pa
 
 
 def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
-    """Whether an answer separates its pair: not dependent, and either half of the marginal effect is gone or it was sharp enough to see it."""
+    """Whether an answer separates its pair: not dependent, and either half of the marginal effect
+    is gone or it was sharp enough to see it.
+    """
     if answer.verdict == "dependent":
         return False
     marginal = evidence[0][1]
-    return answer is marginal or answer.effect <= marginal.effect / 2 or answer.detectable <= marginal.effect
+    return (
+        answer is marginal
+        or answer.effect <= marginal.effect / 2
+        or answer.detectable <= marginal.effect
+    )
 
 
 def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
@@ -86,7 +109,9 @@ def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float
     triples = [(t, pair) for t, pair in triples if skeleton.evidence.get(pair)]
     queries = sorted({query for _, pair in triples for query in _around(graph, pair)})
     tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
-    for (a, c, given), answer in zip(queries, tests.answer(queries, level=level, margin=MARGIN), strict=True):
+    for (a, c, given), answer in zip(
+        queries, tests.answer(queries, level=level, margin=MARGIN), strict=True
+    ):
         tried.setdefault((a, c), {})[given] = answer
     odds = {t: collider_odds(tried[pair], t[1]) for t, pair in triples}
     return sorted((t for t, value in odds.items() if value > np.log(ODDS)), key=lambda t: -odds[t])
@@ -106,7 +131,9 @@ def _around(graph: Pdag, pair: Pair) -> list[Query]:
 
 
 def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
-    """The moment matrix that costs `mu`, of the highest degree whose noise is affordable at `rows` declared rows."""
+    """The moment matrix that costs `mu`, of the highest degree whose noise is affordable at `rows`
+    declared rows.
+    """
     matrix = _moments(domain, 1, mu)
     for degree, most in AFFORDABLE.items():
         # Products of all columns up to this degree, plus the constant.
@@ -130,27 +157,42 @@ def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
 
 def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
     tables = ranged_tables(domain)
-    parts = {"margins": MARGINS_PART if tables else 0.0, "orient": settings.orient_share if len(tables) > 1 else 0.0}
+    parts = {
+        "margins": MARGINS_PART if tables else 0.0,
+        "orient": settings.orient_share if len(tables) > 1 else 0.0,
+    }
     rest = (1 - parts["margins"]) * (1 - parts["orient"])
-    spends: dict[str, Start] = {"moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))}
+    spends: dict[str, Start] = {
+        "moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))
+    }
     if parts["margins"]:
         part = parts["margins"] * (1 - parts["orient"])
-        spends = {"margins": lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)} | spends
+        spends = {
+            "margins": lambda mu: NoisyMarginals(domain, tables, math.sqrt(len(tables) / part) / mu)
+        } | spends
     if parts["orient"]:
-        spends["orient"] = lambda mu: OrientationBudget(domain, 1 / (mu * math.sqrt(parts["orient"])))
+        spends["orient"] = lambda mu: OrientationBudget(
+            domain, 1 / (mu * math.sqrt(parts["orient"]))
+        )
     return spends
 
 
-def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+def _search(
+    releaser: Releaser, settings: spec.Graph, domain: Domain
+) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
-    found = _measured(releaser, domain).map(lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents))
+    found = _measured(releaser, domain).map(
+        lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents)
+    )
     pairs = [(a, b) for a, b in found.value.undirected if domain[a].ranged and domain[b].ranged]
     if not pairs or releaser.plan.find(PURPOSE) is None:
         return found
     readings = orient(releaser, pairs)
-    return found.zip(readings).map(lambda both: turn(both[0], [reading for one in both[1] for reading in one], knowledge))
+    return found.zip(readings).map(
+        lambda both: turn(both[0], [reading for one in both[1] for reading in one], knowledge)
+    )
 
 
 def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
@@ -162,7 +204,9 @@ def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
     if margins is None or not isinstance(margins.mechanism, NoisyMarginals):
         return releaser.release(planned.mechanism, purpose="graph: moments")
     tables = releaser.release(margins.mechanism, purpose="graph: margins")
-    scales: tuple[tuple[str, Scale], ...] = tuple((t.columns[0], rank_scale(domain[t.columns[0]], t.counts)) for t in tables.value)
+    scales: tuple[tuple[str, Scale], ...] = tuple(
+        (t.columns[0], rank_scale(domain[t.columns[0]], t.counts)) for t in tables.value
+    )
     moments = releaser.release(planned.mechanism.with_scales(scales), purpose="graph: moments")
     return tables.zip(moments).map(lambda both: both[1])
 

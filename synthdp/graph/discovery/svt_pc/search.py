@@ -1,7 +1,9 @@
-"""SVT-PC: PC under the sparse vector alone, the sieve's word being final. A baseline of Priv-PC, in sound form.
+"""SVT-PC: PC under the sparse vector alone, the sieve's word being final. A baseline of Priv-PC, in
+sound form.
 
-The published code draws the threshold anew with Gaussian noise at a Laplace scale and charges nothing for the last pass;
-here every pass is a sparse vector of its own, planned and charged (`privacy.mechanisms.sparse_vector`).
+The published code draws the threshold anew with Gaussian noise at a Laplace scale and charges
+nothing for the last pass; here every pass is a sparse vector of its own, planned and charged
+(`privacy.mechanisms.sparse_vector`).
 """
 
 from __future__ import annotations
@@ -31,16 +33,25 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, S
     return {PURPOSE: sieve_start(budget, passes=passes, rate=1.0, examined=0.0)}
 
 
-def _search(releaser: Releaser, settings: spec.Graph, domain: Domain) -> Released[CausalGraph] | CausalGraph:
+def _search(
+    releaser: Releaser, settings: spec.Graph, domain: Domain
+) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
-    return run_search(releaser, knowledge, partial(strategy, knowledge, settings.level), max_parents=settings.max_parents)
+    return run_search(
+        releaser,
+        knowledge,
+        partial(strategy, knowledge, settings.level),
+        max_parents=settings.max_parents,
+    )
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strategy:
     """PC whose pairs are separated where the sieve finds no dependence."""
-    questions = Questions.at_level(budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.sieve_deviation)
+    questions = Questions.at_level(
+        budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.sieve_deviation
+    )
     return partial(pc_search, knowledge, questions, _above)
 
 
