@@ -46,19 +46,31 @@ class AnonymityReport:
         """What was shown, how many attacks were too weak to show anything, and the caveat."""
         if not self.shown:
             weak = sum(not risk.beats_naive for risk in self.risks)
-            told = f"None of {len(self.risks)} attacks was seen to learn more about the rows behind the release than about control rows"
+            told = (
+                f"None of {len(self.risks)} attacks was seen to learn more about the rows behind"
+                " the release than about control rows"
+            )
             return f"{told}; {weak} of them beat no naive guess, and so say nothing. {CAVEAT}"
         worst = self.shown[0]
         assert worst.risk is not None
-        numbers = f"risk {worst.risk.value:.3f}, 95% interval {worst.risk.lower:.3f} to {worst.risk.upper:.3f}"
-        rest = f"{len(self.shown)} of {len(self.risks)} attacks learned more about the rows behind the release than about control rows"
+        numbers = (
+            f"risk {worst.risk.value:.3f}, 95% interval {worst.risk.lower:.3f} to"
+            f" {worst.risk.upper:.3f}"
+        )
+        rest = (
+            f"{len(self.shown)} of {len(self.risks)} attacks learned more about the rows behind the"
+            " release than about control rows"
+        )
         return f"{rest}, the worst by {worst.question} ({numbers}). {CAVEAT}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
-            "confidential": "computed on the rows given to the attack; publish only if those were public or simulated",
+            "confidential": (
+                "computed on the rows given to the attack; publish only if those were public or"
+                " simulated"
+            ),
             "risks": [risk.to_json() for risk in self.risks],
         }
 
@@ -92,7 +104,8 @@ def attack_anonymity(
     for name, table in zip(("synthetic", "members", "control"), tables, strict=True):
         if len(table) < MINIMUM_ROWS:
             raise AttackError(
-                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some hundreds to say much"
+                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and some"
+                " hundreds to say much"
             )
     columns = len(public.sizes)
     if columns < 2:

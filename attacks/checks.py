@@ -32,11 +32,13 @@ def columns_asked(name: str, columns: Sequence[SupportsIndex], count: int) -> tu
     asked = np.asarray(columns)
     if asked.ndim != 1 or not len(asked) or not np.issubdtype(asked.dtype, np.integer):
         raise AttackError(
-            f"{name}={columns!r}; needs a list of column positions, at least one, each a whole number from 0 to {count - 1}"
+            f"{name}={columns!r}; needs a list of column positions, at least one, each a whole"
+            f" number from 0 to {count - 1}"
         )
     if wrong := [int(c) for c in asked if not 0 <= c < count]:
         raise AttackError(
-            f"{name} names column {wrong[0]}; the table has columns 0 to {count - 1}, counted from 0 and never from the end"
+            f"{name} names column {wrong[0]}; the table has columns 0 to {count - 1}, counted from"
+            " 0 and never from the end"
         )
     if len(set(asked.tolist())) < len(asked):
         raise AttackError(
@@ -60,6 +62,7 @@ def parties_asked(
     )
     if common := sorted(set(first) & set(second)):
         raise AttackError(
-            f"both parties hold column {common[0]}: give each column to one of them, since what both hold needs no linking"
+            f"both parties hold column {common[0]}: give each column to one of them, since what"
+            " both hold needs no linking"
         )
     return first, second

@@ -39,7 +39,8 @@ class Bins:
             or any(a >= b for a, b in pairwise(edges))
         ):
             raise AttackError(
-                f"edges={edges}; needs at least two finite numbers, each above the one before, such as (0, 18, 65, 120)"
+                f"edges={edges}; needs at least two finite numbers, each above the one before, such"
+                " as (0, 18, 65, 120)"
             )
 
     @property
@@ -60,7 +61,8 @@ def public_of(columns: Mapping[str, Column]) -> Public:
     """
     if not columns:
         raise AttackError(
-            "no columns are declared: give {name: categories or Bins(edges)} for each column that the attack shall see"
+            "no columns are declared: give {name: categories or Bins(edges)} for each column that"
+            " the attack shall see"
         )
     return Public(tuple(_size(name, column) for name, column in columns.items()))
 
@@ -79,7 +81,8 @@ def encode(frame: pd.DataFrame, columns: Mapping[str, Column]) -> Codes:
     public_of(columns)
     if absent := [name for name in columns if name not in frame]:
         raise AttackError(
-            f"column {absent[0]!r} is not in the table, which has {', '.join(map(repr, frame.columns))}: correct the name"
+            f"column {absent[0]!r} is not in the table, which has"
+            f" {', '.join(map(repr, frame.columns))}: correct the name"
         )
     codes = [
         _binned(name, frame[name], c) if isinstance(c, Bins) else _listed(name, frame[name], c)
@@ -114,7 +117,8 @@ def _texts(name: str, column: Sequence[str | None]) -> list[str | None]:
     """Categories as text; None stays."""
     if isinstance(column, str) or not isinstance(column, (list, tuple)) or not column:
         raise AttackError(
-            f"column {name!r} is declared by {column!r}; needs a list of its categories, or Bins(edges) for a number"
+            f"column {name!r} is declared by {column!r}; needs a list of its categories, or"
+            " Bins(edges) for a number"
         )
     texts = [None if level is None else str(level) for level in column]
     if twice := [level for i, level in enumerate(texts) if level in texts[:i]]:
@@ -171,5 +175,6 @@ def _all_declared(
             f"{where} has no value; allowed is {allowed}: {for_missing}, or leave such rows out"
         )
     raise AttackError(
-        f"{where} holds none of what is declared; allowed is {allowed}: declare its value if it is public, or mend the row"
+        f"{where} holds none of what is declared; allowed is {allowed}: declare its value if it is"
+        " public, or mend the row"
     )

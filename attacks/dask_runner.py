@@ -113,19 +113,21 @@ class Dask:
                 thread.submit(asyncio.run, _knock(str(self.address), self.timeout_s)).result()
         except (ValueError, TypeError) as error:
             raise FleetError(
-                f"{self.shown} is no address that Dask can use ({type(error).__name__}): give tcp://host:port, or tls://host:port and certificates "
-                "in Dask's configuration"
+                f"{self.shown} is no address that Dask can use ({type(error).__name__}): give"
+                " tcp://host:port, or tls://host:port and certificates in Dask's configuration"
             ) from None
         except (OSError, TimeoutError):
             raise FleetError(
-                f"no Dask scheduler answers at {self.shown} within {self.timeout_s:g} s: start one with `dask scheduler`, or correct the address"
+                f"no Dask scheduler answers at {self.shown} within {self.timeout_s:g} s: start one"
+                " with `dask scheduler`, or correct the address"
             ) from None
         return Client(self.address, timeout=self.timeout_s, set_as_default=False)
 
     def _no_workers(self) -> FleetError:
         return FleetError(
-            f"the Dask cluster at {self.shown} has been without workers for {self.timeout_s:g} s: start some with "
-            f"`dask worker {self.shown} --nthreads 1`, then run again (finished models are kept)"
+            f"the Dask cluster at {self.shown} has been without workers for {self.timeout_s:g} s:"
+            f" start some with `dask worker {self.shown} --nthreads 1`, then run again (finished"
+            " models are kept)"
         )
 
 
@@ -222,8 +224,9 @@ class _Crew:
             self.failure = error.original
         else:
             self.failure = FleetError(
-                f"Dask could not run a task or send its error back ({type(error).__name__}): give client, scheduler and workers the same packages, "
-                "and run with the serial runner to see errors of the task"
+                f"Dask could not run a task or send its error back ({type(error).__name__}): give"
+                " client, scheduler and workers the same packages, and run with the serial runner"
+                " to see errors of the task"
             )
 
     def _give_up(self, futures: list[Any]) -> None:

@@ -41,7 +41,8 @@ class CategoricalKernel:
         """Refuse what is no density."""
         if not len(self.rows) or not 0 < self.bandwidth < 0.5:
             raise AttackError(
-                f"{len(self.rows)} rows and bandwidth {self.bandwidth}; needs a row, and a bandwidth above 0 and below .5"
+                f"{len(self.rows)} rows and bandwidth {self.bandwidth}; needs a row, and a"
+                " bandwidth above 0 and below .5"
             )
 
     def log_density(self, asked: Codes) -> FloatArray:

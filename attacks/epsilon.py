@@ -76,7 +76,8 @@ def _check_pair(epsilon: object, delta: object) -> None:
     )
     if not numbers or not epsilon >= 0 or not 0 <= delta <= 1:  # type: ignore[operator]
         raise AttackError(
-            f"epsilon={epsilon!r}, delta={delta!r}; needs numbers with epsilon >= 0 and 0 <= delta <= 1: correct the claim"
+            f"epsilon={epsilon!r}, delta={delta!r}; needs numbers with epsilon >= 0 and 0 <= delta"
+            " <= 1: correct the claim"
         )
 
 
@@ -195,19 +196,20 @@ def power_warnings(
     warnings = []
     if models < 50:
         warnings.append(
-            f"{models} test models in each world are few: about 100 pairs (50 test models) are needed for a stable result"
+            f"{models} test models in each world are few: about 100 pairs (50 test models) are"
+            " needed for a stable result"
         )
     if claim is not None:
         provable = provable_epsilon(models, delta=claim.delta, confidence=confidence)
         if provable < claim.epsilon:
             warnings.append(
-                f"too few models to refute the claim: {models} test models in each world can prove at most "
-                f"epsilon {provable:.2f}, the claim is {claim.epsilon:g}"
+                f"too few models to refute the claim: {models} test models in each world can prove"
+                f" at most epsilon {provable:.2f}, the claim is {claim.epsilon:g}"
             )
         if gap.upper > claim.ceiling_advantage() >= gap.lower:
             warnings.append(
-                f"the interval of the advantage reaches over the claim's ceiling {claim.ceiling_advantage():.3f}: "
-                "this run neither confirms nor refutes it"
+                "the interval of the advantage reaches over the claim's ceiling"
+                f" {claim.ceiling_advantage():.3f}: this run neither confirms nor refutes it"
             )
     return tuple(warnings)
 

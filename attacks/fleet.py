@@ -178,7 +178,8 @@ class Fleet:
             _result(self.folder, index).unlink(missing_ok=True)
         if broken:
             warnings.warn(
-                f"{len(broken)} result files in {self.folder} could not be read; their models are trained again",
+                f"{len(broken)} result files in {self.folder} could not be read; their models are"
+                " trained again",
                 stacklevel=3,
             )
 
@@ -209,7 +210,8 @@ class Fleet:
                 )
                 if barren >= self.attempts:
                     raise FleetError(
-                        f"workers died {barren} times before any task started: run with the serial runner to see why"
+                        f"workers died {barren} times before any task started: run with the serial"
+                        " runner to see why"
                     ) from None
                 for group in suspects:
                     failed |= self._alone(job, group, tell=teller.tell)
@@ -294,7 +296,8 @@ def _await_result(folder: Path, index: int) -> None:
     while not _result(folder, index).exists():
         if time.monotonic() > deadline:
             raise FleetError(
-                f"task {index} has finished, and its result file did not appear in {folder}: {SHARED}"
+                f"task {index} has finished, and its result file did not appear in {folder}:"
+                f" {SHARED}"
             )
         time.sleep(0.1)
 
@@ -331,11 +334,13 @@ def _read(folder: Path, index: int, fingerprint: str) -> dict[str, npt.NDArray[A
             arrays = {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
         raise _Unreadable(
-            f"the result file {_result(folder, index)} cannot be read: run again, and its model is trained anew"
+            f"the result file {_result(folder, index)} cannot be read: run again, and its model is"
+            " trained anew"
         ) from None
     if str(arrays.pop("fingerprint", "")) != fingerprint:
         raise FleetError(
-            f"{folder} holds results of another run (other rows, target, threat model, seed or trainer - its code or settings): choose an empty "
-            "folder; a trainer that only looks different can be named, see `identity` of `Fleet`"
+            f"{folder} holds results of another run (other rows, target, threat model, seed or"
+            " trainer - its code or settings): choose an empty folder; a trainer that only looks"
+            " different can be named, see `identity` of `Fleet`"
         )
     return arrays

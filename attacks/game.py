@@ -80,7 +80,8 @@ class Game:
         """
         if scores.shape != (len(self.challenges),) or not np.isfinite(scores).all():
             raise AttackError(
-                f"got scores of shape {scores.shape}; needs one finite score for each of {len(self.challenges)} challenges"
+                f"got scores of shape {scores.shape}; needs one finite score for each of"
+                f" {len(self.challenges)} challenges"
             )
         return Outcome(np.asarray(scores, dtype=np.float64), self._members.copy())
 
@@ -98,7 +99,8 @@ class Game:
         pairs = len(outs) // 2
         if pairs < 2:
             raise AttackError(
-                f"{len(outs)} models without the target are too few for a control: play at least 8 pairs"
+                f"{len(outs)} models without the target are too few for a control: play at least 8"
+                " pairs"
             )
         used = outs[: 2 * pairs]
         scores = {name: values[used] for name, values in self.shadow_scores.items()}
@@ -224,12 +226,14 @@ def play(
     """
     if pairs < MINIMUM_PAIRS:
         raise AttackError(
-            f"pairs={pairs}; at least {MINIMUM_PAIRS} are needed to split by pair, and 100 to say much"
+            f"pairs={pairs}; at least {MINIMUM_PAIRS} are needed to split by pair, and 100 to say"
+            " much"
         )
     rows, target = np.asarray(rows), np.asarray(target)
     if rows.ndim != 2 or target.shape != rows.shape[1:]:
         raise AttackError(
-            f"target has shape {target.shape}, rows have {rows.shape[1:]} columns: both must be of one encoding"
+            f"target has shape {target.shape}, rows have {rows.shape[1:]} columns: both must be of"
+            " one encoding"
         )
     threat = threat or ThreatModel()
     threat.size(len(rows))
@@ -251,13 +255,15 @@ def play(
     kept = [p for p in range(pairs) if not {2 * p, 2 * p + 1} & set(harvest.failed)]
     if len(kept) < MINIMUM_PAIRS:
         raise AttackError(
-            f"trainings that always kill their worker spoiled {pairs - len(kept)} of {pairs} pairs: mend the trainer"
+            f"trainings that always kill their worker spoiled {pairs - len(kept)} of {pairs} pairs:"
+            " mend the trainer"
         )
     seen = [harvest.results[2 * p + s] for p in kept for s in (0, 1)]
     names = sorted(seen[0].keys() - {"synthetic"})
     if any(s.keys() != seen[0].keys() for s in seen):
         raise AttackError(
-            "models of one game have white-box scores of different names: let the trainer return the same for all rows"
+            "models of one game have white-box scores of different names: let the trainer return"
+            " the same for all rows"
         )
     scores = {name.removeprefix(_SCORE): np.array([float(s[name]) for s in seen]) for name in names}
     return _split(
@@ -282,18 +288,21 @@ def _seen(released: Codes | WhiteBox, target: Codes) -> dict[str, Codes | FloatA
         or not np.issubdtype(synthetic.dtype, np.integer)
     ):
         raise AttackError(
-            f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes [rows, {len(target)}]"
+            f"the trainer returned {synthetic.dtype} of {synthetic.ndim} dimensions; needs codes"
+            f" [rows, {len(target)}]"
         )
     if not len(synthetic):
         raise AttackError(
-            "the trainer returned a synthetic set without rows: release at least one, better as many as it was trained on"
+            "the trainer returned a synthetic set without rows: release at least one, better as"
+            " many as it was trained on"
         )
     scores = {
         name: np.asarray(score(target), dtype=np.float64) for name, score in white.scores.items()
     }
     if bad := [name for name, value in scores.items() if value.ndim or not np.isfinite(value)]:
         raise AttackError(
-            f"white-box score {bad[0]} of the target is not one finite number: clip it in the trainer"
+            f"white-box score {bad[0]} of the target is not one finite number: clip it in the"
+            " trainer"
         )
     return {"synthetic": synthetic} | {_SCORE + name: value for name, value in scores.items()}
 

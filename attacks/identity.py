@@ -37,7 +37,8 @@ def checked_identity(identity: str) -> str:
     """
     if not isinstance(identity, str) or not identity.strip():
         raise AttackError(
-            f"identity={identity!r}; give a text that names the trainer and its settings, such as 'mst 1.2, epsilon 1', or leave it out"
+            f"identity={identity!r}; give a text that names the trainer and its settings, such as"
+            " 'mst 1.2, epsilon 1', or leave it out"
         )
     return identity
 

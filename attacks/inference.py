@@ -71,7 +71,8 @@ def inference(
     )
     if secret in held:
         raise AttackError(
-            f"secret={secret} is one of the columns known={held}: leave it out there, or guess another"
+            f"secret={secret} is one of the columns known={held}: leave it out there, or guess"
+            " another"
         )
     guesses = whole("guesses", guesses, least=1)
     if guesser not in GUESSERS:

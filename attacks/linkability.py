@@ -39,7 +39,8 @@ def linkability(
     guesses = whole("guesses", guesses, least=1)
     if not 1 <= neighbours <= len(synthetic):
         raise AttackError(
-            f"neighbours={neighbours}; allowed are 1 to the number of synthetic rows, {len(synthetic)}"
+            f"neighbours={neighbours}; allowed are 1 to the number of synthetic rows,"
+            f" {len(synthetic)}"
         )
 
     def linked(targets: Codes) -> Trials:

@@ -121,7 +121,8 @@ def attack_membership(
         )
     if control_pairs and control_pairs < MINIMUM_PAIRS:
         raise AttackError(
-            f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or at least {MINIMUM_PAIRS}"
+            f"control_pairs={control_pairs}; needs 0 (models without the target are used again) or"
+            f" at least {MINIMUM_PAIRS}"
         )
     table, targets = public.checked(table, "the table"), declared_targets(table, targets)
     # What the attacks will need of every model is told to the game, which looks at once.
@@ -242,15 +243,18 @@ class _Arena:
             else None
         )
         pooled = Outcome.together(outcomes)
-        return judged(
-            extractor,
-            classifier,
-            pooled,
-            counts,
-            control,
-            claim=self.claim,
-            confidence=self.confidence,
-        ), outcomes
+        return (
+            judged(
+                extractor,
+                classifier,
+                pooled,
+                counts,
+                control,
+                claim=self.claim,
+                confidence=self.confidence,
+            ),
+            outcomes,
+        )
 
 
 def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
@@ -260,7 +264,8 @@ def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
     scores = list(games[0].shadow_scores)
     if clash := sorted(set(scores) & set(EXTRACTORS)):
         raise AttackError(
-            f"a white-box score is named {clash[0]}, which is an extractor: rename it in the trainer"
+            f"a white-box score is named {clash[0]}, which is an extractor: rename it in the"
+            " trainer"
         )
     _known(wanted, dict.fromkeys([*EXTRACTORS, *scores]), "extractor or white-box score")
     return scores

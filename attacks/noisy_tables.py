@@ -40,11 +40,13 @@ class NoisyTable:
         """Refuse what is no noisy table."""
         if self.counts.ndim != len(self.columns) or len(set(self.columns)) != len(self.columns):
             raise AttackError(
-                f"a table of {self.counts.ndim} axes over columns {self.columns}; needs one axis for each of different columns"
+                f"a table of {self.counts.ndim} axes over columns {self.columns}; needs one axis"
+                " for each of different columns"
             )
         if not 0 < self.sigma < np.inf:
             raise AttackError(
-                f"sigma={self.sigma}; needs the standard deviation of the table's noise in counts, above 0"
+                f"sigma={self.sigma}; needs the standard deviation of the table's noise in counts,"
+                " above 0"
             )
 
     def cell(self, record: Codes) -> float:

@@ -50,9 +50,11 @@ class ScoreRow:
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that the rows are too few for says so."""
         rates = {
-            f"tpr_at_fpr_{rate:g}": asdict(tpr)
-            if tpr
-            else f"too few control rows: needs {models_needed(rate)}, has {self.non_members}"
+            f"tpr_at_fpr_{rate:g}": (
+                asdict(tpr)
+                if tpr
+                else f"too few control rows: needs {models_needed(rate)}, has {self.non_members}"
+            )
             for rate, tpr in self.tpr_at
         }
         return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
@@ -77,10 +79,19 @@ class ShadowFreeReport:
     def conclusion(self) -> str:
         """One plain sentence and the caveats."""
         row = self.main
-        numbers = f"{row.attack}: AUC {row.auc.value:.3f}, 95% interval {row.auc.lower:.3f} to {row.auc.upper:.3f}"
-        numbers += f"; advantage {row.advantage.value:.3f}, {row.advantage.lower:.3f} to {row.advantage.upper:.3f}"
+        numbers = (
+            f"{row.attack}: AUC {row.auc.value:.3f}, 95% interval {row.auc.lower:.3f} to"
+            f" {row.auc.upper:.3f}"
+        )
+        numbers += (
+            f"; advantage {row.advantage.value:.3f}, {row.advantage.lower:.3f} to"
+            f" {row.advantage.upper:.3f}"
+        )
         if not self.control.contains(0.5):
-            finding = "Members and control rows differ even for one who never sees the release, so nothing can be said of the release"
+            finding = (
+                "Members and control rows differ even for one who never sees the release, so"
+                " nothing can be said of the release"
+            )
         elif row.auc.lower > 0.5:
             finding = "The release shows which rows it was made from"
         else:
@@ -93,7 +104,10 @@ class ShadowFreeReport:
         """Plain values for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
-            "confidential": "computed on the rows given to the attack; publish only if those were public or simulated",
+            "confidential": (
+                "computed on the rows given to the attack; publish only if those were public or"
+                " simulated"
+            ),
             "main": self.main.to_json(),
             "control_auc": asdict(self.control),
             "warnings": list(self.warnings),
@@ -134,7 +148,8 @@ def attack_release(
     for name, table in tables.items():
         if len(table) < MINIMUM_ROWS:
             raise AttackError(
-                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and {ENOUGH_ROWS} to say much"
+                f"{name} has {len(table)} rows; at least {MINIMUM_ROWS} are needed, and"
+                f" {ENOUGH_ROWS} to say much"
             )
     view = View(public, tables["synthetic"], tables["reference"], seed=int(rng.integers(2**31)))
     asked = np.concatenate([tables["members"], tables["non_members"]])
@@ -196,16 +211,18 @@ def _warnings(view: View, main: ScoreRow, control: Interval) -> tuple[str, ...]:
     fewest = min(main.members, main.non_members, len(view.reference), len(view.synthetic))
     if fewest < ENOUGH_ROWS:
         found.append(
-            f"one of the four tables has only {fewest} rows: about {ENOUGH_ROWS} are needed for a stable result"
+            f"one of the four tables has only {fewest} rows: about {ENOUGH_ROWS} are needed for a"
+            " stable result"
         )
     for rate, tpr in main.tpr_at:
         if tpr is None:
             found.append(
-                f"no TPR at an FPR of {rate:g}: that needs {models_needed(rate)} control rows, there are {main.non_members}"
+                f"no TPR at an FPR of {rate:g}: that needs {models_needed(rate)} control rows,"
+                f" there are {main.non_members}"
             )
     if not control.contains(0.5):
         found.append(
-            "members and control rows differ under the reference alone: draw all three from one population, with no row in two of them "
-            "(chance does this in 1 of 20 runs)"
+            "members and control rows differ under the reference alone: draw all three from one"
+            " population, with no row in two of them (chance does this in 1 of 20 runs)"
         )
     return tuple(found)

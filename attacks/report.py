@@ -62,9 +62,14 @@ class AttackRow:
     def to_json(self) -> dict[str, Any]:
         """Plain values; a rate that the models are too few for says so."""
         rates = {
-            f"tpr_at_fpr_{rate:g}": asdict(tpr)
-            if tpr
-            else f"too few models: needs {models_needed(rate)} without the target, has {self.models}"
+            f"tpr_at_fpr_{rate:g}": (
+                asdict(tpr)
+                if tpr
+                else (
+                    f"too few models: needs {models_needed(rate)} without the target, has"
+                    f" {self.models}"
+                )
+            )
             for rate, tpr in self.tpr_at
         }
         return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
@@ -131,8 +136,9 @@ class Verdict:
         if self.claim is not None and (self.profile_excess or 0.0) > 0:
             hits, alarms = self.proven
             return (
-                f"its whole curve of true against false positives is exceeded with 95% confidence: at most {alarms:.2%} false positives "
-                f"come with at least {hits:.2%} true ones, where it allows at most {allowed_true_positives(self.claim.pairs(), alarms):.2%}"
+                "its whole curve of true against false positives is exceeded with 95% confidence:"
+                f" at most {alarms:.2%} false positives come with at least {hits:.2%} true ones,"
+                f" where it allows at most {allowed_true_positives(self.claim.pairs(), alarms):.2%}"
             )
         return ""
 
@@ -175,14 +181,14 @@ def judged(
         row=attack_row(extractor, classifier, outcome),
         confidence=confidence,
         advantage=advantage(Counts.at(outcome.scores, outcome.members), confidence=confidence),
-        control=advantage(control, confidence=confidence)
-        if control is not None and enough
-        else None,
+        control=(
+            advantage(control, confidence=confidence) if control is not None and enough else None
+        ),
         proven=proven_rates(counts, confidence=confidence),
         epsilon_lower=epsilon_lower_bound(counts, delta=delta, confidence=confidence),
-        profile_excess=profile_excess(counts, claim.pairs(), confidence=confidence)
-        if claim
-        else None,
+        profile_excess=(
+            profile_excess(counts, claim.pairs(), confidence=confidence) if claim else None
+        ),
         claim=claim,
     )
 
@@ -260,7 +266,10 @@ class MembershipReport:
             verdict.row.models,
             f"{100 * verdict.confidence:.3g}%",
         )
-        numbers = f"advantage {gap.value:.3f}, {sure} interval {gap.lower:.3f} to {gap.upper:.3f}, on {models} test models in each world"
+        numbers = (
+            f"advantage {gap.value:.3f}, {sure} interval {gap.lower:.3f} to {gap.upper:.3f}, on"
+            f" {models} test models in each world"
+        )
         ceiling = (
             f"; the claim allows at most {self.ceiling:.3f}" if self.ceiling is not None else ""
         )
@@ -273,9 +282,15 @@ class MembershipReport:
             )
         elif self.others:
             attacks = ", ".join(v.name for v in self.declared)
-            finding = f"None of {len(self.declared)} attacks ({attacks}) told releases made with the target record from releases made without it"
+            finding = (
+                f"None of {len(self.declared)} attacks ({attacks}) told releases made with the"
+                " target record from releases made without it"
+            )
         else:
-            finding = "The attack did not tell releases made with the target record from releases made without it"
+            finding = (
+                "The attack did not tell releases made with the target record from releases made"
+                " without it"
+            )
         return f"{finding} ({numbers}{ceiling}). {CAVEAT}"
 
     @property
@@ -295,33 +310,40 @@ class MembershipReport:
             if verdict.control is None:
                 least = models_to_tell(verdict.confidence)
                 yield (
-                    f"too few models for a control of {verdict.name}: fewer than {least} test models in each world cannot differ from chance "
-                    f"(on one target {least} take {8 * least - 4} pairs, or {2 * least - 1} control pairs)"
+                    f"too few models for a control of {verdict.name}: fewer than {least} test"
+                    f" models in each world cannot differ from chance (on one target {least} take"
+                    f" {8 * least - 4} pairs, or {2 * least - 1} control pairs)"
                 )
             elif not verdict.control.contains(0):
                 yield (
-                    f"the control of {verdict.name} is not at chance: chance does this to one of all declared attacks in 1 of 20 runs; "
-                    "if it does it again, the measuring is broken"
+                    f"the control of {verdict.name} is not at chance: chance does this to one of"
+                    " all declared attacks in 1 of 20 runs; if it does it again, the measuring is"
+                    " broken"
                 )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without infinities, for a report or a run's record."""
         return {
             "conclusion": self.conclusion,
-            "confidential": "computed on the rows given to the attack; publish only if those were public or simulated",
+            "confidential": (
+                "computed on the rows given to the attack; publish only if those were public or"
+                " simulated"
+            ),
             "main": self.main.to_json(),
             "per_target_advantage": [asdict(gap) for gap in self.per_target],
             "baseline_advantage": asdict(self.baseline),
             "control_advantage": asdict(self.control) if self.control else "too few models",
             "epsilon_lower": self.epsilon_lower,
             "epsilon_provable": self.epsilon_provable,
-            "claim": {
-                "epsilon": self.claim.epsilon,
-                "delta": self.claim.delta,
-                "ceiling_advantage": self.ceiling,
-            }
-            if self.claim
-            else None,
+            "claim": (
+                {
+                    "epsilon": self.claim.epsilon,
+                    "delta": self.claim.delta,
+                    "ceiling_advantage": self.ceiling,
+                }
+                if self.claim
+                else None
+            ),
             "profile_excess": self.verdict.profile_excess,
             "refutes_claim": self.refutes_claim,
             "declared": [verdict.to_json() for verdict in self.declared],

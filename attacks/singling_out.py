@@ -55,7 +55,10 @@ def singling_out(
     blind: list[Predicate] = [
         (where, tuple(int(rng.integers(public.sizes[c])) for c in where)) for where, _ in found
     ]
-    name = f"singling out by {'one column' if width == 1 else 'several columns' if width is None else f'{width} columns'}"
+    name = (
+        "singling out by"
+        f" {'one column' if width == 1 else 'several columns' if width is None else f'{width} columns'}"
+    )
     return risk_of(
         name,
         attack=_singled(found, own),

@@ -59,7 +59,8 @@ def attack_tables(
     """
     if releases < MINIMUM_RELEASES:
         raise AttackError(
-            f"releases={releases}; at least {MINIMUM_RELEASES} of each world are needed, and 1000 to say much"
+            f"releases={releases}; at least {MINIMUM_RELEASES} of each world are needed, and 1000"
+            " to say much"
         )
     ratio = two_worlds_ratio(outside, inside)
     scores = np.array(

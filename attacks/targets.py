@@ -42,11 +42,13 @@ def declared_targets(rows: Codes, positions: Sequence[int]) -> tuple[int, ...]:
     asked = np.asarray(positions)
     if asked.ndim != 1 or not len(asked) or not np.issubdtype(asked.dtype, np.integer):
         raise AttackError(
-            f"targets={positions!r}; needs a list of row positions, at least one, each a whole number: see isolated_targets"
+            f"targets={positions!r}; needs a list of row positions, at least one, each a whole"
+            " number: see isolated_targets"
         )
     if len(set(asked.tolist())) < len(asked) or asked.min() < 0 or asked.max() >= len(rows):
         raise AttackError(
-            f"targets={asked.tolist()}; needs different positions within the table, counted from 0 and never from the end"
+            f"targets={asked.tolist()}; needs different positions within the table, counted from 0"
+            " and never from the end"
         )
     return tuple(int(p) for p in asked)
 

@@ -91,7 +91,8 @@ class Public:
             for size in self.sizes
         ):
             raise AttackError(
-                f"sizes={self.sizes!r}; needs the number of levels of each column, whole numbers of at least 1"
+                f"sizes={self.sizes!r}; needs the number of levels of each column, whole numbers of"
+                " at least 1"
             )
 
     def checked(self, codes: Codes, what: str) -> Codes:
@@ -114,7 +115,8 @@ class Public:
         if len(outside):
             allowed = f"allowed are 0 .. {self.sizes[outside[0]] - 1} in column {outside[0]}"
             raise AttackError(
-                f"{what}: a code lies outside its column; {allowed}: declare every level, or encode as the others"
+                f"{what}: a code lies outside its column; {allowed}: declare every level, or encode"
+                " as the others"
             )
         return table
 
@@ -160,10 +162,12 @@ class ThreatModel:
         size = available - int(self.relation == "replace_one") if self.rows is None else self.rows
         if size < 2 or size > available or (self.rows is not None and size + spare > available):
             raise AttackError(
-                f"the threat model needs {size} other rows and {spare} to spare; {available} are there: lower `rows`"
+                f"the threat model needs {size} other rows and {spare} to spare; {available} are"
+                " there: lower `rows`"
             )
         if self.knowledge == "reference" and self.rows is None:
             raise AttackError(
-                "knowledge='reference' draws other rows afresh for each pair: say how many with `rows`"
+                "knowledge='reference' draws other rows afresh for each pair: say how many with"
+                " `rows`"
             )
         return size

@@ -68,7 +68,8 @@ def plot(quality: pd.DataFrame, attack: pd.DataFrame, path: Path) -> None:
     names = ["no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}" for epsilon in COLOURS]
     figure.legend(shown, names, loc="outside lower center", ncols=len(shown), frameon=False)
     figure.suptitle(
-        "Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (whiskers: 95% intervals; none on one run)",
+        "Adult, delta 1e-5: what graph, tables, choice of rows and privacy are worth (whiskers: 95%"
+        " intervals; none on one run)",
         fontsize=11,
     )
     figure.savefig(path, dpi=120)

@@ -309,7 +309,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{name}: {error}", flush=True)
             continue
         print(
-            f"{name}: {report.conclusion} So many models can prove at most epsilon {report.epsilon_provable:.2f}.",
+            f"{name}: {report.conclusion} So many models can prove at most epsilon"
+            f" {report.epsilon_provable:.2f}.",
             flush=True,
         )
         write(

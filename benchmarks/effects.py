@@ -194,7 +194,8 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     figure.axes[0].set_ylabel("more visits in a year")
     figure.axes[0].legend(frameon=False, fontsize=8)
     figure.suptitle(
-        "RAND HIE: effect of the randomised plan, in ten releases of each kind (dots: one release, 95% interval of its rows)",
+        "RAND HIE: effect of the randomised plan, in ten releases of each kind (dots: one release,"
+        " 95% interval of its rows)",
         fontsize=10,
     )
     figure.savefig(path, dpi=150)

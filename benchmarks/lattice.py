@@ -222,7 +222,8 @@ def plot(found: pd.DataFrame, path: Path) -> None:
     cost.set_ylim(0, 1.25 * means["step_ms"].max())
     cost.legend(frameon=False, fontsize=8, loc="upper right")
     figure.suptitle(
-        f"DP-SGD on Adult, {int(trained['parameters'].iloc[0])} parameters, {int(trained['steps'].iloc[0])} steps",
+        f"DP-SGD on Adult, {int(trained['parameters'].iloc[0])} parameters,"
+        f" {int(trained['steps'].iloc[0])} steps",
         fontsize=10,
     )
     figure.savefig(path, dpi=150)

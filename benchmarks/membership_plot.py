@@ -82,7 +82,8 @@ def plot(study: pd.DataFrame, path: Path) -> None:
         fontsize=9,
     )
     figure.suptitle(
-        "What privacy and a causal graph take from membership attacks (95% intervals; classifiers side by side)",
+        "What privacy and a causal graph take from membership attacks (95% intervals; classifiers"
+        " side by side)",
         fontsize=11,
     )
     figure.savefig(path, dpi=110)

@@ -56,7 +56,10 @@ def not_run(study: pd.DataFrame) -> str:
     ]
     if not missing:
         return ""
-    return f"**Not run** are {len(missing)} of {len(cells(list(TABLES)))} cells: {', '.join(missing)}. No graph is learned on Pain.\n"
+    return (
+        f"**Not run** are {len(missing)} of {len(cells(list(TABLES)))} cells: {', '.join(missing)}."
+        " No graph is learned on Pain.\n"
+    )
 
 
 PREAMBLE = """Written by `python -m benchmarks.membership`; all figures are in [membership.csv](membership.csv), the picture is
@@ -74,11 +77,15 @@ def _setting(own: pd.DataFrame) -> str:
     one = honest.iloc[0]
     ceilings = honest["ceiling"].dropna()
     allowed = (
-        f" At epsilon 1 no attack can have an advantage above {ceilings.max():.3f} (from the plan's own profile)."
+        f" At epsilon 1 no attack can have an advantage above {ceilings.max():.3f} (from the plan's"
+        " own profile)."
         if len(ceilings)
         else ""
     )
-    size = f"{one['rows']:.0f} rows, {one['pairs']:.0f} model pairs in a cell ({one['models']:.0f} test models in each world)"
+    size = (
+        f"{one['rows']:.0f} rows, {one['pairs']:.0f} model pairs in a cell ({one['models']:.0f}"
+        " test models in each world)"
+    )
     return f"{size}, {one['steps']:.0f} steps.{allowed}\n"
 
 
@@ -93,8 +100,9 @@ def findings(own: pd.DataFrame) -> Iterator[str]:
             beyond = ((rows["advantage_lower"] > 0) | (rows["advantage_upper"] < 0)).sum()
             best = rows.loc[rows["advantage"].idxmax()]
             yield (
-                f"{told}, {beyond} of {len(rows)} intervals of advantage exclude 0 (chance alone: about {0.05 * len(rows):.0f}); "
-                f"the largest advantage is {_interval(best)}, {best['extractor']} with {best['classifier']}, {GRAPHS[best['graph']]}."
+                f"{told}, {beyond} of {len(rows)} intervals of advantage exclude 0 (chance alone:"
+                f" about {0.05 * len(rows):.0f}); the largest advantage is {_interval(best)},"
+                f" {best['extractor']} with {best['classifier']}, {GRAPHS[best['graph']]}."
             )
     yield from _causal(honest)
     yield from _paper_split(papers, honest)
@@ -121,10 +129,14 @@ def effects(own: pd.DataFrame) -> str:
             lines.append(f"| {what} | " + " | ".join(told) + " |")
             shown += list(filter(None, told))
     bold = sum("**" in words for words in shown)
-    chance = f"chance alone: about {0.05 * len(shown):.1f}, and since most differences share a cell, several at once"
+    chance = (
+        f"chance alone: about {0.05 * len(shown):.1f}, and since most differences share a cell,"
+        " several at once"
+    )
     return (
         "\n".join(lines)
-        + f"\n\nIn bold are {bold} of {len(shown)} differences, whose interval excludes 0 ({chance})."
+        + f"\n\nIn bold are {bold} of {len(shown)} differences, whose interval excludes 0"
+        f" ({chance})."
     )
 
 
@@ -154,10 +166,12 @@ def _paper_split(papers: pd.DataFrame, honest: pd.DataFrame) -> Iterator[str]:
             (honest["epsilon"] == 1) & honest["extractor"].isin(rows["extractor"].unique())
         ]
         yield (
-            f"The paper's split at epsilon 1: accuracy up to {rows['accuracy'].max():.0%}, median {rows['accuracy'].median():.0%}, where no attack "
-            f"on the record can exceed {allowed:.1%}; {beyond} of {len(rows)} intervals lie wholly above that. They are too narrow: they take "
-            "the 20 sets of one model for 20 independent trials, which is what is wrong with this split. The same attacks split by "
-            f"model pair: median {same['accuracy'].median():.0%}, at most {same['accuracy'].max():.0%}."
+            f"The paper's split at epsilon 1: accuracy up to {rows['accuracy'].max():.0%}, median"
+            f" {rows['accuracy'].median():.0%}, where no attack on the record can exceed"
+            f" {allowed:.1%}; {beyond} of {len(rows)} intervals lie wholly above that. They are too"
+            " narrow: they take the 20 sets of one model for 20 independent trials, which is what"
+            " is wrong with this split. The same attacks split by model pair: median"
+            f" {same['accuracy'].median():.0%}, at most {same['accuracy'].max():.0%}."
         )
 
 
@@ -175,7 +189,10 @@ def effect(
         return ""
     gap = difference(before, after)
     verdict = "**less**" if gap.lower > 0 else "**more**" if gap.upper < 0 else "not told apart"
-    return f"{before.value:.2f} -> {after.value:.2f}: {verdict}, by {gap.value:.2f} ({gap.lower:.2f} to {gap.upper:.2f})"
+    return (
+        f"{before.value:.2f} -> {after.value:.2f}: {verdict}, by {gap.value:.2f} ({gap.lower:.2f}"
+        f" to {gap.upper:.2f})"
+    )
 
 
 def _cell(
@@ -201,7 +218,10 @@ def _as_in_the_paper(own: pd.DataFrame, graph: str) -> str:
     rows = own[own["graph"] == graph]
     lines = [
         f"### {TABLES[rows['table'].iloc[0]]}, {GRAPHS[graph]}\n",
-        "| Extractor | Attack model | DP: accuracy | PA | NA | no DP: accuracy | PA | NA | paper's split, DP: accuracy | no DP |",
+        (
+            "| Extractor | Attack model | DP: accuracy | PA | NA | no DP: accuracy | PA | NA |"
+            " paper's split, DP: accuracy | no DP |"
+        ),
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     order = [

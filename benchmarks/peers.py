@@ -58,7 +58,10 @@ PEERS: dict[str, Peer] = {
         FIT + "dpsynth",
         "swift",
         (
-            "dpsynth @ git+https://github.com/google/dpsynth@53ab10df9d041d023baa6dafef4c46cec24c01d8",
+            (
+                "dpsynth @"
+                " git+https://github.com/google/dpsynth@53ab10df9d041d023baa6dafef4c46cec24c01d8"
+            ),
         ),
     ),
 }
@@ -165,7 +168,10 @@ def complete(asked: Iterator[Cell], rows: dict[Cell, Row], path: Path, measuring
 def told(cell: Cell, row: Row) -> str:
     """One line."""
     figures = " ".join(f"{name} {row[name]:.3f}" for name in FIGURES if name in row)
-    return f"{cell.table}, epsilon {cell.epsilon:g}, {cell.peer}, run {cell.run}: {figures if row['outcome'] == 'ok' else row['outcome']}"
+    return (
+        f"{cell.table}, epsilon {cell.epsilon:g}, {cell.peer}, run {cell.run}:"
+        f" {figures if row['outcome'] == 'ok' else row['outcome']}"
+    )
 
 
 def write(rows: dict[Cell, Row], path: Path) -> None:

@@ -26,8 +26,11 @@ from synthdp.privacy.noise import Integers, Streams
 CHANCES: dict[str, tuple[float, str]] = {
     "privacy/test_noise.py": (
         1e-5,
-        "30 chi-square or KS tests at 1e-7, 24 correlations at 6 deviations (2e-9), 6 laws of batches (1e-8 each for their variance, less for "
-        "all else); tripled, since a chi-square with 10 expected in a cell has a heavier tail than its limit",
+        (
+            "30 chi-square or KS tests at 1e-7, 24 correlations at 6 deviations (2e-9), 6 laws of"
+            " batches (1e-8 each for their variance, less for all else); tripled, since a"
+            " chi-square with 10 expected in a cell has a heavier tail than its limit"
+        ),
     ),
     "privacy/test_noise_laplace.py": (2e-6, "6 chi-square tests at 1e-7, tripled"),
     "privacy/test_noise_max.py": (1e-6, "1 chi-square test at 1e-7, tripled"),
@@ -36,7 +39,10 @@ CHANCES: dict[str, tuple[float, str]] = {
     "privacy/test_scores.py": (1e-6, "1 chi-square test at 1e-7, tripled"),
     "privacy/test_hsic.py": (
         2e-6,
-        "3 binomials (300, .05) within quantiles 1e-7 and 1 - 1e-7; one of (20, .05) above 9: 1e-8; a power next to 1",
+        (
+            "3 binomials (300, .05) within quantiles 1e-7 and 1 - 1e-7; one of (20, .05) above 9:"
+            " 1e-8; a power next to 1"
+        ),
     ),
     "privacy/test_mechanisms.py": (
         1e-8,
@@ -44,18 +50,27 @@ CHANCES: dict[str, tuple[float, str]] = {
     ),
     "privacy/test_search.py": (
         1e-6,
-        "200 fair coins within 60 and 140: 2e-8; a sample of half of 2000 rows within 850 and 1150: 2e-11",
+        (
+            "200 fair coins within 60 and 140: 2e-8; a sample of half of 2000 rows within 850 and"
+            " 1150: 2e-11"
+        ),
     ),
     "audit/test_worst_case.py": (
         2e-5,
-        "13 audits of true noise, of which each alarms in at most 5%, may alarm 5 times in a row: 3e-7 each; "
-        "means within 6 and deviations within 6.7 standard deviations: 12 times 5e-9; faults, found with more than 90%, are missed 6 times in a row: "
-        "1e-6 each of 12, in truth far less",
+        (
+            "13 audits of true noise, of which each alarms in at most 5%, may alarm 5 times in a"
+            " row: 3e-7 each; means within 6 and deviations within 6.7 standard deviations: 12"
+            " times 5e-9; faults, found with more than 90%, are missed 6 times in a row: 1e-6 each"
+            " of 12, in truth far less"
+        ),
     ),
     "release/test_canary.py": (
         3e-5,
-        "some 300 figures with many decimals in each of 3 searches, of which one has the number's eight digits with 1e-8; and its 32 bits at one of "
-        "some 30,000 places in files of random bytes: 7e-6",
+        (
+            "some 300 figures with many decimals in each of 3 searches, of which one has the"
+            " number's eight digits with 1e-8; and its 32 bits at one of some 30,000 places in"
+            " files of random bytes: 7e-6"
+        ),
     ),
     "audit/test_canaries.py": (
         5e-6,

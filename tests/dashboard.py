@@ -60,7 +60,8 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "disk full during a release, ledger elsewhere: finished under one reservation",
         "ledger: tampering seen and its row named",
         *(
-            f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice"
+            f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was"
+            " looked at twice"
             for kind in ("sqlite", "postgresql")
         ),
     ),
@@ -189,7 +190,10 @@ def page(rows: list[Row]) -> str:
     """As Markdown."""
     text = [
         "# Dashboard\n",
-        "What the suites measured, written by `make slow`: numerator / denominator, when, and how to measure it again.",
+        (
+            "What the suites measured, written by `make slow`: numerator / denominator, when, and"
+            " how to measure it again."
+        ),
     ]
     for topic in dict.fromkeys(row.topic for row in rows):
         text += [f"\n## {topic}\n", "| figure | measured | date | command |", "|---|---|---|---|"]

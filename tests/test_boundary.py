@@ -296,7 +296,10 @@ PLANTED: dict[str, tuple[str, ...]] = {
         "import numpy as np\na = np.load('x', allow_pickle=bool(1))",
     ),
     "mechanisms": (
-        "class M:\n    def event(self, rows):\n        ...\n    def run(self, table, streams):\n        return table",
+        (
+            "class M:\n    def event(self, rows):\n        ...\n    def run(self, table,"
+            " streams):\n        return table"
+        ),
     ),
     "randomness": (
         "import random",

@@ -121,7 +121,8 @@ def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     note = tags["mlflow.note.content"]
     budget = "epsilon **1.99 of 2** at delta 1e-06 (1.5 used on this outcome, which is no bound)"
     assert note.startswith(
-        f"## Released: the bundle was published\n\n{budget}; attack advantage **0.03** (-0.1 to 0.13)"
+        f"## Released: the bundle was published\n\n{budget}; attack advantage **0.03** (-0.1 to"
+        " 0.13)"
     )
     assert "- tv1_noisy 0.01, at most 0.2: held" in note and "**Attack membership**" in note
 
@@ -265,7 +266,10 @@ def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
     """Both make MLflow's tables, which takes seconds; the slower one once ended with an
     OperationalError.
     """
-    code = "import sys; from synthdp.tracking.store import opened; opened(sys.argv[1], lambda client: client.create_experiment(sys.argv[2]))"
+    code = (
+        "import sys; from synthdp.tracking.store import opened; opened(sys.argv[1], lambda client:"
+        " client.create_experiment(sys.argv[2]))"
+    )
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     both = [
         subprocess.Popen([sys.executable, "-c", code, uri, name], stderr=subprocess.PIPE, text=True)

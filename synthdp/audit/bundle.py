@@ -25,8 +25,9 @@ from synthdp.verify.checks import verify_bundle
 from synthdp.verify.noise import noise_of, published_tables
 
 NEEDS_ROWS = (
-    "Not audited here, for want of the source's rows: canaries among them, and the membership of real rows. Whoever has them runs "
-    "`synthdp audit SPEC` with the spec that made this bundle; the result is for the steward alone."
+    "Not audited here, for want of the source's rows: canaries among them, and the membership of"
+    " real rows. Whoever has them runs `synthdp audit SPEC` with the spec that made this bundle;"
+    " the result is for the steward alone."
 )
 FALSE_ALARMS = (
     1e-3  # of the test on noisy tables, which cannot be repeated: the tables are as they are

@@ -235,7 +235,8 @@ def _released(name: str, value: object, inner: type | None) -> Released[Any]:
     if type(value) is not Released:
         _refuse(
             name,
-            f"is {type(value).__name__}, not Released: only what came out of a charged mechanism may be published",
+            f"is {type(value).__name__}, not Released: only what came out of a charged mechanism"
+            " may be published",
         )
     released: Released[Any] = value
     held = released.value
@@ -256,7 +257,8 @@ def _check_receipts(
         if entry is None or entry.kind != "charge" or entry.run != run:
             _refuse(
                 file,
-                f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run {run}",
+                f"has the receipt {receipt.entry[:12]}, and the ledger has no such charge of run"
+                f" {run}",
             )
         if entry_hash(**{k: v for k, v in entry.to_json().items() if k != "hash"}) != entry.hash:
             raise VerifyError(f"the ledger's row {entry.seq} does not match its hash")
@@ -269,7 +271,8 @@ def _check_table(content: BundleContent) -> None:
     if len(frame) != spec.sampling.rows:
         _refuse(
             "synthetic",
-            f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the real table",
+            f"must have the spec's {spec.sampling.rows} rows: any other number could depend on the"
+            " real table",
         )
 
 
@@ -372,7 +375,8 @@ def _write_model(draft: Path, model: Saves) -> None:
     if written != set(MODEL_FILES):
         _refuse(
             "model",
-            f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and nothing else",
+            f"wrote {', '.join(sorted(written))}; a bundle takes {', '.join(MODEL_FILES)} and"
+            " nothing else",
         )
 
 

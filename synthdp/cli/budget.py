@@ -119,7 +119,8 @@ def _lines(data: Facts) -> list[str]:
     runs, scale = data["runs"], _scale(data)
     width = max([len(_who(r)) for r in runs] + [len("left")])
     lines = [
-        f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta {data['delta']:g}{_of(data['cap_delta'])}"
+        f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta"
+        f" {data['delta']:g}{_of(data['cap_delta'])}"
     ]
     for run, (start, end) in zip(runs, pairwise(_ends(data)), strict=True):
         bar = _bar(start / scale, end / scale)
@@ -129,7 +130,9 @@ def _lines(data: Facts) -> list[str]:
     left = _left(data)
     if left is not None:
         lines.append(
-            f"  {'left':<{width}}  {_bar(data['epsilon'] / scale, (data['epsilon'] + left) / scale, full='░')}  {left:>6.4g}"
+            f"  {'left':<{width}} "
+            f" {_bar(data['epsilon'] / scale, (data['epsilon'] + left) / scale, full='░')} "
+            f" {left:>6.4g}"
         )
     return lines + ([f"  {w}" for w in _warnings(data)])
 
@@ -181,7 +184,8 @@ def _warnings(data: Facts) -> list[str]:
     found = []
     if len(data["units"]) > 1:
         found.append(
-            f"warning: runs protect different units ({'; '.join(data['units'])}); their sum bounds only what all of them protect"
+            f"warning: runs protect different units ({'; '.join(data['units'])}); their sum bounds"
+            " only what all of them protect"
         )
     if data["cap_epsilon"] is not None and data["epsilon"] > data["cap_epsilon"] * (1 + 1e-9):
         found.append("warning: more is spent than the cap allows; the cap was lowered afterwards")
@@ -237,7 +241,8 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
                 LEFT + WIDTH + 14,
                 y + 5,
                 shortened(
-                    f"{run['epsilon']:g}: {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}",
+                    f"{run['epsilon']:g}:"
+                    f" {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}",
                     most=44,
                 ),
             ),
@@ -275,8 +280,14 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
 
 
 def _box(x: float, y: float, width: float, fill: str, *, edge: str = INK) -> str:
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="16" fill="{fill}" stroke="{edge}" stroke-width="0.6"/>'
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="16" fill="{fill}"'
+        f' stroke="{edge}" stroke-width="0.6"/>'
+    )
 
 
 def _line(x: float, top: float, bottom: float, colour: str, *, width: float = 0.8) -> str:
-    return f'<line x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom:.1f}" stroke="{colour}" stroke-width="{width:g}"/>'
+    return (
+        f'<line x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom:.1f}" stroke="{colour}"'
+        f' stroke-width="{width:g}"/>'
+    )

@@ -65,7 +65,8 @@ def _programs() -> Iterator[Finding]:
     yield Finding(
         "synthdp",
         "ok",
-        f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+        f"{__version__} on Python {platform.python_version()}, {platform.system()}"
+        f" {platform.machine()}",
     )
     wrong = list(_unmet())
     if wrong:

@@ -26,7 +26,10 @@ Format = Literal["yaml", "dot", "dagitty", "bif", "gml", "svg", "json"]
 Source = Annotated[
     Path,
     typer.Argument(
-        help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml, .bif)."
+        help=(
+            "A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml,"
+            " .bif)."
+        )
     ),
 ]
 Spec = Annotated[
@@ -66,8 +69,8 @@ def show(
         _print(text)
         return
     if out is None:
-        _print(text) if sys.stdout.isatty() else typer.echo(
-            text, nl=False
+        (
+            _print(text) if sys.stdout.isatty() else typer.echo(text, nl=False)
         )  # a program gets every character as it is
         return
     write_file(out, text, option="--out")
@@ -94,7 +97,8 @@ def _bif(source: Path) -> str:
             hint="convert a spec, a bundle or a .bif file",
         )
     typer.echo(
-        "synthdp: BIF holds a table for each column; here they are uniform: only the structure and the levels count",
+        "synthdp: BIF holds a table for each column; here they are uniform: only the structure and"
+        " the levels count",
         err=True,
     )
     return write_bif(uniform_network(read_graph(source), Domain.from_spec(load_spec(spec).columns)))
@@ -151,7 +155,10 @@ def orient(
     score: Annotated[
         Literal["table", "hsic", "spearman", "kendall", "iqr"],
         typer.Option(
-            help="What is released: a noisy two-way table, which tells most; or one of the scores of Kusner et al. (2016)."
+            help=(
+                "What is released: a noisy two-way table, which tells most; or one of the scores of"
+                " Kusner et al. (2016)."
+            )
         ),
     ] = "table",
     out: Annotated[
@@ -180,7 +187,10 @@ def orient(
         "delta": job.plan.delta,
         "run": job.folder.run,
     }
-    words = f"{found.cause} -> {found.effect}: the scores without noise say the same with probability {found.probability:.3f} ({found.score})"
+    words = (
+        f"{found.cause} -> {found.effect}: the scores without noise say the same with probability"
+        f" {found.probability:.3f} ({found.score})"
+    )
     spent = (
         f"epsilon {job.plan.epsilon_spent:.4f} at delta {job.plan.delta:g}, run {job.folder.run}"
     )
@@ -201,7 +211,10 @@ def _run(
     tell(_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.refused:
         privacy = outcome.job.release.privacy
-        spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another run pays again"
+        spent = (
+            f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another run pays"
+            " again"
+        )
         raise GateError(
             outcome.refused.message, hint=f"{spent}; see {outcome.job.out / 'graph.json'}"
         )

@@ -24,7 +24,8 @@ def graph_text(graph: CausalGraph) -> str:
         (e for e in graph.edges if e.structural), key=lambda e: (rank[e.effect], rank[e.cause])
     )
     lines = [
-        f"{len(graph.nodes)} columns, {len(graph.directed)} arrows, {len(graph.undirected)} links of unknown direction"
+        f"{len(graph.nodes)} columns, {len(graph.directed)} arrows, {len(graph.undirected)} links"
+        " of unknown direction"
     ]
     lines += _aligned([(_words(e), e.provenance) for e in links])
     lines += [f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()]
@@ -64,10 +65,15 @@ def outcome_text(outcome: GraphOutcome) -> str:
     lines = [
         graph_text(outcome.graph),
         *([validation_text(outcome.validation)] if outcome.validation else []),
-        f"epsilon {cost['epsilon_planned']:.4f} of {cost['epsilon_allowed']:g} reserved (the graph's share), at delta {cost['delta']:g}"
-        f"{_used(cost)}, run {cost['run']}",
+        (
+            f"epsilon {cost['epsilon_planned']:.4f} of {cost['epsilon_allowed']:g} reserved (the"
+            f" graph's share), at delta {cost['delta']:g}{_used(cost)}, run {cost['run']}"
+        ),
         f"graph    {out / 'graph.json'}, {out / 'graph.svg'}",
-        f"spec     {out / 'graph.yaml'}   (its `graph` section can be pasted into a spec; using it costs nothing more)",
+        (
+            f"spec     {out / 'graph.yaml'}   (its `graph` section can be pasted into a spec; using"
+            " it costs nothing more)"
+        ),
     ]
     return "\n".join(lines)
 
@@ -89,7 +95,10 @@ def difference_text(difference: GraphDifference) -> str:
     lines += [
         f"only in {side}: {', '.join(names)}" for side, names in difference.columns.items() if names
     ]
-    head = f"{difference.common} links in common, {len(difference.added)} added, {len(difference.removed)} removed, {len(difference.turned)} turned"
+    head = (
+        f"{difference.common} links in common, {len(difference.added)} added,"
+        f" {len(difference.removed)} removed, {len(difference.turned)} turned"
+    )
     return "\n".join(
         [
             head,

@@ -56,7 +56,8 @@ def validate(spec: SpecArgument, as_json: Json = False) -> None:
         facts,
         as_json=as_json,
         text=lambda: (
-            f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g}, graph {loaded.graph.mode})"
+            f"{spec}: valid ({len(loaded.columns)} columns, epsilon {loaded.privacy.epsilon:g},"
+            f" graph {loaded.graph.mode})"
         ),
     )
 
@@ -201,7 +202,10 @@ def resume(
         Path | None,
         typer.Option(
             "--spec",
-            help="Go on by this spec; it may differ in constraints, sampling and what else is done with released values.",
+            help=(
+                "Go on by this spec; it may differ in constraints, sampling and what else is done"
+                " with released values."
+            ),
         ),
     ] = None,
     as_json: Json = False,
@@ -224,7 +228,10 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.failed:
         privacy = outcome.job.release.privacy
-        spent = f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release pays again"
+        spent = (
+            f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release"
+            " pays again"
+        )
         raise GateError(
             "the bundle is withheld: " + "; ".join(map(str, outcome.failed)),
             hint=f"{spent}; see {outcome.report}",
@@ -317,7 +324,10 @@ def budget(
         list[Path] | None,
         typer.Option(
             "--check",
-            help="A published bundle whose entries must still be there, one of each run; may be repeated.",
+            help=(
+                "A published bundle whose entries must still be there, one of each run; may be"
+                " repeated."
+            ),
         ),
     ] = None,
     svg: Annotated[

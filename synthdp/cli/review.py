@@ -49,8 +49,8 @@ def verify(
         facts,
         as_json=as_json,
         text=lambda: (
-            f"{bundle}: {report.established}\n"
-            f"{bundle}: claims epsilon {report.epsilon:.4f} at delta {report.delta:g}; looked at {', '.join(report.checks)}"
+            f"{bundle}: {report.established}\n{bundle}: claims epsilon {report.epsilon:.4f} at"
+            f" delta {report.delta:g}; looked at {', '.join(report.checks)}"
         ),
     )
 
@@ -87,14 +87,20 @@ def audit(
         bool,
         typer.Option(
             "--replay",
-            help="Only record and replay: deterministic, reads no rows. Of a bundle also verify, and its tables.",
+            help=(
+                "Only record and replay: deterministic, reads no rows. Of a bundle also verify, and"
+                " its tables."
+            ),
         ),
     ] = False,
     simulated: Annotated[
         bool,
         typer.Option(
             "--simulated",
-            help="Use the simulated twin instead of the real rows, as a bundle always does: the result is public.",
+            help=(
+                "Use the simulated twin instead of the real rows, as a bundle always does: the"
+                " result is public."
+            ),
         ),
     ] = False,
     runs: Annotated[
@@ -257,7 +263,10 @@ def _shown_page(address: str, uri: str) -> str:
     return (
         address
         if plain
-        else f"{shown}/...  (its path, and what else its address holds, are not shown; they are in tracking.uri)"
+        else (
+            f"{shown}/...  (its path, and what else its address holds, are not shown; they are in"
+            " tracking.uri)"
+        )
     )
 
 

@@ -50,12 +50,14 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
     return _render(
-        f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g}, delta {facts['delta']:g}, "
-        f"{facts['adjacency']} neighbours, at most {facts['rows_per_unit']} row(s) per unit",
+        f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g},"
+        f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
+        f" {facts['rows_per_unit']} row(s) per unit",
         _table("", ["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
-        f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB for measuring, training and sampling",
+        f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
+        " for measuring, training and sampling",
         *(f"warning: {w}" for w in facts.get("warnings", ())),
     )
 
@@ -88,7 +90,10 @@ def outcome_text(outcome: Outcome) -> str:
         if spent > plan.epsilon_spent * (1 - 1e-9)
         else f" ({spent:.4f} used on this outcome, which is no bound)"
     )
-    budget = f"epsilon {plan.epsilon_spent:.4f} of {plan.epsilon:g} allowed, at delta {plan.delta:g}{used}"
+    budget = (
+        f"epsilon {plan.epsilon_spent:.4f} of {plan.epsilon:g} allowed, at delta"
+        f" {plan.delta:g}{used}"
+    )
     gates = [
         f"gate {v.gate.metric} {v.bound}: {'passed' if v.passed else 'FAILED'}"
         for v in outcome.verdicts

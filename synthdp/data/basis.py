@@ -73,13 +73,15 @@ class Basis:
     def __post_init__(self) -> None:
         if not self.weights or not all(0 <= w <= 1 for w in self.weights):
             raise ValueError(
-                f"weights must lie between 0 and 1, so that no function exceeds 1; got {self.weights}"
+                "weights must lie between 0 and 1, so that no function exceeds 1; got"
+                f" {self.weights}"
             )
         for name in self.columns:
             column = self.domain[name]
             if not column.ranged and column.levels > MOST_LEVELS:
                 raise SynthdpError(
-                    f"column {name!r} has {column.levels} categories, at most {MOST_LEVELS} fit a moment matrix",
+                    f"column {name!r} has {column.levels} categories, at most {MOST_LEVELS} fit a"
+                    " moment matrix",
                     hint="use algorithm measured_pc",
                 )
         if len(self.terms) > MOST_TERMS:

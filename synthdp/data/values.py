@@ -51,7 +51,8 @@ Mask = npt.NDArray[np.bool_]
 # A day in full, then perhaps a time to the minute, second or below; parts of a second are cut, and
 # a zone is nothing that fits.
 ISO = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)?)(?:(?<=:[0-9]{2}:[0-9]{2})\.[0-9]+)?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T"
+    r" ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?)?)(?:(?<=:[0-9]{2}:[0-9]{2})\.[0-9]+)?"
 )
 WHOLE = re.compile(r"([+-]?)([0-9]+)(?:\.0*)?")
 EPOCH = date(1970, 1, 1).toordinal()

@@ -28,7 +28,10 @@ def svg(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
     size = f'viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" height="{_n(height)}"'
     return "\n".join(
         [
-            f'<svg role="img" aria-label="{escape(alt)}" {size} font-size="12" fill="currentColor">',
+            (
+                f'<svg role="img" aria-label="{escape(alt)}" {size} font-size="12"'
+                ' fill="currentColor">'
+            ),
             *body,
             "</svg>",
         ]
@@ -132,10 +135,12 @@ def _steps(labels: Sequence[str], first: FloatArray, second: FloatArray, alt: st
     ]
     body.append(_line(left, top + high, left + wide, top + high))
     body.append(
-        f'<path d="{_stairs(x, top + high * (1 - first / most), top + high)}" fill="{FIRST}" fill-opacity=".5"/>'
+        f'<path d="{_stairs(x, top + high * (1 - first / most), top + high)}" fill="{FIRST}"'
+        ' fill-opacity=".5"/>'
     )
     body.append(
-        f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none" stroke="{SECOND}" stroke-width="1.8"/>'
+        f'<path d="{_stairs(x, top + high * (1 - second / most), top + high)}" fill="none"'
+        f' stroke="{SECOND}" stroke-width="1.8"/>'
     )
     body += [
         _text(left, top + high + 16, short(labels[0], 22)),
@@ -221,12 +226,16 @@ def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
 
 
 def _cell(x: float, y: float, side: float, strength: float) -> str:
-    shade = f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="var(--line)" fill-opacity=".35"/>'
+    shade = (
+        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="var(--line)"'
+        ' fill-opacity=".35"/>'
+    )
     if strength < 0.005:
         return shade
     return (
         shade
-        + f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="{SECOND}" fill-opacity="{strength:.2f}"/>'
+        + f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="{SECOND}"'
+        f' fill-opacity="{strength:.2f}"/>'
     )
 
 
@@ -270,7 +279,8 @@ def pairplot(
             if table is None:
                 continue
             body.append(
-                f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(cell)}" height="{_n(cell)}" fill="none" stroke="var(--line)"/>'
+                f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(cell)}" height="{_n(cell)}" fill="none"'
+                ' stroke="var(--line)"/>'
             )
             body += (
                 _column(table, x, y, cell)
@@ -298,7 +308,8 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
     for level in range(1, SHADES + 1):
         cells = zip(*np.nonzero(shade == level), strict=True)
         path = "".join(
-            f"M{_n(x + j * wide)} {_n(y + cell - (i + 1) * high)}h{_n(wide)}v{_n(high)}h{_n(-wide)}z"
+            f"M{_n(x + j * wide)}"
+            f" {_n(y + cell - (i + 1) * high)}h{_n(wide)}v{_n(high)}h{_n(-wide)}z"
             for i, j in cells
         )
         if path:
@@ -328,7 +339,8 @@ def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
         for k, (a, b) in enumerate(points)
     )
     body.append(
-        f'<path d="{path} L{_n(left + side)},{_n(top)} L{_n(left)},{_n(top)} z" fill="var(--bound)" fill-opacity=".12"/>'
+        f'<path d="{path} L{_n(left + side)},{_n(top)} L{_n(left)},{_n(top)} z" fill="var(--bound)"'
+        ' fill-opacity=".12"/>'
     )
     body.append(f'<path d="{path}" fill="none" stroke="var(--bound)" stroke-width="2.4"/>')
     body.append(_line(left, top + side, left + side, top, colour="currentColor", dashes="2 4"))
@@ -338,13 +350,17 @@ def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
     ]
     body.append(_text(left + side / 2, top + side + 36, "false positive rate", anchor="middle"))
     body.append(
-        f'<text x="14" y="{_n(top + side / 2)}" text-anchor="middle" transform="rotate(-90 14 {_n(top + side / 2)})">true positive rate</text>'
+        f'<text x="14" y="{_n(top + side / 2)}" text-anchor="middle" transform="rotate(-90 14'
+        f' {_n(top + side / 2)})">true positive rate</text>'
     )
     return svg(body, width=left + side + 24, height=top + side + 46, alt=alt)
 
 
 def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:
-    return f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0.0))}" height="{_n(height)}" fill="{colour}"/>'
+    return (
+        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0.0))}" height="{_n(height)}"'
+        f' fill="{colour}"/>'
+    )
 
 
 def _line(
@@ -358,7 +374,10 @@ def _line(
     dashes: str = "",
 ) -> str:
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" stroke="{colour}" stroke-width="{_n(width)}"{dashed}/>'
+    return (
+        f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" stroke="{colour}"'
+        f' stroke-width="{_n(width)}"{dashed}/>'
+    )
 
 
 def _text(
@@ -370,7 +389,10 @@ def _text(
     size: float = 12,
     colour: str = "currentColor",
 ) -> str:
-    return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{_n(size)}" fill="{colour}">{_escaped(words)}</text>'
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{_n(size)}"'
+        f' fill="{colour}">{_escaped(words)}</text>'
+    )
 
 
 def _escaped(words: str) -> str:

@@ -138,11 +138,17 @@ def draw(graph: Graph, *, title: str, styles: Mapping[str, Style] = STYLES) -> s
     ]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
-            'role="img" aria-labelledby="graph-title graph-desc" font-family="sans-serif" font-size="13">',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
+                f' width="{width:.0f}" height="{height:.0f}" role="img"'
+                ' aria-labelledby="graph-title graph-desc" font-family="sans-serif"'
+                ' font-size="13">'
+            ),
             f'<title id="graph-title">{_text(title)}</title>',
             f'<desc id="graph-desc">{_text(_description(graph))}</desc>',
-            f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>",
+            (
+                f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>"
+            ),
             f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
             *body,
             "</svg>",
@@ -296,8 +302,14 @@ def _curve(points: list[_Point]) -> str:
 
 
 def _node(name: str, box: _Box) -> str:
-    rect = f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{HEIGHT:.0f}" rx="6" fill="#f4f6f8" stroke="#333333"/>'
-    label = f'<text x="{box.x + box.width / 2:.1f}" y="{box.y + 17.5:.1f}" text-anchor="middle" fill="#111111">{_text(name)}</text>'
+    rect = (
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{HEIGHT:.0f}"'
+        ' rx="6" fill="#f4f6f8" stroke="#333333"/>'
+    )
+    label = (
+        f'<text x="{box.x + box.width / 2:.1f}" y="{box.y + 17.5:.1f}" text-anchor="middle"'
+        f' fill="#111111">{_text(name)}</text>'
+    )
     return f"<g>{rect}{label}</g>"
 
 
@@ -323,22 +335,30 @@ def _latents(
     lines = []
     for a, b in _confounded(graph):
         path = _path((a, b), boxes, bends, kind="latent", gap=0, drop=LATENT_DROP)
-        look = f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}" marker-start="url(#dot)" marker-end="url(#dot)"'
+        look = (
+            f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"'
+            ' marker-start="url(#dot)" marker-end="url(#dot)"'
+        )
         lines.append(
-            f'<path class="latent" d="{path}" {look}><title>{_text(f"{a} and {b}: unseen common cause")}</title></path>'
+            f'<path class="latent" d="{path}"'
+            f" {look}><title>{_text(f'{a} and {b}: unseen common cause')}</title></path>"
         )
     return lines
 
 
 def _dot() -> str:
     circle = f'<circle cx="4" cy="4" r="3.2" fill="{LATENT[0]}"/>'
-    return f'<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse">{circle}</marker>'
+    return (
+        '<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8"'
+        f' markerUnits="userSpaceOnUse">{circle}</marker>'
+    )
 
 
 def _head(provenance: str, style: Style) -> str:
     return (
-        f'<marker id="head-{provenance}" viewBox="0 0 10 10" refX="6" refY="5" markerWidth="11" markerHeight="11" markerUnits="userSpaceOnUse" '
-        f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{style.colour}"/></marker>'
+        f'<marker id="head-{provenance}" viewBox="0 0 10 10" refX="6" refY="5" markerWidth="11"'
+        ' markerHeight="11" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5 L0,10'
+        f' z" fill="{style.colour}"/></marker>'
     )
 
 
@@ -367,7 +387,10 @@ def _legend(
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i
         dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-        line = f'<line x1="{MARGIN}" y1="{y:.1f}" x2="{MARGIN + 46}" y2="{y:.1f}" stroke="{colour}" stroke-width="{width}"{dash}/>'
+        line = (
+            f'<line x1="{MARGIN}" y1="{y:.1f}" x2="{MARGIN + 46}" y2="{y:.1f}" stroke="{colour}"'
+            f' stroke-width="{width}"{dash}/>'
+        )
         lines.append(
             f'{line}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="#111111">{_text(words)}</text>'
         )

@@ -23,8 +23,11 @@ def frame(
     """
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img" aria-labelledby="{name}-title {name}-desc" font-family="sans-serif" font-size="13">',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+                f' width="{width}" height="{height}" role="img" aria-labelledby="{name}-title'
+                f' {name}-desc" font-family="sans-serif" font-size="13">'
+            ),
             f'<title id="{name}-title">{safe(title)}</title>',
             f'<desc id="{name}-desc">{safe(description)}</desc>',
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
@@ -64,7 +67,10 @@ def label(
 ) -> str:
     """One line of text."""
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight} fill="{colour}">{safe(text)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
+        f' fill="{colour}">{safe(text)}</text>'
+    )
 
 
 def line(
@@ -82,12 +88,16 @@ def line(
     look = (f' stroke-dasharray="{dashes}"' if dashes else "") + (
         f' marker-end="url(#{head})"' if head else ""
     )
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width}"{look}/>'
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"'
+        f' stroke-width="{width}"{look}/>'
+    )
 
 
 def arrow_head(name: str, colour: str) -> str:
     """A marker to end lines with."""
     return (
-        f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="10" markerHeight="10" markerUnits="userSpaceOnUse" '
-        f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{colour}"/></marker>'
+        f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="10"'
+        ' markerHeight="10" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5 L0,10'
+        f' z" fill="{colour}"/></marker>'
     )

@@ -92,7 +92,8 @@ def _cells(shape: tuple[int, ...]) -> int:
         cells *= size
     if cells > np.iinfo(np.int64).max:
         raise ValueError(
-            f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can name; use fewer columns"
+            f"a table of {len(shape)} columns has {cells} cells, more than a 64-bit key can name;"
+            " use fewer columns"
         )
     return cells
 

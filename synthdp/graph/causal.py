@@ -255,7 +255,8 @@ class CausalGraph:
 def _edge(data: Mapping[str, Any]) -> GraphEdge:
     if data["provenance"] not in PROVENANCES or not isinstance(data["directed"], bool):
         raise SynthdpError(
-            f"not an edge of a graph in JSON: {dict(data)}; provenance is one of {', '.join(PROVENANCES)}"
+            f"not an edge of a graph in JSON: {dict(data)}; provenance is one of"
+            f" {', '.join(PROVENANCES)}"
         )
     return GraphEdge(
         str(data["from"]), str(data["to"]), directed=data["directed"], provenance=data["provenance"]

@@ -38,7 +38,8 @@ class Knowledge:
         for a, b in sorted(self.required):
             if not self.allows(a, b):
                 raise SynthdpError(
-                    f"graph: {a} -> {b} is required, and forbidden by `forbidden` or by the order of the tiers"
+                    f"graph: {a} -> {b} is required, and forbidden by `forbidden` or by the order"
+                    " of the tiers"
                 )
         refuse_cycle(self.required | self.inner, self.columns)
 
@@ -136,7 +137,8 @@ def check_groups(
                 )
             if owner.setdefault(name, group) != group:
                 raise SynthdpError(
-                    f"graph.groups: column {name!r} is in {owner[name]!r} and in {group!r}; a column has one group at most"
+                    f"graph.groups: column {name!r} is in {owner[name]!r} and in {group!r}; a"
+                    " column has one group at most"
                 )
     return {group: tuple(names) for group, names in groups.items()}
 
@@ -149,7 +151,8 @@ def expand(
     for name in names:
         if name not in groups and name not in columns:
             raise SynthdpError(
-                f"graph: {name!r} is neither a column nor a group; columns: {', '.join(columns)}; groups: {', '.join(groups) or 'none'}"
+                f"graph: {name!r} is neither a column nor a group; columns: {', '.join(columns)};"
+                f" groups: {', '.join(groups) or 'none'}"
             )
         found.update(dict.fromkeys(groups.get(name, (name,))))
     return tuple(found)
@@ -171,7 +174,8 @@ def arrows(
             raise SynthdpError(f"graph: {a} -> {b} points at itself")
         if group_of.get(a, a) == group_of.get(b, b):
             raise SynthdpError(
-                f"graph: {a} -> {b} lies inside group {group_of[a]!r}, which claims no structure inside itself",
+                f"graph: {a} -> {b} lies inside group {group_of[a]!r}, which claims no structure"
+                " inside itself",
                 hint="remove the arrow",
             )
     return frozenset(pairs)

@@ -114,8 +114,12 @@ class GraphRefuted(GateError):
     def __init__(self, report: ValidationReport) -> None:
         self.report = report
         super().__init__(
-            f"the given graph is refuted by the noisy tables: {'; '.join(str(f.claim) for f in report.refuted)}",
-            hint="correct graph.edges, or say graph.on_refuted: flag to release with the refuted claims marked",
+            "the given graph is refuted by the noisy tables:"
+            f" {'; '.join(str(f.claim) for f in report.refuted)}",
+            hint=(
+                "correct graph.edges, or say graph.on_refuted: flag to release with the refuted"
+                " claims marked"
+            ),
         )
 
 

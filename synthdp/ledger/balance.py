@@ -45,8 +45,8 @@ def _check_cap(
     """The filter of the ledger's proof, and the agreement of spec and ledger on the cap."""
     if cap is not None and cap != (balance.cap_epsilon, balance.cap_delta):
         raise BudgetError(
-            f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g}; "
-            f"the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
+            f"the spec's cap for dataset {balance.dataset} is epsilon {cap[0]:g}, delta {cap[1]:g};"
+            f" the ledger's is epsilon {balance.cap_epsilon:g}, delta {balance.cap_delta:g}",
             hint="correct the spec, or change the ledger's cap with `synthdp budget --set-cap`",
         )
     for name, need, spent, limit in (
@@ -55,6 +55,10 @@ def _check_cap(
     ):
         if limit is not None and spent + need > limit * (1 + TOLERANCE):
             raise BudgetError(
-                f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset {balance.dataset}; cap {limit:g}, spent {spent:g}",
-                hint="lower the spec's budget, or have the data's owner raise the cap with `synthdp budget --set-cap`",
+                f"{name}: needs {need:g}, {max(limit - spent, 0):.4g} left on dataset"
+                f" {balance.dataset}; cap {limit:g}, spent {spent:g}",
+                hint=(
+                    "lower the spec's budget, or have the data's owner raise the cap with `synthdp"
+                    " budget --set-cap`"
+                ),
             )

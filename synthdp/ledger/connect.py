@@ -36,7 +36,10 @@ def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = F
     address, missing = _address(release, spec_path)
     if missing is not None:
         if resumed:
-            hint = "bring it back: in a new ledger, what this run and others have spent would be forgotten"
+            hint = (
+                "bring it back: in a new ledger, what this run and others have spent would be"
+                " forgotten"
+            )
             raise BudgetError(
                 f"the ledger {missing}, which held this run's reservation, is gone", hint=hint
             )
@@ -106,8 +109,12 @@ def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
     passed = sqlite_file(from_folder(release.privacy.ledger or "", Path.cwd()))
     if passed is not None and passed.exists():
         raise BudgetError(
-            f"privacy.ledger leads to {file}, from the spec's folder, where there is no ledger; there is one in the working folder, {passed}",
-            hint="if that one has this dataset's spends, move it to the spec's folder; if not, give the command in another folder",
+            f"privacy.ledger leads to {file}, from the spec's folder, where there is no ledger;"
+            f" there is one in the working folder, {passed}",
+            hint=(
+                "if that one has this dataset's spends, move it to the spec's folder; if not, give"
+                " the command in another folder"
+            ),
         )
 
 
@@ -157,7 +164,10 @@ class Account:
         try:
             entries = self.ledger.run_entries(self.run)
         except (BudgetError, VerifyError):
-            return f"{BUDGET}the ledger cannot say what run {self.run} has spent; `synthdp budget` can when it is back"
+            return (
+                f"{BUDGET}the ledger cannot say what run {self.run} has spent; `synthdp budget` can"
+                " when it is back"
+            )
         reserved = next((e.body for e in entries if e.kind == "reserve"), None)
         if reserved is None:
             return unspent
@@ -167,7 +177,10 @@ class Account:
             if charged
             else "nothing"
         )
-        spent = f"{BUDGET}epsilon {reserved['epsilon']:g} at delta {reserved['delta']:g} stays spent, reserved by run {self.run}; charged so far: {looks}"
+        spent = (
+            f"{BUDGET}epsilon {reserved['epsilon']:g} at delta {reserved['delta']:g} stays spent,"
+            f" reserved by run {self.run}; charged so far: {looks}"
+        )
         kept = self.folder is not None and self.folder.exists()
         if isinstance(error, WrongTableError):
             return f"{spent}; what was measured is kept in {self.folder}"

@@ -33,7 +33,10 @@ from synthdp.ledger.entries import GENESIS, Entry, entry_hash, parse_row
 from synthdp.spec.addresses import reason, shown_address, sqlite_file
 
 LOCK_SECONDS = 60  # how long a writer waits for the others
-_MEND = "see that the ledger's database runs, and that its disk has room and may be written; then try again"
+_MEND = (
+    "see that the ledger's database runs, and that its disk has room and may be written; then try"
+    " again"
+)
 _CREATE_LOCK = 0x53594E5448  # any constant: those who would create the table queue here
 
 _metadata = sa.MetaData()
@@ -61,7 +64,10 @@ def open_database(url: str) -> Engine:
     Raises:
         BudgetError: it cannot be opened or created, or would not keep what it is told.
     """
-    form = "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db or postgresql://user@host/name"
+    form = (
+        "privacy.ledger is a SQLAlchemy URL, such as sqlite:////data/ledger.db or"
+        " postgresql://user@host/name"
+    )
     shown = shown_address(url)
     try:
         parsed = make_url(url)

@@ -79,7 +79,8 @@ def verify_entries(entries: Sequence[Entry]) -> None:
             or entry_hash(**content) != entry.hash
         ):
             raise VerifyError(
-                f"the ledger was tampered with: row {entry.seq} (run {entry.run}, {entry.kind}) does not fit the chain"
+                f"the ledger was tampered with: row {entry.seq} (run {entry.run}, {entry.kind})"
+                " does not fit the chain"
             )
         previous = entry.hash
 

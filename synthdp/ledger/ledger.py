@@ -173,7 +173,10 @@ class Ledger:
             if "reserve" not in kinds:
                 raise _no_reservation(dataset, run)
             if "charge" in kinds and "lease" not in kinds:
-                hint = "finish it with that version, or start a new release with --force; the budget of this run stays spent"
+                hint = (
+                    "finish it with that version, or start a new release with --force; the budget"
+                    " of this run stays spent"
+                )
                 raise BudgetError(
                     f"run {run} was begun by an earlier version of synthdp", hint=hint
                 )
@@ -315,7 +318,8 @@ def _append(
             return last[1]
         if not last or last[-1].hash != after:
             raise BudgetError(
-                f"another process has taken over run {run}; this one stops, and what it did since then was used nowhere",
+                f"another process has taken over run {run}; this one stops, and what it did since"
+                " then was used nowhere",
                 hint="let the other one end, or end it and `synthdp resume` the release",
             )
     return database.append(connection, dataset, run, kind, body)
@@ -333,7 +337,8 @@ def _check_amounts(*amounts: float) -> None:
     """Nothing is compared with a NaN, and a negative spend would raise what is left."""
     if not all(math.isfinite(a) and a >= 0 for a in amounts):
         raise BudgetError(
-            f"epsilon and delta must be finite and not negative, got {', '.join(f'{a:g}' for a in amounts)}"
+            "epsilon and delta must be finite and not negative, got"
+            f" {', '.join(f'{a:g}' for a in amounts)}"
         )
 
 
@@ -360,6 +365,7 @@ def _check_neighbours(entries: Sequence[Entry], wanted: dict[str, Any]) -> None:
         earlier = entry.body.get("adjacency") if entry.kind == "reserve" else None
         if None not in (asked, earlier) and asked != earlier:
             raise BudgetError(
-                f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and the spec says {asked}: such spends do not add up",
+                f"run {entry.run} released dataset {entry.dataset} with {earlier} neighbours, and"
+                f" the spec says {asked}: such spends do not add up",
                 hint=f"say privacy.adjacency: {earlier}",
             )

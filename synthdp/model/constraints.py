@@ -132,9 +132,13 @@ class Constraints:
         if drawn >= FIRST_DRAW and kept < LEAST_SHARE * drawn:
             worst = int(np.argmax(broken))
             raise ConstraintsUnmet(
-                f"constraints: only {kept / drawn:.2g} of {drawn:,} synthetic rows fulfil all of them; the hardest, "
-                f"{self.expressions[worst].text!r}, holds for {1 - broken[worst] / drawn:.2g}",
-                hint=f"rows are drawn until enough fulfil the constraints, down to a share of {LEAST_SHARE:g}; loosen that one, or use wider bins",
+                f"constraints: only {kept / drawn:.2g} of {drawn:,} synthetic rows fulfil all of"
+                f" them; the hardest, {self.expressions[worst].text!r}, holds for"
+                f" {1 - broken[worst] / drawn:.2g}",
+                hint=(
+                    "rows are drawn until enough fulfil the constraints, down to a share of"
+                    f" {LEAST_SHARE:g}; loosen that one, or use wider bins"
+                ),
             )
 
     def decode(self, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
@@ -162,7 +166,8 @@ class Constraints:
                 codes
             ):  # ten times what is expected at most
                 raise ConstraintsUnmet(
-                    "constraints: the values inside the bins of some rows next to never fulfil them",
+                    "constraints: the values inside the bins of some rows next to never fulfil"
+                    " them",
                     hint="use narrower bins",
                 )
             drawn = self.decode_ranged(codes[again], rng)

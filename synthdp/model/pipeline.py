@@ -289,10 +289,15 @@ def check_alone() -> None:
         OutputError: torchrun started this process together with others.
     """
     if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
-        message = f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by one; nothing was spent"
+        message = (
+            f"torchrun started {os.environ['WORLD_SIZE']} processes, and a release is trained by"
+            " one; nothing was spent"
+        )
         raise OutputError(
             message,
-            hint="start `synthdp` without torchrun; `compute.threads` says how many threads it takes",
+            hint=(
+                "start `synthdp` without torchrun; `compute.threads` says how many threads it takes"
+            ),
         )
 
 

@@ -165,7 +165,8 @@ class Synthesizer:
             column = self.columns.index(name)
             if not 0 <= level < self.architecture.sizes[column]:
                 raise ValueError(
-                    f"{what}: column {name!r} has levels 0 to {self.architecture.sizes[column] - 1}, got {level}"
+                    f"{what}: column {name!r} has levels 0 to"
+                    f" {self.architecture.sizes[column] - 1}, got {level}"
                 )
             levels[column] = level
         return levels

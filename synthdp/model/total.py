@@ -57,14 +57,19 @@ def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list
     high = expected * FACTOR
     declared = release.dataset.rows.value
     fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
-    found = f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
+    found = (
+        f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say"
+        f" {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
+    )
     if total.rows < low - _slack(total, release, low) or total.rows > high + _slack(
         total, release, high
     ):
         raise WrongTableError(
             f"this is not the declared table: {found}",
-            hint="nothing was trained. Correct the source, or dataset.rows, and release anew (--force drops this run): that pays again. "
-            "`synthdp resume` would stop here again",
+            hint=(
+                "nothing was trained. Correct the source, or dataset.rows, and release anew"
+                " (--force drops this run): that pays again. `synthdp resume` would stop here again"
+            ),
         )
     off = abs(total.rows - expected) > _slack(total, release, expected)
     return [f"{found}; noise, batch and steps were chosen for the declared number"] if off else []

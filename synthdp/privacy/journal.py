@@ -87,9 +87,12 @@ class Journal:
     def damaged(self, purpose: str) -> OutputError:
         """The error for a file that holds something else than `purpose` releases."""
         return OutputError(
-            f"{_file_name(purpose)} of the interrupted run is missing, damaged, or not the one that was used",
-            hint="bring the run's folder back as it was last written (an older copy is refused), or start a new release with --force; "
-            "the budget of this run stays spent",
+            f"{_file_name(purpose)} of the interrupted run is missing, damaged, or not the one that"
+            " was used",
+            hint=(
+                "bring the run's folder back as it was last written (an older copy is refused), or"
+                " start a new release with --force; the budget of this run stays spent"
+            ),
         )
 
     def _held(self, purpose: str, digest: str) -> Arrays:

@@ -387,7 +387,8 @@ def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
         plan = plan_at(factor)
     if best is None:
         raise BudgetError(
-            f"epsilon {target:g} with delta {plan.delta:g} is below what the accountant can resolve",
+            f"epsilon {target:g} with delta {plan.delta:g} is below what the accountant can"
+            " resolve",
             hint="raise privacy.epsilon or privacy.delta",
         )
     return best

@@ -37,7 +37,8 @@ class _Sealed:
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise BoundaryError(
-            f"{type(self).__name__} values cannot be pickled, copied, measured, compared or looped over"
+            f"{type(self).__name__} values cannot be pickled, copied, measured, compared or looped"
+            " over"
         )
 
     __reduce_ex__ = __reduce__ = __getstate__ = __copy__ = __deepcopy__ = _refuse

@@ -191,8 +191,9 @@ def _check_reserved(plan: Plan, ledger: Ledger, *, dataset: str, run: str) -> No
         or plan.epsilon_spent > plan.epsilon
     ):
         raise BudgetError(
-            f"the plan spends epsilon {max(plan.epsilon, plan.epsilon_spent):g}, delta {plan.delta:g}; "
-            f"run {run} reserved epsilon {reserved['epsilon']:g}, delta {reserved['delta']:g}"
+            f"the plan spends epsilon {max(plan.epsilon, plan.epsilon_spent):g}, delta"
+            f" {plan.delta:g}; run {run} reserved epsilon {reserved['epsilon']:g}, delta"
+            f" {reserved['delta']:g}"
         )
 
 

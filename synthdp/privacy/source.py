@@ -154,9 +154,12 @@ def _check_misfits(
     bad = [name for name, e in encoded.items() if e.misfits]
     if bad and dataset.out_of_domain == "refuse":
         raise DataError(
-            f"values outside the declared domain in column{'s' if len(bad) > 1 else ''} {', '.join(map(repr, bad))}",
-            hint=f"{_written_as(dataset.source, [domain[name] for name in bad])}; correct the domain or the data, or accept clamping with "
-            "`dataset.out_of_domain: clamp`",
+            f"values outside the declared domain in column{'s' if len(bad) > 1 else ''}"
+            f" {', '.join(map(repr, bad))}",
+            hint=(
+                f"{_written_as(dataset.source, [domain[name] for name in bad])}; correct the domain"
+                " or the data, or accept clamping with `dataset.out_of_domain: clamp`"
+            ),
         )
     return misfits
 
@@ -189,7 +192,8 @@ def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
 def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:
     if dataset.rows.kind == "public" and rows != dataset.rows.value and _id_column(dataset) is None:
         raise DataError(
-            f"dataset.rows declares {dataset.rows.value} rows as public knowledge, and the table has another number",
+            f"dataset.rows declares {dataset.rows.value} rows as public knowledge, and the table"
+            " has another number",
             hint="correct dataset.rows, or declare `kind: approximate`",
         )
 
@@ -264,7 +268,8 @@ def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) 
         )
     if wanted - found:
         problems.append(
-            f"missing column{'s' if len(wanted - found) > 1 else ''} {_few(map(repr, sorted(wanted - found)))}"
+            f"missing column{'s' if len(wanted - found) > 1 else ''}"
+            f" {_few(map(repr, sorted(wanted - found)))}"
         )
         hints.append(
             "names must be the source's own, letter by letter; take what it lacks out of the spec"
@@ -301,7 +306,10 @@ def _check_some(rows: int) -> None:
     if rows == 0:
         raise DataError(
             "the table has no rows",
-            hint="see that dataset.source names the right table, and that its export was finished; nothing was spent",
+            hint=(
+                "see that dataset.source names the right table, and that its export was finished;"
+                " nothing was spent"
+            ),
         )
 
 
@@ -316,8 +324,12 @@ def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
         )
     if rows * delta >= 1:
         raise DataError(
-            f"the table has 1 / delta = {1 / delta:,.0f} rows or more, and a delta this large allows one whole row to be published",
-            hint="correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1 / rows or less; a new release has spent nothing",
+            f"the table has 1 / delta = {1 / delta:,.0f} rows or more, and a delta this large"
+            " allows one whole row to be published",
+            hint=(
+                "correct dataset.rows or the source, or lower privacy.delta, better to a tenth of 1"
+                " / rows or less; a new release has spent nothing"
+            ),
         )
 
 
@@ -338,7 +350,10 @@ def _bound_rows(
     if (units < 0).any():
         raise DataError(
             f"column {unit.column!r} (the privacy unit) has missing ids",
-            hint="every row must belong to a unit; ids are compared as text without white space around it, whole numbers as numbers (01 is 1.0)",
+            hint=(
+                "every row must belong to a unit; ids are compared as text without white space"
+                " around it, whole numbers as numbers (01 is 1.0)"
+            ),
         )
     order = rng.permutation(len(raw))
     rank = pd.Series(units[order]).groupby(units[order], sort=False).cumcount().to_numpy()

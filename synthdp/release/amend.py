@@ -69,8 +69,12 @@ def check_spec(folder: RunFolder, ledger: Ledger) -> None:
     """
     if _spec_of(ledger, folder) not in (None, _digest(folder.spec_text)):
         raise OutputError(
-            f"the ledger holds another spec of run {folder.run} than its folder: it was stopped while its spec was changed, or its folder is damaged",
-            hint=f"give the changed spec again: `synthdp resume {folder.path.parent} --spec NEW`; nothing is paid again",
+            f"the ledger holds another spec of run {folder.run} than its folder: it was stopped"
+            " while its spec was changed, or its folder is damaged",
+            hint=(
+                f"give the changed spec again: `synthdp resume {folder.path.parent} --spec NEW`;"
+                " nothing is paid again"
+            ),
         )
 
 

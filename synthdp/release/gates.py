@@ -93,8 +93,11 @@ def check_simulated(gates: Sequence[spec.Gate], audit: AuditRecord | None) -> No
     figures = simulated_figures(audit)
     if asked and not figures:
         raise OutputError(
-            f"the gate on {asked[0].metric} needs an audit of this plan with the membership attack on its simulated twin, and there is none",
-            hint="run `synthdp audit SPEC --simulated` first, with the same --out; it spends nothing",
+            f"the gate on {asked[0].metric} needs an audit of this plan with the membership attack"
+            " on its simulated twin, and there is none",
+            hint=(
+                "run `synthdp audit SPEC --simulated` first, with the same --out; it spends nothing"
+            ),
         )
     if failed := [verdict for verdict in check_gates(asked, figures) if not verdict.passed]:
         hint = "nothing was spent; lower epsilon or change the model, and audit again"

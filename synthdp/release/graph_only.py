@@ -301,7 +301,10 @@ def _interrupted(out: Path, text: str, command: str, *, force: bool) -> RunFolde
 
 def _check_same(held: RunFolder, out: Path, text: str, command: str) -> None:
     if held.command != command:
-        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+        hint = (
+            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
+            " --out"
+        )
         raise OutputError(f"{out} holds an interrupted `synthdp {held.command}`", hint=hint)
     if held.spec_text != text:
         raise OutputError(

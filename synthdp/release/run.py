@@ -213,7 +213,10 @@ def _resume(
     account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter
 ) -> Outcome:
     if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
-        hint = f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with --out"
+        hint = (
+            f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
+            " --out"
+        )
         raise OutputError(
             f"{out} holds an interrupted `synthdp {folder.command}`, which is no release", hint=hint
         )
@@ -328,8 +331,14 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
                 hint=f"see {report}, and {refusal.hint}{later}",
             ) from None
         except ConstraintsUnmet as unmet:
-            amend = f"go on with the trained model, without paying: `synthdp resume {job.out} --spec NEW`, with other constraints in NEW"
-            settled = f"its spec is final, since the run has settled; rows are drawn anew by `synthdp resume {job.out}`"
+            amend = (
+                f"go on with the trained model, without paying: `synthdp resume {job.out} --spec"
+                " NEW`, with other constraints in NEW"
+            )
+            settled = (
+                "its spec is final, since the run has settled; rows are drawn anew by `synthdp"
+                f" resume {job.out}`"
+            )
             hint = f"{unmet.hint}; {settled if session.settled else amend}"
             raise ConstraintsUnmet(unmet.message, hint=hint) from None
         job.folder.remove()
@@ -412,8 +421,12 @@ def _check_unpaid(job: Job) -> None:
     """
     if any(job.folder.journal.iterdir()):
         raise BudgetError(
-            f"the ledger does not know run {job.folder.run}, whose values lie in {job.folder.journal}: it was deleted or set back",
-            hint="bring it back: in a new ledger, what this run and others have spent would be forgotten",
+            f"the ledger does not know run {job.folder.run}, whose values lie in"
+            f" {job.folder.journal}: it was deleted or set back",
+            hint=(
+                "bring it back: in a new ledger, what this run and others have spent would be"
+                " forgotten"
+            ),
         )
 
 

@@ -109,7 +109,10 @@ def start(out: Path, spec_path: Path, spec_text: str, *, command: str, force: bo
             if (path / STATE).exists() and not force:
                 raise OutputError(
                     f"{out} holds an interrupted run; what it reserved stays spent",
-                    hint=f"continue it with {how_to_continue(out)}, or give --force to drop it and pay for a new one",
+                    hint=(
+                        f"continue it with {how_to_continue(out)}, or give --force to drop it and"
+                        " pay for a new one"
+                    ),
                 )
             _discard(path)
             _release(lock)
@@ -199,7 +202,10 @@ def _state(path: Path) -> dict[str, object]:
 
 
 def _damaged(path: Path) -> OutputError:
-    hint = "bring the folder back as it was last written, or start a new release with --force; the budget of this run stays spent"
+    hint = (
+        "bring the folder back as it was last written, or start a new release with --force; the"
+        " budget of this run stays spent"
+    )
     return OutputError(f"{path / STATE} is damaged, so that the run cannot go on", hint=hint)
 
 

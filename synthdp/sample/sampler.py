@@ -138,7 +138,10 @@ class Sampler:
         except ConstraintsUnmet as unmet:
             raise OutputError(
                 unmet.message,
-                hint="the spec's constraints hold for every row that is written, whatever --do and --given say",
+                hint=(
+                    "the spec's constraints hold for every row that is written, whatever --do and"
+                    " --given say"
+                ),
             ) from None
 
     def _weighing(
@@ -228,13 +231,18 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
     probability = float(evidence.mean())
     if probability < LEAST_PROBABILITY:
         raise OutputError(
-            f"--given: under the model this has a probability of about {probability:.1e}; below {LEAST_PROBABILITY:g} it counts as impossible",
+            f"--given: under the model this has a probability of about {probability:.1e}; below"
+            f" {LEAST_PROBABILITY:g} it counts as impossible",
             hint="give fewer conditions, or more likely ones",
         )
     if one_use(evidence) > MOST_DRAWS * probability:
         raise OutputError(
-            f"--given: under the model this has a probability of about {probability:.1e}; fewer than one drawn row in {MOST_DRAWS} could be used",
-            hint="give fewer conditions, or more likely ones; conditions on causes cost less than conditions on effects",
+            f"--given: under the model this has a probability of about {probability:.1e}; fewer"
+            f" than one drawn row in {MOST_DRAWS} could be used",
+            hint=(
+                "give fewer conditions, or more likely ones; conditions on causes cost less than"
+                " conditions on effects"
+            ),
         )
 
 

@@ -130,16 +130,24 @@ def check_uri(uri: str) -> None:
         OutputError: a file store, or an address with a query, which MLflow would put its own paths
             behind.
     """
-    allowed = "leave tracking.uri out for a SQLite file beside the spec, or give sqlite:///path.db (from the spec's folder), "
+    allowed = (
+        "leave tracking.uri out for a SQLite file beside the spec, or give sqlite:///path.db (from"
+        " the spec's folder), "
+    )
     if uri.startswith("file:") or "://" not in uri:
         raise OutputError(
-            "tracking.uri is a path, or lacks its scheme: that is a file store, which MLflow no longer supports",
+            "tracking.uri is a path, or lacks its scheme: that is a file store, which MLflow no"
+            " longer supports",
             hint=allowed + "postgresql://... or http://...",
         )
     if re.match(r"https?:", uri) and re.search(r"[?#]", uri):
         raise OutputError(
-            f"tracking.uri {shown_address(uri)} has a query or a fragment, where MLflow puts paths of its own",
-            hint="a token belongs into the environment variable MLFLOW_TRACKING_TOKEN, which MLflow reads",
+            f"tracking.uri {shown_address(uri)} has a query or a fragment, where MLflow puts paths"
+            " of its own",
+            hint=(
+                "a token belongs into the environment variable MLFLOW_TRACKING_TOKEN, which MLflow"
+                " reads"
+            ),
         )
 
 

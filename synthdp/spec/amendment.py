@@ -101,7 +101,11 @@ def _parts(spec: ReleaseSpec) -> dict[str, Any]:
     return (
         spec.model_dump()
         | parts
-        | {"gates": inside, REAL_GATES: outside, "order of columns": list(spec.modelled)}
+        | {
+            "gates": inside,
+            REAL_GATES: outside,
+            "order of columns": list(spec.modelled),
+        }
     )
 
 
@@ -122,12 +126,21 @@ def _covers(field: str, loc: Loc) -> bool:
 
 def _why(loc: Loc, spec: ReleaseSpec, *, scored: bool) -> str:
     if scored and any(_covers(f, loc) for f in SCORED_TABLE):
-        return "the published scores of this run's table were counted already, so the table stays as it is"
+        return (
+            "the published scores of this run's table were counted already, so the table stays as"
+            " it is"
+        )
     if loc[0] == REAL_GATES or (
         loc[0] == "evaluation" and any(_covers(f, loc) for f in CHANGEABLE)
     ):
-        return "gates on real rows and published scores are fixed before anything is spent: bring the old value back"
-    return f"bring it back, or pay for a new release; without paying change {', '.join(_changeable(spec, scored=scored))}"
+        return (
+            "gates on real rows and published scores are fixed before anything is spent: bring the"
+            " old value back"
+        )
+    return (
+        "bring it back, or pay for a new release; without paying change"
+        f" {', '.join(_changeable(spec, scored=scored))}"
+    )
 
 
 def _shown(value: object) -> str:

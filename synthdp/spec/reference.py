@@ -38,7 +38,9 @@ A complete spec with all sections; only `dataset`, `columns` and `privacy` are r
 
 # What the patterns of the contract mean to someone who does not read regular expressions.
 PATTERNS = {
-    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "up to 64 letters, digits, `.`, `_` and `-`, the first a letter or digit",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": (
+        "up to 64 letters, digits, `.`, `_` and `-`, the first a letter or digit"
+    ),
     r"^[A-Z_][A-Z0-9_]*$": "a variable's name in capitals",
     r"^\d{4}-\d\d-\d\d": "a date such as `2024-12-31`, or `2024-12-31T23:59:59`",
     r"^.*\S.*->.*\S.*$": "`cause, cause -> effect, effect`",
@@ -223,11 +225,13 @@ def _size(node: Mapping[str, Any], what: str, counted: str = "") -> str:
     size = (
         f"{least} or more"
         if most is None
-        else f"{least}"
-        if least == most
-        else f"{least} to {most:,}"
-        if least
-        else f"at most {most:,}"
+        else (
+            f"{least}"
+            if least == most
+            else f"{least} to {most:,}"
+            if least
+            else f"at most {most:,}"
+        )
     )
     return f" ({size}{counted})".replace("(1 characters)", "(1 character)")
 

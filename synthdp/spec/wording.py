@@ -199,8 +199,14 @@ _WANTED: dict[str, tuple[str, str | None]] = {
 _BOUNDS = (("gt", "above"), ("ge", "at least"), ("lt", "below"), ("le", "at most"))
 _VARIABLE = "^[A-Z_][A-Z0-9_]*$"
 _PATTERNS = {
-    "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "use letters, digits, dots, hyphens and underscores, beginning with a letter or digit, at most 64",
-    _VARIABLE: "give the name of an environment variable: capital letters, digits and underscores, e.g. SOURCE_URL",
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": (
+        "use letters, digits, dots, hyphens and underscores, beginning with a letter or digit, at"
+        " most 64"
+    ),
+    _VARIABLE: (
+        "give the name of an environment variable: capital letters, digits and underscores, e.g."
+        " SOURCE_URL"
+    ),
 }
 
 

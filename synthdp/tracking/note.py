@@ -42,11 +42,23 @@ CHARACTER_PIXELS, CELL_PIXELS, LEAST_PIXELS = 8, 28, 90
 # until the note is opened.
 EXPERIMENT_NOTE = " ".join(
     (
-        "**Confidential**: figures were computed on real rows, and are for the steward's reviewers alone.",
-        "One run is one release; runs inside it are attacks on it. A run's description begins with the verdict.\n\n"
-        f"The view `{VIEW}` has the columns that a reviewer looks at: `gate` (published or withheld), `epsilon_planned` (the guarantee, at `delta`,",
-        "for one `unit`), `attack_advantage` with its upper bound, `tstr_auc` beside `trtr_auc` (learned on synthetic rows, and on real ones),",
-        "`edges_refuted` (arrows of the graph that the tables speak against), and `tv1`, `tv2` (distance of one- and two-way tables).",
+        (
+            "**Confidential**: figures were computed on real rows, and are for the steward's"
+            " reviewers alone."
+        ),
+        (
+            "One run is one release; runs inside it are attacks on it. A run's description begins"
+            f" with the verdict.\n\nThe view `{VIEW}` has the columns that a reviewer looks at:"
+            " `gate` (published or withheld), `epsilon_planned` (the guarantee, at `delta`,"
+        ),
+        (
+            "for one `unit`), `attack_advantage` with its upper bound, `tstr_auc` beside `trtr_auc`"
+            " (learned on synthetic rows, and on real ones),"
+        ),
+        (
+            "`edges_refuted` (arrows of the graph that the tables speak against), and `tv1`, `tv2`"
+            " (distance of one- and two-way tables)."
+        ),
         "To compare releases, tick them and Compare.\n",
     )
 )

@@ -66,7 +66,10 @@ def existing(uri: str) -> str:
     if path is not None and not path.exists():
         raise OutputError(
             f"no MLflow store at {path}",
-            hint="give the spec of a release, or --store; the first release of a spec makes its store",
+            hint=(
+                "give the spec of a release, or --store; the first release of a spec makes its"
+                " store"
+            ),
         )
     return uri
 
@@ -154,7 +157,10 @@ def _wait(server: subprocess.Popen[bytes], address: str) -> None:
     )
     raise OutputError(
         f"MLflow's server {how}",
-        hint="run `mlflow server` with the store by hand to see why; `synthdp doctor` looks at the store",
+        hint=(
+            "run `mlflow server` with the store by hand to see why; `synthdp doctor` looks at the"
+            " store"
+        ),
     )
 
 

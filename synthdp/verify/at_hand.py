@@ -29,7 +29,8 @@ def check_published(ledger: Sequence[Entry], bundle: Path) -> int:
     kept = {e.seq for e in ledger}
     lost = missing(published, ledger)
     lines = [
-        f"row {e.seq} (run {e.run}, {e.kind}) {'is not the one that was published' if e.seq in kept else 'is gone'}"
+        f"row {e.seq} (run {e.run}, {e.kind})"
+        f" {'is not the one that was published' if e.seq in kept else 'is gone'}"
         for e in lost[:MAX_LISTED]
     ]
     if len(lost) > MAX_LISTED:
@@ -58,7 +59,10 @@ def check_one_of_each_run(bundles: Sequence[Path]) -> None:
             if theirs != sums:
                 raise VerifyError(
                     f"{other} and {bundle} are both of run {run}, and they differ",
-                    hint="a run was copied and released twice, or a bundle was changed: find out which one was published, and withdraw the other",
+                    hint=(
+                        "a run was copied and released twice, or a bundle was changed: find out"
+                        " which one was published, and withdraw the other"
+                    ),
                 )
 
 
@@ -80,9 +84,13 @@ def check_nearby(ledger: Sequence[Entry], dataset: str, out: Path) -> None:
             continue
         if missing(published, ledger):
             raise BudgetError(
-                f"{bundle} published a release of dataset {dataset!r} that the ledger does not know: more was spent than it says",
-                hint="bring the ledger back, or name the one that it was made with as privacy.ledger (`synthdp budget --check BUNDLE` shows what is "
-                "missing); if the bundle is not of this table, move it elsewhere",
+                f"{bundle} published a release of dataset {dataset!r} that the ledger does not"
+                " know: more was spent than it says",
+                hint=(
+                    "bring the ledger back, or name the one that it was made with as privacy.ledger"
+                    " (`synthdp budget --check BUNDLE` shows what is missing); if the bundle is not"
+                    " of this table, move it elsewhere"
+                ),
             )
 
 

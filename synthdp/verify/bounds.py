@@ -86,10 +86,15 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: Limits) -> Itera
         AttributeError,
         RecursionError,
     ) as error:
-        yield f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
+        yield (
+            f"a charge states an event that none makes ({type(error).__name__}: {str(error)[:100]})"
+        )
         return
     if math.fsum(losses) > limits.loss:
-        yield f"its charges spend far more than the spec allows (an expected loss of up to {math.fsum(losses):.3g})"
+        yield (
+            "its charges spend far more than the spec allows (an expected loss of up to"
+            f" {math.fsum(losses):.3g})"
+        )
     if leaves > MOST_EVENTS:
         yield f"its charges are of {leaves} events, more than any release makes"
 

@@ -73,9 +73,15 @@ class VerifyReport:
         elif self.origin_checked:
             whose, vouched = f"signed by {self.signer}, the key that was given", "its owner"
         else:
-            whose = f"signed by {self.signer}, and whose key that is was not checked: give the publisher's with --key"
+            whose = (
+                f"signed by {self.signer}, and whose key that is was not checked: give the"
+                " publisher's with --key"
+            )
             vouched = "whoever holds it"
-        return f"agrees with itself; {whose}; that the program ran as stated is vouched for by {vouched}"
+        return (
+            f"agrees with itself; {whose}; that the program ran as stated is vouched for by"
+            f" {vouched}"
+        )
 
 
 def verify_bundle(

@@ -175,7 +175,10 @@ def _check_graph(reader: Reader) -> Iterator[str]:
     yield from _validation_problems(content.get("validation"), graph, reader)
     picture = reader.text("graph.svg")
     if picture != graph.to_svg(title=graph_title(spec)):
-        yield f"graph.svg: {'holds a script, an entity or a link' if ACTIVE_SVG.search(picture) else 'does not show graph.json'}"
+        yield (
+            "graph.svg:"
+            f" {'holds a script, an entity or a link' if ACTIVE_SVG.search(picture) else 'does not show graph.json'}"
+        )
 
 
 def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Iterator[str]:
@@ -184,7 +187,10 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     """
     settings, columns = reader.spec.graph, tuple(reader.spec.modelled)
     if (stated is not None) != (settings.mode == "validate"):
-        yield f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph mode is {settings.mode}"
+        yield (
+            f"graph.json: has {'no' if stated is None else 'a'} validation, and the spec's graph"
+            f" mode is {settings.mode}"
+        )
     if stated is None or settings.mode != "validate":
         return
     given = CausalGraph.from_spec(settings, columns)
@@ -197,7 +203,10 @@ def _validation_problems(stated: Any, graph: CausalGraph, reader: Reader) -> Ite
     domain = Domain.from_spec(reader.spec.columns)
     once = len({frozenset((c.x, c.y)) for c in found}) == len(found)  # of a pair there is one claim
     if not once or not all(claimed(given, c, domain, max_cells=MAX_CELLS) for c in found):
-        yield "graph.json: validation: holds a claim twice, or one that the spec's graph does not make"
+        yield (
+            "graph.json: validation: holds a claim twice, or one that the spec's graph does not"
+            " make"
+        )
     statuses = [(f["kind"], f["status"]) for f in stated["findings"]]
     if stated["counts"] != {
         kind: {s: statuses.count((kind, s)) for s in STATUSES} for kind in ("arrow", "independence")
@@ -282,7 +291,10 @@ def _check_model(reader: Reader) -> Iterator[str]:
         return
     if shapes != stated:
         names = sorted(n for n in {*shapes, *stated} if shapes.get(n) != stated.get(n))
-        yield f"model.safetensors: tensors and shapes are not those of model.json: {', '.join(names[:5])}"
+        yield (
+            "model.safetensors: tensors and shapes are not those of model.json:"
+            f" {', '.join(names[:5])}"
+        )
     yield from (f"model.safetensors: {name} is not of 32-bit floating point" for name in narrow)
     yield from (f"model.safetensors: {name} holds NaN or infinity" for name in infinite)
     if shapes == stated and not narrow and not infinite:

@@ -166,7 +166,8 @@ def _trade_off(a: Opened, b: Opened, *, why: str) -> Finding:
     above = any(b.profile[e] > a.profile[e] * (1 + CLOSE) + 1e-13 for e in shared)
     below = any(b.profile[e] < a.profile[e] * (1 - CLOSE) - 1e-13 for e in shared)
     at = (
-        f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the whole trade-off"
+        f"delta at epsilon {min(shared, key=lambda e: abs(e - a.certificate.epsilon)):g} of the"
+        " whole trade-off"
         if shared
         else "whole trade-off"
     )
@@ -189,7 +190,10 @@ def _trade_off(a: Opened, b: Opened, *, why: str) -> Finding:
 
 def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Finding]:
     yield _equal("graph", "mode", a.spec.graph.mode, b.spec.graph.mode)
-    changes = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned; {found.common} in common"
+    changes = (
+        f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned;"
+        f" {found.common} in common"
+    )
     yield Finding(
         "graph",
         "links",
@@ -266,7 +270,10 @@ def _quality(a: Opened, b: Opened) -> Iterator[Finding]:
         )
         return
     for found in distances(a.folder, b.folder, a.domain):
-        why = f"mean total variation, {found.tables} tables; noise alone moves the difference by {found.noise:.1g}"
+        why = (
+            f"mean total variation, {found.tables} tables; noise alone moves the difference by"
+            f" {found.noise:.1g}"
+        )
         yield Finding(
             "quality",
             f"distance to noisy {found.ways}-way tables",

@@ -49,7 +49,9 @@ def _check_datacard(reader: Reader) -> Iterator[str]:
         return
     graph = CausalGraph.from_json(reader.json("graph.json"))
     if reader.text(DATACARD) != datacard(reader.spec, reader.certificate, graph, day=reader.day):
-        yield f"{DATACARD}: does not say what spec.yaml, graph.json and privacy/certificate.json say"
+        yield (
+            f"{DATACARD}: does not say what spec.yaml, graph.json and privacy/certificate.json say"
+        )
 
 
 def _check_report(reader: Reader) -> Iterator[str]:
@@ -88,7 +90,10 @@ def _check_profile(reader: Reader) -> Iterator[str]:
     for (epsilon, delta), bound in zip(points, (p["delta"] for p in true["points"]), strict=True):
         if not abs(delta - bound) <= TOLERANCE * bound + TINY:
             how = "below" if delta < bound else "not"
-            yield f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {how} what the planned events give, {bound:.6g}"
+            yield (
+                f"{name}: at epsilon {epsilon:g} delta {delta:.6g} is {how} what the planned events"
+                f" give, {bound:.6g}"
+            )
     if reader.text("privacy/profile.svg") != profile_svg(stated, reader.certificate):
         yield f"privacy/profile.svg: does not show {name}"
 

@@ -45,7 +45,9 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
             elif not _same_rows(file, row_groups(csv, columns)):
                 yield f"{PARQUET_NAME}: its rows are not those of {CSV_NAME}"
     except (pa.ArrowException, OSError, ValueError) as error:
-        yield f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
+        yield (
+            f"{PARQUET_NAME}: cannot be read and compared with {CSV_NAME} ({type(error).__name__})"
+        )
 
 
 def _plausible(group: Any, reader: Reader, size: int) -> bool:
@@ -88,7 +90,9 @@ def _check_croissant(reader: Reader) -> Iterator[str]:
     if reader.json(CROISSANT) != croissant(
         reader.spec, reader.certificate, day=reader.day, csv=csv, parquet=parquet
     ):
-        yield f"{CROISSANT}: does not describe the table as spec.yaml and privacy/certificate.json do"
+        yield (
+            f"{CROISSANT}: does not describe the table as spec.yaml and privacy/certificate.json do"
+        )
 
 
 FORM_CHECKS: dict[str, tuple[str, Check]] = {

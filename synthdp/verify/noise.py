@@ -174,9 +174,15 @@ def _check_noise(reader: Reader) -> Iterator[str]:
     """Noise of the size that is claimed is in the noisy tables."""
     found = noise_of(published_tables(reader.folder), false_alarms=FALSE_ALARMS)
     if found is not None and found.too_little:
-        yield "marginals.json: its tables agree better than noise of the size that is claimed lets them: less was added, or none"
+        yield (
+            "marginals.json: its tables agree better than noise of the size that is claimed lets"
+            " them: less was added, or none"
+        )
     if found is not None and found.too_much:
-        yield "marginals.json: its tables disagree by more than noise of the size that is claimed lets them: they are not of the same rows"
+        yield (
+            "marginals.json: its tables disagree by more than noise of the size that is claimed"
+            " lets them: they are not of the same rows"
+        )
 
 
 NOISE_CHECKS: dict[str, tuple[str, Check]] = {"noise": ("marginals.json", _check_noise)}

@@ -35,10 +35,15 @@ def _check_statement(reader: Reader) -> Iterator[str]:
         if signer is not None:
             yield f"{STATEMENT}: is missing; the certificate says that {signer} signed this bundle"
         if reader.key is not None:
-            yield f"{STATEMENT}: is missing: this bundle is unsigned, and a key was given to check its signature"
+            yield (
+                f"{STATEMENT}: is missing: this bundle is unsigned, and a key was given to check"
+                " its signature"
+            )
         return
     if reader.certificate is not None and signer is None:
-        yield f"{STATEMENT}: does not belong in this bundle; its certificate says that it is unsigned"
+        yield (
+            f"{STATEMENT}: does not belong in this bundle; its certificate says that it is unsigned"
+        )
     envelope = open_envelope(reader.json(STATEMENT))
     unsigned = list(_signature_problems(reader, envelope, signer))
     yield from (f"{STATEMENT}: {p}" for p in unsigned)
@@ -54,7 +59,10 @@ def _signature_problems(reader: Reader, envelope: Envelope, signer: str | None) 
     if envelope.payload_type != PAYLOAD_TYPE:
         yield f"holds {envelope.payload_type[:60]!r}; only {PAYLOAD_TYPE} is supported"
     if reader.key is not None and signer is not None and signer != identity(reader.key):
-        yield f"the certificate names the key {signer}, and the key that was given is {identity(reader.key)}"
+        yield (
+            f"the certificate names the key {signer}, and the key that was given is"
+            f" {identity(reader.key)}"
+        )
     usable = [s for _, s in envelope.signatures if len(s) == SIGNATURE_BYTES]
     if not usable:
         yield f"has no {ALGORITHM} signature, the only algorithm that is supported"
@@ -72,7 +80,10 @@ def _content_problems(reader: Reader, envelope: Envelope) -> Iterator[str]:
         yield f"is not an in-toto statement of type {STATEMENT_TYPE}"
         return
     if statement.get("predicateType") != PREDICATE_TYPE:
-        yield f"its predicate is {str(statement.get('predicateType'))[:60]!r}; only {PREDICATE_TYPE} is supported"
+        yield (
+            f"its predicate is {str(statement.get('predicateType'))[:60]!r}; only {PREDICATE_TYPE}"
+            " is supported"
+        )
     elif statement.get("predicate") != reader.json("privacy/certificate.json"):
         yield "its predicate is not this bundle's privacy/certificate.json"
     yield from _subject_problems(reader, statement.get("subject"))

@@ -47,14 +47,20 @@ def _check_spec(reader: Reader) -> Iterator[str]:
     """The spec is valid, and holds nothing that is not published."""
     reader.parsed = parse_spec(reader.text("spec.yaml"), path="spec.yaml")
     if public_spec(reader.parsed) != reader.parsed:
-        yield "spec.yaml: holds paths, queries or addresses that are not published, or leaves the number of sampled rows open"
+        yield (
+            "spec.yaml: holds paths, queries or addresses that are not published, or leaves the"
+            " number of sampled rows open"
+        )
 
 
 def _check_ledger(reader: Reader) -> Iterator[str]:
     """Every entry's hash is that of its content, entries chain, and they tell one whole run."""
     content, spec = reader.json("privacy/ledger.json"), reader.spec
     if len(content["entries"]) > MOST_ENTRIES:
-        yield f"privacy/ledger.json: {len(content['entries'])} entries are more than any release makes"
+        yield (
+            f"privacy/ledger.json: {len(content['entries'])} entries are more than any release"
+            " makes"
+        )
         return
     entries = [Entry(**e) for e in content["entries"]]
     beyond = list(
@@ -67,7 +73,10 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
     for entry in entries:
         fields = {k: v for k, v in entry.to_json().items() if k != "hash"}
         if entry_hash(**fields) != entry.hash:
-            yield f"privacy/ledger.json: entry {entry.seq} ({entry.kind}) was changed; its hash does not fit its content"
+            yield (
+                f"privacy/ledger.json: entry {entry.seq} ({entry.kind}) was changed; its hash does"
+                " not fit its content"
+            )
         if entry.run != content["run"] or entry.dataset != spec.dataset.id:
             yield f"privacy/ledger.json: entry {entry.seq} is of another run or dataset"
         if entry.seq == 1 and entry.previous != GENESIS:
@@ -84,14 +93,26 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         *["charge"] * charges,
         "settle",
     ]:
-        yield f"privacy/ledger.json: a run is one reservation, then charges, then a settlement; got {', '.join(kinds) or 'nothing'}"
+        yield (
+            "privacy/ledger.json: a run is one reservation, then charges, then a settlement; got"
+            f" {', '.join(kinds) or 'nothing'}"
+        )
         return
     if entries[-1].body.get("charges") != charges:
-        yield f"privacy/ledger.json: the settlement counts {entries[-1].body.get('charges')} charges, and {charges} are listed"
+        yield (
+            f"privacy/ledger.json: the settlement counts {entries[-1].body.get('charges')} charges,"
+            f" and {charges} are listed"
+        )
     if entries[-1].body.get("amendments", 0) != amendments:
-        yield f"privacy/ledger.json: the settlement counts {entries[-1].body.get('amendments', 0)} changes of the spec, and {amendments} are listed"
+        yield (
+            f"privacy/ledger.json: the settlement counts {entries[-1].body.get('amendments', 0)}"
+            f" changes of the spec, and {amendments} are listed"
+        )
     if strange := sorted({*amended_of(entries)} - {*CHANGEABLE}):
-        yield f"privacy/ledger.json: {', '.join(map(repr, strange))} was changed after the reservation, and decides what was paid for"
+        yield (
+            f"privacy/ledger.json: {', '.join(map(repr, strange))} was changed after the"
+            " reservation, and decides what was paid for"
+        )
     reserved = next(e.body for e in entries if e.kind == "reserve")
     if (reserved["epsilon"], reserved["delta"]) != (spec.privacy.epsilon, spec.privacy.delta):
         yield "privacy/ledger.json: the reservation is not the spec's epsilon and delta"
@@ -120,7 +141,10 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         reader.certificate = None
         return
     if stated.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
-        yield f"{name}: epsilon {stated.epsilon:g} is more than the spec allows, {spec.privacy.epsilon:g}"
+        yield (
+            f"{name}: epsilon {stated.epsilon:g} is more than the spec allows,"
+            f" {spec.privacy.epsilon:g}"
+        )
     receipts = {r.file: [Receipt(stated.run, h) for h in r.receipts] for r in stated.released}
     groups = {
         g.size: math.inf if g.joint_epsilon is None else g.joint_epsilon for g in stated.groups
@@ -138,10 +162,16 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
         scores=stated.scores,
     )
     if true.epsilon > spec.privacy.epsilon * (1 + TOLERANCE):
-        yield f"{name}: its planned events compose to epsilon {true.epsilon:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
+        yield (
+            f"{name}: its planned events compose to epsilon {true.epsilon:.6g}, more than the spec"
+            f" allows, {spec.privacy.epsilon:g}"
+        )
     for key in Certificate.model_fields:
         if not _same(getattr(stated, key), getattr(true, key)):
-            yield f"{name}: {key} does not follow from the spec, the plan and the ledger{_got(getattr(stated, key), getattr(true, key))}"
+            yield (
+                f"{name}: {key} does not follow from the spec, the plan and the"
+                f" ledger{_got(getattr(stated, key), getattr(true, key))}"
+            )
     yield from (
         f"privacy/ledger.json: {problem}"
         for problem in plan_problems(stated.planned, reader.entries)
@@ -165,7 +195,10 @@ def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[st
             events_of([spend]), delta=spec.privacy.delta, adjacency=spec.privacy.adjacency
         )
         if alone > allowed:
-            yield f"{spend.purpose!r} alone composes to epsilon {alone:.6g}, more than the spec allows, {spec.privacy.epsilon:g}"
+            yield (
+                f"{spend.purpose!r} alone composes to epsilon {alone:.6g}, more than the spec"
+                f" allows, {spec.privacy.epsilon:g}"
+            )
             return
 
 
@@ -209,7 +242,10 @@ def _group_problems(stated: Certificate, spec: ReleaseSpec) -> Iterator[str]:
         bound = math.inf if group.joint_epsilon is None else group.joint_epsilon
         true = _group_bound(stated.planned, group.size, spec)
         if true > bound * (1 + TOLERANCE):
-            yield f"privacy/certificate.json: groups of {group.size}: epsilon {bound:.6g} is below what the planned events give, {true:.6g}"
+            yield (
+                f"privacy/certificate.json: groups of {group.size}: epsilon {bound:.6g} is below"
+                f" what the planned events give, {true:.6g}"
+            )
 
 
 def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) -> float:

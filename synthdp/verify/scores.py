@@ -55,7 +55,9 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
         if value is None or not (
             value <= gate.at_most if gate.at_most is not None else value >= (gate.at_least or 0.0)
         ):
-            yield f"the gate on {gate.metric} does not hold, which the spec says withholds the bundle"
+            yield (
+                f"the gate on {gate.metric} does not hold, which the spec says withholds the bundle"
+            )
 
 
 def _again(stated: Certificate, reader: Reader, domain: Domain) -> ChargedScores:

@@ -78,13 +78,19 @@ CANARY = "4711.5"
         (
             "sex",
             CANARY,
-            r"^column 'sex': row 1 \(look at frame\['sex'\].iloc\[1\]\) holds none .* one of the declared categories \['f', 'm'\]: declare",
+            (
+                r"^column 'sex': row 1 \(look at frame\['sex'\].iloc\[1\]\) holds none .* one of"
+                r" the declared categories \['f', 'm'\]: declare"
+            ),
         ),
         ("sex", None, r"^column 'sex': row 1 .* has no value; .*: declare None as a category"),
         (
             "age",
             CANARY,
-            r"^column 'age': row 1 .* holds none .* a number from 0 to 120: declare its value if it is public, or mend the row",
+            (
+                r"^column 'age': row 1 .* holds none .* a number from 0 to 120: declare its value"
+                r" if it is public, or mend the row"
+            ),
         ),
         ("age", CANARY + " years", r"^column 'age': row 1 .* a number from 0 to 120"),
         ("age", None, r"^column 'age': row 1 .* has no value; .*: say missing=True"),

@@ -212,7 +212,10 @@ def test_a_cluster_without_workers_is_an_error_not_a_wait(tmp_path: Path, runs: 
         runner.check()
         with pytest.raises(
             FleetError,
-            match=r"without workers for 1 s: start some with `dask worker tcp://127.*finished models are kept",
+            match=(
+                r"without workers for 1 s: start some with `dask worker tcp://127.*finished models"
+                r" are kept"
+            ),
         ):
             Fleet(folder=tmp_path / "f", runner=runner).run(
                 deadly(runs, victim=0, deaths=0), 2, fingerprint="a"

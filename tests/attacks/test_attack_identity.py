@@ -82,7 +82,10 @@ ASKED = [
 @pytest.mark.parametrize("ask", ASKED)
 def test_every_process_gives_the_same_name(tmp_path: Path, ask: str) -> None:
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
-    program = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom attacks.identity import identity_of\nfrom script import *\n"
+    program = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom attacks.identity import"
+        " identity_of\nfrom script import *\n"
+    )
     program += f"padding = [object() for _ in range(int(sys.argv[1]))]\nprint(identity_of({ask}))"
     told = {
         subprocess.run(
@@ -185,7 +188,10 @@ def test_sets_of_one_trainer_are_never_taken_for_anothers(
     played(tmp_path, first)
     with pytest.raises(
         FleetError,
-        match=r"another run \(other rows, target, threat model, seed or trainer.*empty folder; .*`identity` of `Fleet`",
+        match=(
+            r"another run \(other rows, target, threat model, seed or trainer.*empty folder;"
+            r" .*`identity` of `Fleet`"
+        ),
     ):
         played(tmp_path, second)
 

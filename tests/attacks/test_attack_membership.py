@@ -251,7 +251,10 @@ def test_what_no_attack_can_use_is_told_at_the_first_model(
 def test_a_declared_score_that_no_model_has_is_told_at_the_first_model(tmp_path: Path) -> None:
     with pytest.raises(
         AttackError,
-        match=r"unknown extractor or white-box score elbow; .* returned none: let it return a WhiteBox",
+        match=(
+            r"unknown extractor or white-box score elbow; .* returned none: let it return a"
+            r" WhiteBox"
+        ),
     ):
         attacked(tmp_path, ignorant, main=("elbow", "lira_online"))
     assert not list(tmp_path.rglob("*.npz"))

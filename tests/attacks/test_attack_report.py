@@ -76,8 +76,8 @@ def test_an_exceeded_curve_is_no_bound_on_epsilon_and_says_where() -> None:
         and alarms < allowed < hits
     )  # the curve of one Gaussian
     assert (
-        f"at most {alarms:.2%} false positives come with at least {hits:.2%} true ones, where it allows at most {allowed:.2%}"
-        in told
+        f"at most {alarms:.2%} false positives come with at least {hits:.2%} true ones, where it"
+        f" allows at most {allowed:.2%}" in told
     )
     single = report(verdict(Counts(700, 2000, 100, 2000), claim=Claim(1.0, 1e-5))).conclusion
     assert "refutes the claim: epsilon is at least 1.69 with 95% confidence" in single

@@ -312,7 +312,7 @@ def test_power_by_simulation_is_above_95_percent_from_epsilon_a_tenth_to_ten(
             domain,
         )
         for spend in plan.spends:
-            (game, *_) = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
+            game, *_ = games_of(spend.mechanism, domain, rows=1, adjacency="add_remove")
             sized, claim, _ = worst_case._powerful(
                 game, delta=1e-5, adjacency="add_remove", runs=5000
             )

@@ -133,8 +133,8 @@ def test_the_page_says_what_the_figures_say() -> None:
     assert "not told apart" in effect(honest, lira, ("none", 1.0), ("complete", 1.0))
     assert not effect(honest, lira, ("none", 1.0), ("wrong", 1.0)) and "wrong" not in effects(STUDY)
     assert (
-        "In bold are 3 of 4 differences, whose interval excludes 0 (chance alone: about 0.2, and since"
-        in effects(STUDY)
+        "In bold are 3 of 4 differences, whose interval excludes 0 (chance alone: about 0.2, and"
+        " since" in effects(STUDY)
     )
     text = page(STUDY)
     assert "| elbo | lira online | 50.0 | 50.0 | 25.0 | 95.0 | 50.0 | 25.0 |  |  |" in text

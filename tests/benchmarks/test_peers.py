@@ -86,7 +86,10 @@ def test_peer_that_does_not_install_is_named_and_its_environment_not_taken_for_b
     ("said", "line"),
     [
         (
-            "  error: subprocess-exited-with-error\n  fatal: no route to host\nERROR: Failed to build",
+            (
+                "  error: subprocess-exited-with-error\n  fatal: no route to host\nERROR: Failed to"
+                " build"
+            ),
             "fatal: no route to host",
         ),
         (

@@ -32,7 +32,8 @@ class Broken:
         for old, new in self.edits:
             if text.count(old) != 1:
                 raise SystemExit(
-                    f"{self.file} holds {old!r} {text.count(old)} times, not once: mend {Path(__file__).name}"
+                    f"{self.file} holds {old!r} {text.count(old)} times, not once: mend"
+                    f" {Path(__file__).name}"
                 )
             text = text.replace(old, new)
         path.write_text(text, encoding="utf-8")
@@ -79,7 +80,10 @@ KERNELS = {
             "test_noise_does_not_depend_on_the_counts[rounded]",
             "test_worst_case",
         ),
-        place=r"[Rr]ounded|test_noise_of_chosen_tables|test_audit_of_a_plan|test_worst_case.*\[chosen tables",
+        place=(
+            r"[Rr]ounded|test_noise_of_chosen_tables|test_audit_of_a_plan|test_worst_case.*\[chosen"
+            r" tables"
+        ),
         says=r"(?i)rounded",
     ),
     "half the noise on gradients": Broken(
@@ -94,7 +98,10 @@ KERNELS = {
         (
             (
                 "poisson_batch(len(codes), rate=self.settings.rate)",
-                "poisson_batch(len(codes), rate=min(1.0, self.settings.expected_batch / max(len(codes), 1)))",
+                (
+                    "poisson_batch(len(codes), rate=min(1.0, self.settings.expected_batch /"
+                    " max(len(codes), 1)))"
+                ),
             ),
         ),
         caught=(
@@ -148,7 +155,10 @@ KERNELS = {
                 "last = np.arange(full, rows)",
             ),
             (
-                "return self.sampling.permutation(np.concatenate([np.arange(full), last])) if full else last",
+                (
+                    "return self.sampling.permutation(np.concatenate([np.arange(full), last])) if"
+                    " full else last"
+                ),
                 "return np.arange(rows)",
             ),
         ),

@@ -96,11 +96,13 @@ def test_headings_landmarks_and_names(browser: Any, pages: dict[str, Path], name
         assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels))
         for selector in ("svg[role=img]", "img"):
             names = page.evaluate(
-                f"[...document.querySelectorAll('{selector}')].map(e => e.getAttribute('aria-label') || e.getAttribute('alt') || '')"
+                f"[...document.querySelectorAll('{selector}')].map(e =>"
+                " e.getAttribute('aria-label') || e.getAttribute('alt') || '')"
             )
             assert names and all(len(n) > 20 for n in names)
         links = page.evaluate(
-            "[...document.querySelectorAll('nav a')].map(a => document.querySelector(a.getAttribute('href')) !== null)"
+            "[...document.querySelectorAll('nav a')].map(a =>"
+            " document.querySelector(a.getAttribute('href')) !== null)"
         )
         assert len(links) >= 9 and all(links)
         assert page.evaluate("document.documentElement.lang") == "en" and page.title().endswith(
@@ -114,8 +116,9 @@ def test_the_keyboard_reaches_links_and_whatever_scrolls(
 ) -> None:
     with opened(browser, pages[name], width=360) as (page, _):
         unreachable = page.evaluate(
-            "[...document.querySelectorAll('*')].filter(e => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)"
-            " && e.scrollWidth > e.clientWidth && e.tabIndex < 0).map(e => e.outerHTML.slice(0, 80))"
+            "[...document.querySelectorAll('*')].filter(e => ['auto',"
+            " 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth &&"
+            " e.tabIndex < 0).map(e => e.outerHTML.slice(0, 80))"
         )
         assert unreachable == []
         page.keyboard.press("Tab")

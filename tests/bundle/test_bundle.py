@@ -121,7 +121,8 @@ class TestBoundary:
 
         with sqlite3.connect(release.folder / "ledger.db") as database:
             database.execute(
-                "UPDATE synthdp_ledger SET body = replace(body, '12.0', '99.0') WHERE kind = 'charge'"
+                "UPDATE synthdp_ledger SET body = replace(body, '12.0', '99.0') WHERE kind ="
+                " 'charge'"
             )
         database.close()
         self._refused(release, "tampered", VerifyError)

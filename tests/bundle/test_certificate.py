@@ -109,12 +109,12 @@ def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) ->
     ]
     text = render(certificate)
     assert (
-        f"Planned and unused: graph: round 2. The looks that were taken compose to epsilon {up(before.epsilon)}."
-        in text
+        "Planned and unused: graph: round 2. The looks that were taken compose to epsilon"
+        f" {up(before.epsilon)}." in text
     )
     assert (
-        f"changes the probability of any outcome by at most a factor of {up(math.exp(certificate.epsilon), digits=2)}"
-        in text
+        "changes the probability of any outcome by at most a factor of"
+        f" {up(math.exp(certificate.epsilon), digits=2)}" in text
     )
     assert "Planned and unused" not in render(
         before
@@ -149,8 +149,8 @@ def test_the_total_effect_is_a_sum_and_no_chain(made: Path) -> None:
     text = (made / "privacy" / "certificate.md").read_text()
     assert "The total is a sum of k bounds, one for each status." in text
     assert (
-        "Changing all k statuses reaches these k data points alone, so what tells that world from this one is bounded by the joint effect."
-        in text
+        "Changing all k statuses reaches these k data points alone, so what tells that world from"
+        " this one is bounded by the joint effect." in text
     )
 
 
@@ -184,7 +184,10 @@ def test_json_roundtrip_gives_the_same_text(made: Path) -> None:
         "(with 5 rows, line k = 5)",
         "declared as 200",
         "Timing:",
-        "a table that lacks a column or has far more rows than declared or holds a value outside the declared domain or has another number of rows",
+        (
+            "a table that lacks a column or has far more rows than declared or holds a value"
+            " outside the declared domain or has another number of rows"
+        ),
         "Correlated rows:",
         "Being in the source:",
         "The decision to publish**: the spec asked for `tv1` at most 0.2",
@@ -265,11 +268,14 @@ def test_stewards_words_cannot_break_out(build: Build, tmp_path: Path, spec_text
 
 def test_every_event_is_described() -> None:
     gaussian = {"event": "gaussian", "noise_multiplier": 2.0}
-    assert describe_event({"event": "all", "of": [gaussian, {"event": "nothing"}]}) == (
-        "Gaussian of 2 times the most that a unit moves all numbers together (in L2); and nothing"
+    assert (
+        describe_event({"event": "all", "of": [gaussian, {"event": "nothing"}]})
+        == "Gaussian of 2 times the most that a unit moves all numbers together (in L2); and"
+        " nothing"
     )
-    assert describe_event({"event": "rounded_gaussian", "sigma": 9.0, "sensitivity": 3}) == (
-        "rounded Gaussian of sigma 9 on counts that a unit moves by at most 3"
+    assert (
+        describe_event({"event": "rounded_gaussian", "sigma": 9.0, "sensitivity": 3})
+        == "rounded Gaussian of sigma 9 on counts that a unit moves by at most 3"
     )
     assert "Gumbel noise of scale 4" in describe_event(
         {"event": "gumbel_max", "scale": 4.0, "sensitivity": 1, "rows": 1}

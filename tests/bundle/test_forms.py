@@ -92,7 +92,10 @@ class TestSnippets:
     @pytest.mark.skipif(shutil.which("Rscript") is None, reason="no R on this machine")
     def test_r(self, made: Path) -> None:
         (code,) = snippets(made, "r")
-        code += "cat(nrow(table), names(table), sum(is.na(table$grade)), class(table$born), class(table$seen)[1], is.character(table$smoker), sep = ',')"
+        code += (
+            "cat(nrow(table), names(table), sum(is.na(table$grade)), class(table$born),"
+            " class(table$seen)[1], is.character(table$smoker), sep = ',')"
+        )
         done = subprocess.run(
             ["Rscript", "-e", code], cwd=made, capture_output=True, text=True, timeout=120
         )

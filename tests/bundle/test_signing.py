@@ -542,7 +542,8 @@ class TestProgram:
     def test_unsigned_is_said(self, made: Path) -> None:
         shown = self._run("verify", made)
         assert shown.stdout.startswith(
-            f"{made}: agrees with itself; unsigned; that the program ran as stated is vouched for by nobody\n"
+            f"{made}: agrees with itself; unsigned; that the program ran as stated is vouched for"
+            " by nobody\n"
         )
         assert "valid" not in shown.stdout
         facts = json.loads(self._run("verify", made, "--json").stdout)

@@ -171,8 +171,8 @@ class TestPrivacyClaims:
             render(Certificate.model_validate_json((bundle / CERTIFICATE).read_text()))
         )
         assert (
-            "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 0.5, should be 1.2"
-            in problems(bundle)
+            "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says"
+            " 0.5, should be 1.2" in problems(bundle)
         )
 
     def test_epsilon_above_the_spec(self, bundle: Path) -> None:
@@ -278,8 +278,8 @@ class TestPrivacyClaims:
         edit_json(bundle / CERTIFICATE, lambda c: c["planned"].append(unused))
         found = problems(bundle)
         assert (
-            "certificate.json: epsilon does not follow from the spec, the plan and the ledger: says 1.2"
-            in found
+            "certificate.json: epsilon does not follow from the spec, the plan and the ledger:"
+            " says 1.2" in found
         )
         assert "purposes does not follow" in found and "groups of 1: epsilon 1.2" in found
         assert "is below what the planned events give" in found

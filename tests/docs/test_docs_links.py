@@ -50,7 +50,8 @@ def test_every_result_is_linked_from_the_page_of_benchmarks() -> None:
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.docs.test_docs_links.ROOT", tmp_path)
     (tmp_path / "a.md").write_text(
-        "# One thing\n[a](b.md) [b](#one-thing) [c](#another) [`d`](../x.md) [e](https://x.example/) ![f](p.png)\n"
+        "# One thing\n[a](b.md) [b](#one-thing) [c](#another) [`d`](../x.md)"
+        " [e](https://x.example/) ![f](p.png)\n"
     )
     assert broken(tmp_path / "a.md") == ["b.md", "#another", "../x.md", "p.png"]
 

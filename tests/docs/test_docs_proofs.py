@@ -98,7 +98,10 @@ def test_each_line_names_a_test_that_is_there() -> None:
 
 
 def test_a_proof_that_is_not_listed_is_found(tmp_path: Path) -> None:
-    code = 'class A:\n    """Moves by 1 [derived here]."""\n    def f(self):\n        """As in arXiv:1234.56789v2, Lemma 1."""\n'
+    code = (
+        'class A:\n    """Moves by 1 [derived here]."""\n    def f(self):\n        """As in'
+        ' arXiv:1234.56789v2, Lemma 1."""\n'
+    )
     (tmp_path / "new.py").write_text(code)
     assert proofs(tmp_path) == {"new.A": frozenset(), "new.A.f": frozenset({"arXiv:1234.56789v2"})}
 
@@ -160,7 +163,8 @@ def test_the_stewards_figures_of_graphs_are_those_of_the_ablation() -> None:
     )
     text = " ".join((ROOT / "docs" / "steward.md").read_text(encoding="utf-8").split())
     told = re.search(
-        r"expert's graph gives AUC (\S+), half of its arrows (\S+), a wrong graph (\S+), and none (\S+) \(",
+        r"expert's graph gives AUC (\S+), half of its arrows (\S+), a wrong graph (\S+), and none"
+        r" (\S+) \(",
         text,
     )
     assert told is not None

@@ -340,7 +340,10 @@ def test_what_is_told_and_what_is_printed(told: str, printed: str, right: bool) 
         "```sh\nsynthdp plam x.yaml\n```\n",
         "```sh\nmake no-such-target\n```\n",
         "```sh\nrm x\n```\n",
-        "```console\n$ synthdp validate docs/example/clinic.yaml\nclinic.yaml: valid (7 columns)\n```\n",
+        (
+            "```console\n$ synthdp validate docs/example/clinic.yaml\nclinic.yaml: valid (7"
+            " columns)\n```\n"
+        ),
         "```python\nassert 1 == 2\n```\n",
         "```yaml\nprivacy: {epsilom: 1}\n```\n",
         "```perl\n1\n```\n",

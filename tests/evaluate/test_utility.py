@@ -40,8 +40,9 @@ def table(rows: int, seed: int) -> pd.DataFrame:
             "group": np.array(["a", "b", "c"], dtype=object)[group],
             "rank": np.array(["low", "mid", "high"])[rank],
             "dose": dose,
-            "day": pd.Timestamp("2020-01-01")
-            + pd.to_timedelta(rng.integers(0, 365, rows), unit="D"),
+            "day": (
+                pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365, rows), unit="D")
+            ),
             "ill": np.where(ill, "true", "false"),
             "kind": np.array(["x", "y", "z"])[kind],
         }

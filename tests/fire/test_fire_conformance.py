@@ -120,7 +120,8 @@ COLUMNS = "dataset, run, kind, body, at"
 TAMPERING = {
     "smaller epsilon": (
         [
-            f"update {TABLE} set body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1') where seq = 2"
+            f"update {TABLE} set body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1') where"
+            " seq = 2"
         ],
         2,
     ),
@@ -156,7 +157,8 @@ TAMPERING = {
     ),
     "row copied with its hash": (
         [
-            f"insert into {TABLE} select 8, {COLUMNS}, (select hash from {TABLE} where seq = 7), 'h' from {TABLE} where seq = 1"
+            f"insert into {TABLE} select 8, {COLUMNS}, (select hash from {TABLE} where seq = 7),"
+            f" 'h' from {TABLE} where seq = 1"
         ],
         8,
     ),

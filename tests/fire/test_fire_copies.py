@@ -46,7 +46,8 @@ def test_no_purpose_is_used_twice_however_a_run_is_copied(
         ends["0"] >= PLAYS / 4 and ends["-9"] >= PLAYS / 4 and ends["2"] + ends["3"] >= PLAYS / 4
     )  # all kinds of ends came up
     figure(
-        f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked at twice",
+        f"copied, set back and started twice, ledger on {kind}: plays in which a purpose was looked"
+        " at twice",
         len(found["used twice"]),
         PLAYS,
     )

@@ -131,7 +131,8 @@ def kill_and_finish(killer: Killer, where: Path, point: int, **request: Any) -> 
         done = killer.ask(where, "resume" if run else "release", **request)
         wrong += (
             [
-                f"{'resume' if run else 'a new release'} failed with {done['status']}: {done['error']}"
+                f"{'resume' if run else 'a new release'} failed with {done['status']}:"
+                f" {done['error']}"
             ]
             if done["status"]
             else []

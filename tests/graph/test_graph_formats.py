@@ -157,7 +157,10 @@ def test_a_whole_spec_is_read_with_its_groups() -> None:
 
 OTHERS = {
     "chain, comment, subgraph": (
-        "digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] // x\n# y\n}",
+        (
+            "digraph G { /* c */ rankdir=LR; edge [color=red]\n a -> b -> {c d} [penwidth=2] //"
+            " x\n# y\n}"
+        ),
         "a>b b>c b>d",
         "",
     ),
@@ -168,7 +171,10 @@ OTHERS = {
     ),
     "undirected": ("strict graph { a -- b; b -- c; }", "a-b b-c", ""),
     "dagitty": (
-        'dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL -> {A B}\n}',
+        (
+            'dag {\nbb="0,0,1,1"\nA [exposure,pos="-2.2,-1.5"]\nB [outcome]\nL [latent]\nA -> B\nL'
+            " -> {A B}\n}"
+        ),
         "A>B",
         "AB",
     ),
@@ -193,7 +199,9 @@ MISTAKES = {
         "digraph {\n a -> }": "g.dot:2: got '}' where a name",
         "tree { a }": "g.dot:1: got 'tree' where the kind of graph",
         'digraph {\n\n "a -> b }': "g.dot:3: a quotation mark that is never closed",
-        "digraph { a -> b\n b -> c\n c -> a }": "g.dot:3: the arrows form a cycle: a -> b -> c -> a",
+        "digraph { a -> b\n b -> c\n c -> a }": (
+            "g.dot:3: the arrows form a cycle: a -> b -> c -> a"
+        ),
         "digraph { a -> b\n b -> a }": "g.dot:2: a second link between",
         "digraph {\n a -> a }": "g.dot:2: 'a' is linked to itself",
         "pag {\n a @-> b }": "g.dot:2: a link @-> with a circle",
@@ -210,8 +218,12 @@ MISTAKES = {
     },
     "g.json": {"{\n": "g.json:2: this is not JSON", "{}": "expected keys nodes, edges"},
     "g.bif": {
-        "\nvariable a { type discrete [ 2 ] { x, y }; }\nprobability ( a | b ) { table 1; }": "g.bif:3: probability of a: unknown variable 'b'",
-        "\nvariable a { type discrete [ 3 ] { x, y }; }": "g.bif:2: variable a: 3 different values announced, got x, y",
+        "\nvariable a { type discrete [ 2 ] { x, y }; }\nprobability ( a | b ) { table 1; }": (
+            "g.bif:3: probability of a: unknown variable 'b'"
+        ),
+        "\nvariable a { type discrete [ 3 ] { x, y }; }": (
+            "g.bif:2: variable a: 3 different values announced, got x, y"
+        ),
     },
     "g.txt": {"a -> b": "g.txt: the format is told by the file's name"},
 }
@@ -234,7 +246,9 @@ YAML_MISTAKES = {
     "graph:\n  edges:\n  - a -> b\n  - b -> a": "g.yaml:4:5: graph.edges.#2: the graph has a cycle",
     "graph:\n  edges: [a -> b]\n  latnt: [[a, b]]": "g.yaml:3:10: graph.latnt: unknown key",
     "nodes: [a, b]\ngraph:\n  edges: [a -> c]": "unknown column 'c'",
-    "graph: {edges: [a -> b]}\nundirected:\n- [a, b]": "g.yaml:2:1: undirected: graph: more than one link",
+    "graph: {edges: [a -> b]}\nundirected:\n- [a, b]": (
+        "g.yaml:2:1: undirected: graph: more than one link"
+    ),
     "graph:\n  edges:\n  - a": "g.yaml:3:5",
     "- a": "this is no graph",
     "graph: [": "g.yaml:",

@@ -116,8 +116,11 @@ def _texts(error: BaseException | None) -> Iterator[str]:
 
 # Long cases, and second ones of a kind that stays in the quick suite.
 LONG = re.compile(
-    r"millions|two hundred times|hundred thousand (arrows|columns)|terabyte|is empty|is a pickle|200 MB|10 MB|ten million|a million col"
-    r"|twenty|ten thousand|lists for everything|long_text|not_verified|another_valid|refused\[.*-False\]|nested deeply|planted_is_found\[(an|mis)"
+    r"millions|two hundred times|hundred thousand (arrows|columns)|terabyte|is empty|is a"
+    r" pickle|200 MB|10 MB|ten million|a million col"
+    r"|twenty|ten thousand|lists for"
+    r" everything|long_text|not_verified|another_valid|refused\[.*-False\]|nested"
+    r" deeply|planted_is_found\[(an|mis)"
     r"|3\.0-dagitty"
 )
 

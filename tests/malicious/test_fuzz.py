@@ -21,7 +21,10 @@ SLOW = float(os.environ.get("FUZZ_SECONDS", "600"))
 
 def run(*arguments: str, seconds: float, planted: str = "") -> subprocess.CompletedProcess[str]:
     """The fuzzer as a command; `planted` is code that runs before it."""
-    program = f"import sys; sys.argv = ['fuzz', *{list(arguments)!r}]\nimport tests.malicious.fuzz as fuzz\n{planted}\nfuzz.main()"
+    program = (
+        f"import sys; sys.argv = ['fuzz', *{list(arguments)!r}]\nimport tests.malicious.fuzz as"
+        f" fuzz\n{planted}\nfuzz.main()"
+    )
     environment = {**os.environ, "FUZZ_SECONDS": str(seconds)}
     return subprocess.run(
         [sys.executable, "-c", program],

@@ -15,7 +15,10 @@ MANY = "".join(f"variable v{i} {{ type discrete [ 2 ] {{ x, y }}; }}\n" for i in
 
 
 def parents(count: int) -> str:
-    return f"{MANY}probability ( v0 | {', '.join(f'v{i}' for i in range(1, count + 1))} ) {{ default 0.5, 0.5; }}\n"
+    return (
+        f"{MANY}probability ( v0 | {', '.join(f'v{i}' for i in range(1, count + 1))} ) {{ default"
+        " 0.5, 0.5; }\n"
+    )
 
 
 SLOW = {

@@ -318,8 +318,7 @@ BAD_PARQUET = (
     footer_of_two_gigabytes,
     nested,
     binary,
-    strange_types,
-    # fmt: skip
+    strange_types,  # fmt: skip
     duplicate_columns,
     undeclared,
     pickle_posing,

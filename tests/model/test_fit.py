@@ -105,9 +105,12 @@ def fitted(graph: spec.Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
     domain = Domain.from_spec(wanted.columns)
     rehearsal = Rehearsal(table(), domain, nearly_noiseless(domain))
     result = fit(rehearsal, wanted, domain, progress=lambda done, total: None)
-    return result, sample(
-        result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
-    ).value
+    return (
+        result,
+        sample(
+            result, wanted, rng=np.random.default_rng(4), progress=lambda done, total: None
+        ).value,
+    )
 
 
 def agreement(codes: npt.NDArray[np.uint16]) -> float:

@@ -147,7 +147,10 @@ def tampered(path: Path, statement: str) -> None:
         ("delete from synthdp_ledger where seq = 3", 4),
         ("update synthdp_ledger set seq = 9 where seq = 3", 4),
         (
-            "insert into synthdp_ledger select 9, dataset, run, kind, body, at, 'p', 'h' from synthdp_ledger where seq = 2",
+            (
+                "insert into synthdp_ledger select 9, dataset, run, kind, body, at, 'p', 'h' from"
+                " synthdp_ledger where seq = 2"
+            ),
             9,
         ),
     ],

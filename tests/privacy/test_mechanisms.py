@@ -403,9 +403,9 @@ def example() -> tuple[spec.ReleaseSpec, Plan]:
     return release, make_plan(
         release,
         domain,
-        graph_rounds={"validate": adaptive_round(domain, 1.0)}
-        if release.privacy.shares.graph
-        else {},
+        graph_rounds=(
+            {"validate": adaptive_round(domain, 1.0)} if release.privacy.shares.graph else {}
+        ),
     )
 
 

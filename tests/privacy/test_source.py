@@ -317,9 +317,11 @@ def hard_frame(rows: int) -> pd.DataFrame:
             "ill": rng.choice(np.array([True, False, None], dtype=object), rows),
             "age": rng.integers(0, 100, rows),
             "pay": np.where(rng.random(rows) < 0.2, np.nan, rng.uniform(-5, 5, rows)),
-            "day": pd.Series(
-                pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 366, rows), "D")
-            ).where(rng.random(rows) < 0.9),
+            "day": (
+                pd.Series(
+                    pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 366, rows), "D")
+                ).where(rng.random(rows) < 0.9)
+            ),
         }
     )
 

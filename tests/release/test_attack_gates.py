@@ -78,8 +78,10 @@ def test_the_attack_that_does_best_decides_and_is_named() -> None:
     gate = Gate(metric="attack_advantage_upper", at_most=0.5, outside_guarantee=True)
     (verdict,) = check_gates([gate], figures)
     assert not verdict.passed and verdict.margin == pytest.approx(-0.2)
-    assert str(verdict) == (
-        "attack_advantage_upper: needs at most 0.5, got 0.7 by elbo with lira_online on 20 test models in each world, beyond the bound by 0.2"
+    assert (
+        str(verdict)
+        == "attack_advantage_upper: needs at most 0.5, got 0.7 by elbo with lira_online on 20 test"
+        " models in each world, beyond the bound by 0.2"
     )
     assert "targeted" in figures["attack_auc_upper"].source
     rate = BLACK.model_copy(update={"tpr_upper": 0.06})

@@ -299,7 +299,10 @@ def test_an_audit_without_models_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
-    other = f"from pathlib import Path\nfrom synthdp.audit.folder import audit_folder\nwith audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
+    other = (
+        "from pathlib import Path\nfrom synthdp.audit.folder import audit_folder\nwith"
+        f" audit_folder(Path({str(tmp_path)!r}), 'real'): pass"
+    )
     with audit_folder(tmp_path, "real") as folder:
         done = subprocess.run(
             [sys.executable, "-c", other], capture_output=True, text=True, check=False
@@ -320,7 +323,10 @@ def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
     """A release whose workers train more models than it will be given time for."""
     membership = {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}
     tiny.write(attacks={"membership": membership}, evaluation={"enabled": False})
-    program = "import synthdp.audit.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli.main import main; main()"
+    program = (
+        "import synthdp.audit.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli.main import"
+        " main; main()"
+    )
     started = subprocess.Popen(
         [sys.executable, "-c", program, "release", str(tiny.spec), "--out", str(tiny.out)],
         cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -198,8 +198,8 @@ def test_every_declared_attack_is_told() -> None:
     )
     text = audit_markdown(record)
     assert (
-        r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | none | 0.600 | 2.5 | 2.7 | **refuted** |"
-        in text
+        r"| elbo with lira\_online | 50 | 0.900 (-0.100 to 0.300) | none | 0.600 | 2.5 | 2.7 |"
+        r" **refuted** |" in text
     )
     assert "The claim is refuted" in text and record.refuted
     tables = {

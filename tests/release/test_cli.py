@@ -248,7 +248,8 @@ def test_shell_completion(tmp_path: Path) -> None:
     """As bash asks for it: which commands begin so."""
     command = tmp_path / "synthdp"
     command.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'synthdp'\nfrom synthdp.cli.main import main\nmain()\n"
+        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'synthdp'\nfrom synthdp.cli.main import"
+        " main\nmain()\n"
     )
     ask = {
         **os.environ,
@@ -369,7 +370,8 @@ def test_an_edited_ledger_is_seen(released: Any, synthdp: Any) -> None:
     path = released.folder / ".synthdp" / "ledger.db"
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "update synthdp_ledger set body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1') where kind = 'reserve'"
+            "update synthdp_ledger set body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1')"
+            " where kind = 'reserve'"
         )
     connection.close()
     done = synthdp("budget", "--ledger", path)

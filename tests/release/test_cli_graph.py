@@ -137,8 +137,14 @@ def test_diff_of_graphs_that_cannot_stand_together_still_draws(
 
 
 def test_show_starts_at_once_and_imports_nothing_that_reads_rows() -> None:
-    probe = "import sys; sys.argv = ['synthdp', 'graph', 'show', sys.argv[1]]\nfrom synthdp.cli.main import main\nmain()\n"
-    probe += "print([m for m in ('torch', 'opacus', 'mlflow', 'sklearn', 'sqlalchemy') if m in sys.modules], file=sys.stderr)"
+    probe = (
+        "import sys; sys.argv = ['synthdp', 'graph', 'show', sys.argv[1]]\nfrom synthdp.cli.main"
+        " import main\nmain()\n"
+    )
+    probe += (
+        "print([m for m in ('torch', 'opacus', 'mlflow', 'sklearn', 'sqlalchemy') if m in"
+        " sys.modules], file=sys.stderr)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", probe, str(DATA / "asia.bif")],
         capture_output=True,

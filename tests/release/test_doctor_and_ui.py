@@ -62,7 +62,8 @@ class TestDoctor:
         assert code == 0 and found["ledger"]["found"] == "whole; datasets: tiny"
         with sqlite3.connect(released.folder / ".synthdp/ledger.db") as database:
             database.execute(
-                "UPDATE synthdp_ledger SET body = replace(body, '1.0', '0.5') WHERE kind = 'reserve'"
+                "UPDATE synthdp_ledger SET body = replace(body, '1.0', '0.5') WHERE kind ="
+                " 'reserve'"
             )
         code, found = examined(synthdp, released.spec)
         assert code == 2 and found["ledger"]["state"] == "wrong" and found["ledger"]["hint"]

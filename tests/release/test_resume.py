@@ -309,7 +309,9 @@ def test_a_release_of_several_processes_is_refused_before_anything_is_spent(
     for command in (tiny.release, lambda: resume(tiny.out)):
         with pytest.raises(
             OutputError,
-            match="torchrun started 2 processes, and a release is trained by one; nothing was spent",
+            match=(
+                "torchrun started 2 processes, and a release is trained by one; nothing was spent"
+            ),
         ):
             command()
     assert tiny.kinds() == []

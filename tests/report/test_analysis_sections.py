@@ -101,12 +101,27 @@ def whole() -> str:
 @pytest.mark.parametrize(
     "said",
     [
-        "In 0 of 1 effects the 95% interval of synthetic rows holds the estimate of real rows; the sign turns for c ==",
-        "with AUC 0.61 (0.55 to 0.66; knn). 0.5 would be guessing; wherever it draws the line, it picks out at most about 22% more of the synthetic",
+        (
+            "In 0 of 1 effects the 95% interval of synthetic rows holds the estimate of real rows;"
+            " the sign turns for c =="
+        ),
+        (
+            "with AUC 0.61 (0.55 to 0.66; knn). 0.5 would be guessing; wherever it draws the line,"
+            " it picks out at most about 22% more of the synthetic"
+        ),
         "means of columns 62%, shares of levels 98%. For means of columns they are too narrow",
-        "0 of 1 independences that the graph implies hold in the synthetic rows, and 1 in the real ones",
-        "1 of 2 groups are more than twice as far from the real rows as held-out rows of the group are: c: x.",
-        "Over 2 columns drawn at random, learning on synthetic rows costs on average 4 points of accuracy",
+        (
+            "0 of 1 independences that the graph implies hold in the synthetic rows, and 1 in the"
+            " real ones"
+        ),
+        (
+            "1 of 2 groups are more than twice as far from the real rows as held-out rows of the"
+            " group are: c: x."
+        ),
+        (
+            "Over 2 columns drawn at random, learning on synthetic rows costs on average 4 points"
+            " of accuracy"
+        ),
         "Above the diagonal the real rows",
     ],
 )

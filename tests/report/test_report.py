@@ -94,7 +94,9 @@ def attack(**changes: Any) -> dict[str, Any]:
         "precision": None,
     }
     return {
-        "conclusion": "The attack did not tell them apart. This is a sanity check, not a proof of privacy.",
+        "conclusion": (
+            "The attack did not tell them apart. This is a sanity check, not a proof of privacy."
+        ),
         "main": row,
         "claim": {"epsilon": 1.0, "delta": 1e-5, "ceiling_advantage": 0.107},
         "refutes_claim": False,

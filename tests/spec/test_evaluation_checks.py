@@ -56,11 +56,17 @@ def test_what_is_right_is_read() -> None:
             "gates #1.metric: tv2_charged is never computed: no score is charged",
         ),
         (
-            "{disclosure: charged, targets: [age]}\ngates: [{metric: tstr_accuracy_charged, at_least: 0}]",
+            (
+                "{disclosure: charged, targets: [age]}\ngates: [{metric: tstr_accuracy_charged,"
+                " at_least: 0}]"
+            ),
             "gates #1.metric: tstr_accuracy_charged needs a target with categories",
         ),
         (
-            "{disclosure: charged}\ngates: [{metric: tv1_charged, at_most: 1, outside_guarantee: true}]",
+            (
+                "{disclosure: charged}\ngates: [{metric: tv1_charged, at_most: 1,"
+                " outside_guarantee: true}]"
+            ),
             "tv1_charged is paid for, so a gate on it is inside the guarantee",
         ),
         ("{subgroups: [amr]}", "evaluation.subgroups #1: unknown column 'amr'"),

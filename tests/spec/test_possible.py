@@ -130,7 +130,10 @@ def test_what_is_only_rare_together_is_not_refused() -> None:
 
 def test_only_a_spec_with_constraints_imports_numpy() -> None:
     specs = Path(__file__).parents[2] / "specs"
-    code = "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec; load_spec(Path(sys.argv[1]))\n"
+    code = (
+        "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec;"
+        " load_spec(Path(sys.argv[1]))\n"
+    )
     code += "print([m for m in ('numpy', 'pandas', 'torch') if m in sys.modules])"
     for name, expected in (("adult", "[]"), ("rand-hie", "['numpy']")):
         command = [sys.executable, "-c", code, str(specs / f"{name}.yaml")]

@@ -133,7 +133,7 @@ def test_mistakes_are_named_with_their_place(text: str, at: int, says: str) -> N
 
 
 def test_a_dash_without_backticks_is_explained() -> None:
-    (mistake, *_) = parse("marital-status == 'Married'", MODELS)[1]
+    mistake, *_ = parse("marital-status == 'Married'", MODELS)[1]
     assert mistake.hint == "write `marital-status`, in backticks"
     assert parse("agee > 3", MODELS)[1][0].hint == "did you mean 'age'?"
     assert parse("age = 3", MODELS)[1][0].hint == "equality is written =="
@@ -224,7 +224,8 @@ def test_a_spec_takes_constraints() -> None:
 def test_mistakes_stand_at_the_line_of_their_constraint() -> None:
     text = (
         yaml.safe_dump(SPEC)
-        + 'constraints:\n  - age >= 18\n  - "agee >= 18"\n  - >-\n    sex == "Female" and\n    sex == "mail"\n'
+        + 'constraints:\n  - age >= 18\n  - "agee >= 18"\n  - >-\n    sex == "Female" and\n    sex'
+        ' == "mail"\n'
     )
     with pytest.raises(SpecError) as caught:
         parse_spec(text, path="s.yaml")

@@ -126,7 +126,10 @@ def test_a_misspelt_required_key_is_one_mistake() -> None:
 
 def test_cross_checks_run_beside_wrong_fields_and_keep_their_places() -> None:
     """Wrong items before a right one must not shift where the right one's mistake is shown."""
-    edges = "    - age ->\n    - sex -> education\n    - {causes: [], effects: [age]}\n    - education -> nowhere\n"
+    edges = (
+        "    - age ->\n    - sex -> education\n    - {causes: [], effects: [age]}\n    - education"
+        " -> nowhere\n"
+    )
     text = TEXT.replace(
         "    - age, sex -> education\n    - {causes: [education, age], effects: [income]}\n", edges
     ).replace("1e-5", "1e-3")
@@ -264,8 +267,9 @@ def test_loading_imports_nothing_heavy() -> None:
         "pyarrow",
     )
     code = (
-        "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec; import synthdp.spec.init.draft, synthdp.spec.schema\n"
-        f"load_spec(Path({str(COMPLETE)!r})); print([m for m in {heavy!r} if m in sys.modules])"
+        "import sys; from pathlib import Path; from synthdp.spec.load.loader import load_spec;"
+        f" import synthdp.spec.init.draft, synthdp.spec.schema\nload_spec(Path({str(COMPLETE)!r}));"
+        f" print([m for m in {heavy!r} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

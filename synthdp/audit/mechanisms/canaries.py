@@ -151,9 +151,10 @@ class SimulatedCanaries:
         """Scores and coins of one audit."""
         rng = fresh_generator()
         coins = rng.random(canaries) < 0.5
-        return np.where(
-            coins, rng.choice(self.inside, canaries), rng.choice(self.out, canaries)
-        ), coins
+        return (
+            np.where(coins, rng.choice(self.inside, canaries), rng.choice(self.out, canaries)),
+            coins,
+        )
 
     def detection_rate(
         self, claim: Claim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS

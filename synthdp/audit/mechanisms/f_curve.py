@@ -233,7 +233,8 @@ def _limits(out: Scores, inside: Scores, thresholds: Scores) -> tuple[Scores, Sc
 def _halves(scores: Scores) -> tuple[Scores, Scores]:
     if len(scores) < 2:
         raise ValueError(
-            f"{len(scores)} runs in one world; an audit needs at least 2, and about 1000 to see anything"
+            f"{len(scores)} runs in one world; an audit needs at least 2, and about 1000 to see"
+            " anything"
         )
     return scores[: len(scores) // 2], scores[len(scores) // 2 :]
 

@@ -42,7 +42,10 @@ class Finding:
     allowed: str
 
     def __str__(self) -> str:
-        return f"{self.mechanism}: {self.differs} ({self.where}) on {self.pair!r}: {self.found}; allowed: {self.allowed}"
+        return (
+            f"{self.mechanism}: {self.differs} ({self.where}) on {self.pair!r}: {self.found};"
+            f" allowed: {self.allowed}"
+        )
 
 
 @dataclass(frozen=True)

@@ -119,5 +119,6 @@ def curve_allows(claim: Claim, chance: float, *, canaries: int, guesses: int, ri
 def _check(canaries: int, guesses: int, right: int) -> None:
     if not 0 <= right <= guesses <= canaries:
         raise ValueError(
-            f"{right} right of {guesses} guesses of {canaries} canaries; needs right <= guesses <= canaries"
+            f"{right} right of {guesses} guesses of {canaries} canaries; needs right <= guesses <="
+            " canaries"
         )

@@ -169,11 +169,13 @@ class AuditRecord(Model):
             found.append("membership attack: beats the ceiling of the claim beyond chance")
         if self.tables and self.tables.too_little:
             found.append(
-                "published tables: they agree better than noise of the size that was claimed lets them"
+                "published tables: they agree better than noise of the size that was claimed lets"
+                " them"
             )
         if self.tables and self.tables.too_much:
             found.append(
-                "published tables: they differ by more than the noise that was claimed, so they are not what they are said to be"
+                "published tables: they differ by more than the noise that was claimed, so they are"
+                " not what they are said to be"
             )
         return tuple(found)
 

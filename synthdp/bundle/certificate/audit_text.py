@@ -16,8 +16,12 @@ from synthdp.bundle.wording import plain, up
 
 ROWS = {
     "none": "No row was used.",
-    "simulated": "The rows were made up from the spec or from a released model, so these results are public.",
-    "real": "**Confidential**: the rows were real, and these results are not covered by the guarantee.",
+    "simulated": (
+        "The rows were made up from the spec or from a released model, so these results are public."
+    ),
+    "real": (
+        "**Confidential**: the rows were real, and these results are not covered by the guarantee."
+    ),
 }
 
 
@@ -33,7 +37,8 @@ def audit_markdown(record: AuditRecord | None) -> str:
         *([_statistical(record.audits)] if record.audits else []),
         *(
             [
-                f"Replayed only, for want of a statistical audit: {'; '.join(map(plain, record.replay_only))}."
+                "Replayed only, for want of a statistical audit:"
+                f" {'; '.join(map(plain, record.replay_only))}."
             ]
             if record.replay_only
             else []
@@ -47,33 +52,44 @@ def audit_markdown(record: AuditRecord | None) -> str:
 def _replay(replay: Replay) -> str:
     others = f"{len(replay.findings)} findings" if replay.findings else "Nothing else differed"
     return (
-        f"*Record and replay*: {replay.mechanisms} mechanisms with this release's settings ran on {replay.pairs} pairs of neighbouring "
-        "made-up tables under the same noisy outputs. What the noise hid differed by at most "
-        f"{replay.largest_share:.1%} of what the charged event allows. {others}."
+        f"*Record and replay*: {replay.mechanisms} mechanisms with this release's settings ran on"
+        f" {replay.pairs} pairs of neighbouring made-up tables under the same noisy outputs. What"
+        f" the noise hid differed by at most {replay.largest_share:.1%} of what the charged event"
+        f" allows. {others}."
     )
 
 
 def _tables(noise: TableNoise) -> str:
     return (
-        f"*Published tables*: {noise.tables} noisy tables count the same rows, so they differ by their noise alone. Their totals and margins, "
-        f"{noise.comparisons} independent comparisons, differ by {noise.share:.2f} times the variance that was claimed; "
-        "less noise would have let them agree better."
+        f"*Published tables*: {noise.tables} noisy tables count the same rows, so they differ by"
+        f" their noise alone. Their totals and margins, {noise.comparisons} independent"
+        f" comparisons, differ by {noise.share:.2f} times the variance that was claimed; less noise"
+        " would have let them agree better."
     )
 
 
 def _statistical(audits: tuple[Audit, ...]) -> str:
     rows = [
-        f"| {a.mechanism} | {a.method} | {a.unit_rows} | {a.runs} | {'none' if a.epsilon is None else up(a.epsilon)} at {a.delta:g} "
-        f"| {a.epsilon_lower:.3g} | {a.epsilon_provable:.3g} | {a.fault}: {a.power:.0%} | {'**refuted**' if a.refuted else 'not refuted'} |"
+        f"| {a.mechanism} | {a.method} | {a.unit_rows} | {a.runs} |"
+        f" {'none' if a.epsilon is None else up(a.epsilon)} at {a.delta:g} | {a.epsilon_lower:.3g}"
+        f" | {a.epsilon_provable:.3g} | {a.fault}: {a.power:.0%} |"
+        f" {'**refuted**' if a.refuted else 'not refuted'} |"
         for a in audits
     ]
     return "\n".join(
         [
-            "*Statistical audits*, each with a strong adversary against one mechanism. The lower bound on epsilon holds with 95% confidence. "
-            "Beside it stand the most that an audit of so many runs could have shown, and the chance that it would have noticed a fault. "
-            "A claim counts as refuted after three alarms in a row. Where one row would be too well hidden for any audit to see a fault, "
-            "the unit has several.\n",
-            "| mechanism | method | rows of the unit | runs | claimed epsilon | shown: at least | could show | would notice | claim |",
+            (
+                "*Statistical audits*, each with a strong adversary against one mechanism. The"
+                " lower bound on epsilon holds with 95% confidence. Beside it stand the most that"
+                " an audit of so many runs could have shown, and the chance that it would have"
+                " noticed a fault. A claim counts as refuted after three alarms in a row. Where one"
+                " row would be too well hidden for any audit to see a fault, the unit has"
+                " several.\n"
+            ),
+            (
+                "| mechanism | method | rows of the unit | runs | claimed epsilon | shown: at least"
+                " | could show | would notice | claim |"
+            ),
             "|---|---|---|---|---|---|---|---|---|",
             *rows,
         ]
@@ -87,19 +103,25 @@ def _membership(attack: Membership) -> str:
         else ""
     )
     told = (
-        f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow models{dropped}: advantage over guessing {attack.advantage:.3f} "
-        f"(95% interval {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
+        f"*Membership attack* on the whole pipeline, {attack.pairs} pairs of shadow"
+        f" models{dropped}: advantage over guessing {attack.advantage:.3f} (95% interval"
+        f" {attack.lower:.3f} to {attack.upper:.3f}); the claim allows {attack.ceiling:.3f}."
     )
     if attack.baseline:
-        told += f" Of histograms of columns, which never ask about the target, the same classifier had {_interval(attack.baseline)}."
+        told += (
+            " Of histograms of columns, which never ask about the target, the same classifier had"
+            f" {_interval(attack.baseline)}."
+        )
     if attack.attacks:
         told += (
-            " The first attack sees the synthetic rows alone; the others see the released model's likelihood of the target and "
-            "the noisy tables. Bounds on epsilon hold with 95% confidence for all attacks together; beside each stands the most that "
-            "so many models could have shown, and as a control the advantage where neither world has the target, which must be at chance.\n\n"
-            "| attack | test models in each world | advantage | control | AUC | epsilon: at least | could show | claim |\n"
-            "|---|---|---|---|---|---|---|---|\n"
-        ) + "\n".join(map(_attack, attack.attacks))
+            " The first attack sees the synthetic rows alone; the others see the released model's"
+            " likelihood of the target and the noisy tables. Bounds on epsilon hold with 95%"
+            " confidence for all attacks together; beside each stands the most that so many models"
+            " could have shown, and as a control the advantage where neither world has the target,"
+            " which must be at chance.\n\n| attack | test models in each world | advantage |"
+            " control | AUC | epsilon: at least | could show | claim"
+            " |\n|---|---|---|---|---|---|---|---|\n" + "\n".join(map(_attack, attack.attacks))
+        )
     if attack.warnings:
         told += "\n\nBefore you believe the first attack and the shadow models:\n\n" + "\n".join(
             f"- {plain(w)}" for w in attack.warnings

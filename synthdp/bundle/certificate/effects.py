@@ -117,7 +117,8 @@ def effects_svg(certificate: Certificate) -> str:
         label(
             20,
             50,
-            "Ada is Byron's mother: her genetic status R1 is a cause of his, R2. The guarantee itself is (a); the others follow from it.",
+            "Ada is Byron's mother: her genetic status R1 is a cause of his, R2. The guarantee"
+            " itself is (a); the others follow from it.",
         ),
     ]
     for i, (panel, bound) in enumerate(zip(PANELS, bounds, strict=True)):
@@ -151,7 +152,10 @@ def _words(epsilon: float | None, delta: float) -> str:
 
 
 def _draw(panel: _Panel, bound: str) -> Iterator[str]:
-    yield f'<rect x="0" y="0" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT - 12}" rx="6" fill="none" stroke="#cccccc"/>'
+    yield (
+        f'<rect x="0" y="0" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT - 12}" rx="6" fill="none"'
+        ' stroke="#cccccc"/>'
+    )
     yield label(14, 22, panel.title, size=14, bold=True)
     yield label(14, 42, panel.act)
     for arrow in ARROWS:
@@ -168,7 +172,10 @@ def _node(name: str, *, set_to: bool) -> str:
     x, y, width, words = NODES[name]
     stroke, thick = (INK, 2.6) if set_to else (FAINT, 1)
     fill = "#fff3d6" if set_to else "#f4f6f8"
-    box = f'<rect x="{x}" y="{y}" width="{width}" height="{BOX_HEIGHT}" rx="5" fill="{fill}" stroke="{stroke}" stroke-width="{thick}"/>'
+    box = (
+        f'<rect x="{x}" y="{y}" width="{width}" height="{BOX_HEIGHT}" rx="5" fill="{fill}"'
+        f' stroke="{stroke}" stroke-width="{thick}"/>'
+    )
     return f"<g>{box}{label(x + width / 2, y + 18.5, words, anchor='middle', size=12, bold=set_to)}</g>"
 
 
@@ -214,12 +221,16 @@ def _legend(y: float) -> Iterator[str]:
     for x, colour, width, dashes, words in places:
         yield line(x, y, x + 40, y, colour=colour, width=width, dashes=dashes)
         yield label(x + 50, y + 4.5, words, size=12)
-    yield f'<rect x="700" y="{y - 9}" width="34" height="18" rx="4" fill="#fff3d6" stroke="{INK}" stroke-width="2.6"/>'
+    yield (
+        f'<rect x="700" y="{y - 9}" width="34" height="18" rx="4" fill="#fff3d6" stroke="{INK}"'
+        ' stroke-width="2.6"/>'
+    )
     yield label(744, y + 4.5, "set by do(...)", size=12)
     yield label(
         20,
         y + 28,
-        "Joint: where D1 and D2 are about one person. Total: where they are about two. See the certificate's table for other sizes.",
+        "Joint: where D1 and D2 are about one person. Total: where they are about two. See the"
+        " certificate's table for other sizes.",
         size=12,
     )
 
@@ -229,4 +240,7 @@ def _description(bounds: tuple[str, str, str, str]) -> str:
         f"{p.title}: {p.act}; {p.pure} with pure epsilon, {b} in this release"
         for p, b in zip(PANELS, bounds, strict=True)
     ]
-    return f"Arrows run from statuses to data points to the release, and from Ada's status to Byron's. {'. '.join(parts)}."
+    return (
+        "Arrows run from statuses to data points to the release, and from Ada's status to Byron's."
+        f" {'. '.join(parts)}."
+    )

@@ -37,7 +37,10 @@ def profile_of(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> dict[str, 
     # the rounding far below 1e-12.
     deltas = accumulate((min(max(d, 0.0), 1.0) for _, d in points), min)
     return {
-        "meaning": "for each epsilon, an upper bound on the delta of everything in this bundle together, as planned, for one unit of privacy",
+        "meaning": (
+            "for each epsilon, an upper bound on the delta of everything in this bundle together,"
+            " as planned, for one unit of privacy"
+        ),
         "adjacency": spec.privacy.adjacency,
         "points": [{"epsilon": e, "delta": d} for (e, _), d in zip(points, deltas, strict=True)],
     }
@@ -72,9 +75,11 @@ def profile_svg(profile: dict[str, Any], certificate: Certificate) -> str:
         f'<path d="{path}" fill="none" stroke="{COOL}" stroke-width="2.4"/>',
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{HOT}"/>',
         # Above the falling curve on its right, or below it on its left.
-        label(x + 9, y - 8, words, size=12, colour=HOT)
-        if x < (LEFT + RIGHT) / 2
-        else label(x - 9, y + 18, words, anchor="end", size=12, colour=HOT),
+        (
+            label(x + 9, y - 8, words, size=12, colour=HOT)
+            if x < (LEFT + RIGHT) / 2
+            else label(x - 9, y + 18, words, anchor="end", size=12, colour=HOT)
+        ),
     ]
     listed = "; ".join(
         f"epsilon {e:g}: delta {d:.3g}" for e, d in shown[:: max(1, len(shown) // 8)]
@@ -102,7 +107,10 @@ def _axes(most: float, place: Any) -> Iterator[str]:
         yield line(x, y, x, y + 5, colour=FAINT)
         yield label(x, y + 19, f"{i * step:g}", anchor="middle", size=11, colour=FAINT)
     yield label((LEFT + RIGHT) / 2, HEIGHT - 18, "epsilon", anchor="middle")
-    yield f'<text x="24" y="{(TOP + BOTTOM) / 2:.1f}" transform="rotate(-90 24 {(TOP + BOTTOM) / 2:.1f})" text-anchor="middle">delta</text>'
+    yield (
+        f'<text x="24" y="{(TOP + BOTTOM) / 2:.1f}" transform="rotate(-90 24'
+        f' {(TOP + BOTTOM) / 2:.1f})" text-anchor="middle">delta</text>'
+    )
 
 
 def _round_step(about: float) -> float:

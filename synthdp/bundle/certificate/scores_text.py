@@ -22,8 +22,14 @@ def in_words(score: ChargedScore) -> str:
 def what(score: ChargedScore) -> str:
     """What a score is of."""
     if score.target is None:
-        return f"Mean total variation of {score.tables} {WAYS[score.name]} tables, synthetic against real rows (0 is equal, 1 is disjoint)"
-    return f"Share of held-out real rows whose {plain(score.target)} a logistic regression that learnt on synthetic rows tells right"
+        return (
+            f"Mean total variation of {score.tables} {WAYS[score.name]} tables, synthetic against"
+            " real rows (0 is equal, 1 is disjoint)"
+        )
+    return (
+        f"Share of held-out real rows whose {plain(score.target)} a logistic regression that learnt"
+        " on synthetic rows tells right"
+    )
 
 
 def scores_markdown(c: Certificate) -> str:
@@ -32,19 +38,32 @@ def scores_markdown(c: Certificate) -> str:
     """
     cost = next((p.epsilon for p in c.purposes if p.purpose == "scores"), None)
     rows = [
-        f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} | {', '.join(f'{n:,}' for n in s.counts)} | {s.sigma:.6g} |"
+        f"| {what(s)} | {_value(s)} | {s.low:.4f} to {s.high:.4f} |"
+        f" {', '.join(f'{n:,}' for n in s.counts)} | {s.sigma:.6g} |"
         for s in c.scores
     ]
     return "\n".join(
         [
-            "## Scores on real rows\n\nCounted on the original with Gaussian noise on whole counts, planned and charged like every look "
-            f"(purpose `scores`{'' if cost is None else f', epsilon {cost:.4f} alone'}), so that they are inside the guarantee.\n",
-            f"| score | value | {LEVEL:.0%} interval | noisy counts | sigma |\n|---|---|---|---|---|",
+            (
+                "## Scores on real rows\n\nCounted on the original with Gaussian noise on whole"
+                " counts, planned and charged like every look (purpose"
+                f" `scores`{'' if cost is None else f', epsilon {cost:.4f} alone'}), so that they"
+                " are inside the guarantee.\n"
+            ),
+            (
+                f"| score | value | {LEVEL:.0%} interval | noisy counts | sigma"
+                " |\n|---|---|---|---|---|"
+            ),
             *rows,
-            "\nCounts are of misplaced rows (that would have to move for the real tables to have the synthetic shares), or of wrong and right "
-            "answers. The number of rows that distances are divided by is estimated from the noisy tables in `marginals.json`. Intervals include "
-            "the noise; those of shares of right answers also the choice of the held-out rows. They hold one by one, not all together. "
-            "What a model reaches that learnt on real rows was not released: it would cost far more.",
+            (
+                "\nCounts are of misplaced rows (that would have to move for the real tables to"
+                " have the synthetic shares), or of wrong and right answers. The number of rows"
+                " that distances are divided by is estimated from the noisy tables in"
+                " `marginals.json`. Intervals include the noise; those of shares of right answers"
+                " also the choice of the held-out rows. They hold one by one, not all together."
+                " What a model reaches that learnt on real rows was not released: it would cost far"
+                " more."
+            ),
             *_decided(c),
         ]
     )
@@ -56,11 +75,13 @@ def _value(score: ChargedScore) -> str:
 
 def _decided(c: Certificate) -> list[str]:
     for_gates = [
-        f"`{g.metric}` {f'at most {g.at_most:g}' if g.at_most is not None else f'at least {g.at_least:g}'}"
+        f"`{g.metric}`"
+        f" {f'at most {g.at_most:g}' if g.at_most is not None else f'at least {g.at_least:g}'}"
         for g in c.charged_gates
     ]
     if not for_gates:
         return []
     return [
-        f"\nThe decision to publish also rested on {' and '.join(for_gates)}: on released scores alone, so that it is inside the guarantee."
+        f"\nThe decision to publish also rested on {' and '.join(for_gates)}: on released scores"
+        " alone, so that it is inside the guarantee."
     ]

@@ -39,23 +39,22 @@ def render(certificate: Certificate) -> str:
 
 def _head(c: Certificate) -> str:
     return (
-        f"# Privacy certificate: {plain(c.title or c.dataset)}\n\n"
-        f"Release `{c.run}` of dataset `{c.dataset}`: synthetic data and the model that made it.\n\n"
-        f"| | |\n|---|---|\n"
-        f"| epsilon, everything together | **{up(c.epsilon)}** |\n"
-        f"| delta | {c.delta:g} |\n"
-        f"| epsilon allowed by the spec | {c.epsilon_allowed:g} |\n"
-        f"| spent on this outcome | {_spent(c)} |\n"
-        f"| unit of privacy | {_unit(c)} |\n"
-        f"| neighbouring tables | {_neighbours(c)} |\n"
-        f"| made by | {c.program} |"
+        f"# Privacy certificate: {plain(c.title or c.dataset)}\n\nRelease `{c.run}` of dataset"
+        f" `{c.dataset}`: synthetic data and the model that made it.\n\n| | |\n|---|---|\n|"
+        f" epsilon, everything together | **{up(c.epsilon)}** |\n| delta | {c.delta:g} |\n| epsilon"
+        f" allowed by the spec | {c.epsilon_allowed:g} |\n| spent on this outcome | {_spent(c)}"
+        f" |\n| unit of privacy | {_unit(c)} |\n| neighbouring tables | {_neighbours(c)} |\n| made"
+        f" by | {c.program} |"
     )
 
 
 def _spent(c: Certificate) -> str:
     if all(p.used for p in c.purposes):
         return "all that was planned"
-    return f"epsilon {up(c.epsilon_spent)}: less than was planned, and no bound for the run (see Every look at the rows)"
+    return (
+        f"epsilon {up(c.epsilon_spent)}: less than was planned, and no bound for the run (see Every"
+        " look at the rows)"
+    )
 
 
 def _unit(c: Certificate) -> str:
@@ -73,38 +72,37 @@ def _neighbours(c: Certificate) -> str:
 def _guarantee(c: Certificate) -> str:
     act = "adding it, removing it" if c.adjacency == "add_remove" else "replacing it by any other"
     return (
-        "## The guarantee\n\n"
-        "It bounds the causal effect of one *data point* on what was released. A data point D_i is what the table "
-        f"holds of one unit ({plain(c.unit_meaning)}). Intervening on it - do(D_i): {act} - changes the probability of any outcome "
-        f"by at most a factor of {up(math.exp(c.epsilon), digits=2)} (e^{up(c.epsilon)}), plus {c.delta:g}:\n\n"
-        f"    P[outcome | do(D_i = d)]  <=  e^{up(c.epsilon)} P[outcome | do(D_i = d')] + {c.delta:g}\n\n"
-        "for every outcome, every i, and all values d and d'. This holds whatever anyone knows besides, and however the rows are "
-        "correlated: it is a statement about an intervention, so it needs no assumption that rows are independent. "
-        "Anything computed from the released files alone has the same guarantee.\n\n"
-        "The numbers are of everything that the run had planned before a row was read. Which planned looks it then took may depend on what earlier "
-        "ones released, so only the whole plan bounds every outcome."
+        "## The guarantee\n\nIt bounds the causal effect of one *data point* on what was released."
+        f" A data point D_i is what the table holds of one unit ({plain(c.unit_meaning)})."
+        f" Intervening on it - do(D_i): {act} - changes the probability of any outcome by at most a"
+        f" factor of {up(math.exp(c.epsilon), digits=2)} (e^{up(c.epsilon)}), plus {c.delta:g}:\n\n"
+        f"    P[outcome | do(D_i = d)]  <=  e^{up(c.epsilon)} P[outcome | do(D_i = d')] +"
+        f" {c.delta:g}\n\nfor every outcome, every i, and all values d and d'. This holds whatever"
+        " anyone knows besides, and however the rows are correlated: it is a statement about an"
+        " intervention, so it needs no assumption that rows are independent. Anything computed"
+        " from the released files alone has the same guarantee.\n\nThe numbers are of everything"
+        " that the run had planned before a row was read. Which planned looks it then took may"
+        " depend on what earlier ones released, so only the whole plan bounds every outcome."
     )
 
 
 def _meaning(c: Certificate) -> str:
     return (
-        "## What it does not say: data points are not statuses\n\n"
-        "The guarantee is about the *data point* (what was written down), not about the *status* it describes (what is true of a person). "
-        "A status may reach the release by other people's data points as well:\n\n"
-        "    Ada's status R1 ------> Byron's status R2\n"
-        "         |                        |\n"
-        "         v                        v\n"
-        "    Ada's data point D1     Byron's data point D2     other data points\n"
-        "         |                        |                        |\n"
-        "         +---- epsilon ----> release <---- epsilon --------+\n\n"
-        "`effects.svg` draws this four times, once for each of the lines below.\n\n"
-        "Worked example, with pure epsilon: Byron is Ada's son, and her genetic status R1 is a cause of his, R2.\n\n"
-        "- do(D1), Ada's data point alone: **epsilon**.\n"
-        "- do(R1), Ada's status: **2 epsilon**, half of it by way of Byron's data point.\n"
-        "- do(R1, R2) at once, the *joint* effect: **2 epsilon**, since fixing R2 masks what R1 does to it.\n"
-        "- the *total* effect, R1's 2 epsilon plus R2's epsilon: **3 epsilon**. It counts the loss of each of them.\n\n"
-        "What can be inferred about a person from *other people's* rows - smoking causes cancer, so a smoker's risk is known - "
-        "is not bounded by this or any other differential privacy guarantee."
+        "## What it does not say: data points are not statuses\n\nThe guarantee is about the *data"
+        " point* (what was written down), not about the *status* it describes (what is true of a"
+        " person). A status may reach the release by other people's data points as well:\n\n   "
+        " Ada's status R1 ------> Byron's status R2\n         |                        |\n        "
+        " v                        v\n    Ada's data point D1     Byron's data point D2     other"
+        " data points\n         |                        |                        |\n         +----"
+        " epsilon ----> release <---- epsilon --------+\n\n`effects.svg` draws this four times,"
+        " once for each of the lines below.\n\nWorked example, with pure epsilon: Byron is Ada's"
+        " son, and her genetic status R1 is a cause of his, R2.\n\n- do(D1), Ada's data point"
+        " alone: **epsilon**.\n- do(R1), Ada's status: **2 epsilon**, half of it by way of Byron's"
+        " data point.\n- do(R1, R2) at once, the *joint* effect: **2 epsilon**, since fixing R2"
+        " masks what R1 does to it.\n- the *total* effect, R1's 2 epsilon plus R2's epsilon: **3"
+        " epsilon**. It counts the loss of each of them.\n\nWhat can be inferred about a person"
+        " from *other people's* rows - smoking causes cancer, so a smoker's risk is known - is not"
+        " bounded by this or any other differential privacy guarantee."
     )
 
 
@@ -113,17 +111,20 @@ def _group_table(c: Certificate) -> str:
         return "no bound" if value is None else up(value)
 
     rows = [
-        f"| {g.size} | {number(g.joint_epsilon)} | {g.joint_delta:g} | {number(g.total_epsilon)} | {g.total_delta:g} |"
+        f"| {g.size} | {number(g.joint_epsilon)} | {g.joint_delta:g} | {number(g.total_epsilon)} |"
+        f" {g.total_delta:g} |"
         for g in c.groups
     ]
     head = (
-        "## Groups\n\n"
-        "*Joint effect*: intervening on k data points at once. *Total effect*: the effects of k people's statuses added up, where each "
-        "status may be a cause of all the later ones (the worst case). Which one matters is a moral question: the joint effect where the k data "
-        "points are about one person, the total effect where they are about k people. The total is a sum of k bounds, one for each status. "
-        "Changing all k statuses reaches these k data points alone, so what tells that world from this one is bounded by the joint effect. "
-        "'No bound': group privacy shows nothing at this delta.\n\n"
-        "| k | joint effect: epsilon | at delta | total effect, at most: epsilon | at delta |\n|---|---|---|---|---|"
+        "## Groups\n\n*Joint effect*: intervening on k data points at once. *Total effect*: the"
+        " effects of k people's statuses added up, where each status may be a cause of all the"
+        " later ones (the worst case). Which one matters is a moral question: the joint effect"
+        " where the k data points are about one person, the total effect where they are about k"
+        " people. The total is a sum of k bounds, one for each status. Changing all k statuses"
+        " reaches these k data points alone, so what tells that world from this one is bounded by"
+        " the joint effect. 'No bound': group privacy shows nothing at this delta.\n\n| k | joint"
+        " effect: epsilon | at delta | total effect, at most: epsilon | at delta"
+        " |\n|---|---|---|---|---|"
     )
     return "\n".join([head, *rows, "", _repeated(c)])
 
@@ -131,25 +132,31 @@ def _group_table(c: Certificate) -> str:
 def _repeated(c: Certificate) -> str:
     if c.unit == "id":
         return (
-            f"The unit is an id, so all its rows (at most {c.unit_rows} are used) count as one data point: line k = 1. "
-            "A household, or a person with several ids, is a group."
+            f"The unit is an id, so all its rows (at most {c.unit_rows} are used) count as one data"
+            " point: line k = 1. A household, or a person with several ids, is a group."
         )
     return (
-        "The unit is a single row. **A person with several rows is a group, not a unit**: someone with k rows has the joint effect of line k "
-        "(with 5 rows, line k = 5), and not the guarantee stated above. A person with more rows than the table lists has no guarantee stated here."
+        "The unit is a single row. **A person with several rows is a group, not a unit**: someone"
+        " with k rows has the joint effect of line k (with 5 rows, line k = 5), and not the"
+        " guarantee stated above. A person with more rows than the table lists has no guarantee"
+        " stated here."
     )
 
 
 def _released(c: Certificate) -> str:
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
     lines = [
-        f"| `{r.file}` | {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |"
+        f"| `{r.file}` |"
+        f" {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |"
         for r in c.released
     ]
     return "\n".join(
         [
-            "## What was released\n\nFiles that came out of rows, and the spends (numbered below) that paid for them. All other files of the bundle "
-            "are functions of the spec, the ledger and these.\n\n| file | paid for by |\n|---|---|",
+            (
+                "## What was released\n\nFiles that came out of rows, and the spends (numbered"
+                " below) that paid for them. All other files of the bundle are functions of the"
+                " spec, the ledger and these.\n\n| file | paid for by |\n|---|---|"
+            ),
             *lines,
             *_constraints(c),
             *_derived(c),
@@ -162,8 +169,9 @@ def _constraints(c: Certificate) -> list[str]:
     if not c.constraints:
         return []
     head = (
-        "\nEvery synthetic row fulfils the constraints below. The model's rows that did not were left out, which is a function of these rows alone "
-        "and costs no privacy; the original rows were never held to them.\n"
+        "\nEvery synthetic row fulfils the constraints below. The model's rows that did not were"
+        " left out, which is a function of these rows alone and costs no privacy; the original rows"
+        " were never held to them.\n"
     )
     return [head, *map(code, c.constraints)]
 
@@ -172,8 +180,8 @@ def _derived(c: Certificate) -> list[str]:
     if not c.derived:
         return []
     head = (
-        "\nThe columns below were computed from others of the same synthetic row, within their declared bounds. Their values in the original were "
-        "not read.\n"
+        "\nThe columns below were computed from others of the same synthetic row, within their"
+        " declared bounds. Their values in the original were not read.\n"
     )
     return [head, *(code(f"{name} = {text}") for name, text in c.derived)]
 
@@ -182,15 +190,17 @@ def _amended(c: Certificate) -> list[str]:
     if not c.amended:
         return []
     return [
-        "\nAfter the budget was reserved the publisher changed the spec once or more (the ledger's `amend` entries), in: "
-        f"{', '.join(map(plain, c.amended))}. "
-        "These fields say what is done with released values: plan, budget and the rows that were looked at are those of the reservation."
+        "\nAfter the budget was reserved the publisher changed the spec once or more (the ledger's"
+        f" `amend` entries), in: {', '.join(map(plain, c.amended))}. These fields say what is done"
+        " with released values: plan, budget and the rows that were looked at are those of the"
+        " reservation."
     ]
 
 
 def _spends(c: Certificate) -> str:
     charges = [
-        f"| {i} | {plain(x.purpose)} | {plain(x.mechanism)} | {describe_event(x.event)} | `{x.entry[:12]}` |"
+        f"| {i} | {plain(x.purpose)} | {plain(x.mechanism)} | {describe_event(x.event)} |"
+        f" `{x.entry[:12]}` |"
         for i, x in enumerate(c.charges, start=1)
     ]
     purposes = [
@@ -199,15 +209,24 @@ def _spends(c: Certificate) -> str:
     ]
     return "\n".join(
         [
-            "## Every look at the rows\n\n| | purpose | mechanism | noise | ledger entry |\n|---|---|---|---|---|",
+            (
+                "## Every look at the rows\n\n| | purpose | mechanism | noise | ledger entry"
+                " |\n|---|---|---|---|---|"
+            ),
             *charges,
-            f"\nEpsilon of each planned purpose alone, at delta {c.delta:g}. The total is composed from all planned events at once by privacy loss "
-            "distributions, so it is not the sum of these.\n\n| purpose | epsilon | used |\n|---|---|---|",
+            (
+                f"\nEpsilon of each planned purpose alone, at delta {c.delta:g}. The total is"
+                " composed from all planned events at once by privacy loss distributions, so it is"
+                " not the sum of these.\n\n| purpose | epsilon | used |\n|---|---|---|"
+            ),
             *purposes,
             f"| **everything together** | **{up(c.epsilon)}** | |",
             *_unused(c),
-            "\nOne epsilon and delta are one point of a curve. `profile.json` and `profile.svg` hold the whole of it: delta at every epsilon. "
-            "At epsilon 0, delta bounds the advantage (true minus false positive rate) of any test for one data point.",
+            (
+                "\nOne epsilon and delta are one point of a curve. `profile.json` and `profile.svg`"
+                " hold the whole of it: delta at every epsilon. At epsilon 0, delta bounds the"
+                " advantage (true minus false positive rate) of any test for one data point."
+            ),
         ]
     )
 
@@ -220,9 +239,10 @@ def _unused(c: Certificate) -> list[str]:
     if not unused:
         return []
     return [
-        f"\nPlanned and unused: {', '.join(unused)}. The looks that were taken compose to epsilon {up(c.epsilon_spent)}. "
-        "That describes this outcome; it is no bound for the run, as other outcomes might have taken more looks. "
-        "The steward's ledger counts what was reserved for all of them."
+        f"\nPlanned and unused: {', '.join(unused)}. The looks that were taken compose to epsilon"
+        f" {up(c.epsilon_spent)}. That describes this outcome; it is no bound for the run, as other"
+        " outcomes might have taken more looks. The steward's ledger counts what was reserved for"
+        " all of them."
     ]
 
 
@@ -230,42 +250,66 @@ def _assumed(c: Certificate) -> str:
     given = {
         "none": "that no causal graph was used",
         "given": "the causal graph, which the steward drew without looking at the rows",
-        "validate": "the causal graph, which the steward drew without looking at the rows; what was found about it was paid for",
-        "learn": "the arrows that the spec requires or forbids; the learned graph itself was paid for",
+        "validate": (
+            "the causal graph, which the steward drew without looking at the rows; what was found"
+            " about it was paid for"
+        ),
+        "learn": (
+            "the arrows that the spec requires or forbids; the learned graph itself was paid for"
+        ),
     }[c.graph]
     rows = (
-        f"the number of rows, declared as {c.rows:,}: it is treated as known to everyone and is not protected"
+        f"the number of rows, declared as {c.rows:,}: it is treated as known to everyone and is not"
+        " protected"
         if c.rows_kind == "public"
         else f"a declared, approximate number of rows, {c.rows:,}; the exact number was not used"
     )
     return "\n".join(
         [
-            "## What is assumed to be public\n\nThe guarantee holds if the steward chose these without looking at the rows:\n",
-            f"- the domain of all {c.columns} columns: names, types, categories, bounds, bins and spikes;",
+            (
+                "## What is assumed to be public\n\nThe guarantee holds if the steward chose these"
+                " without looking at the rows:\n"
+            ),
+            (
+                f"- the domain of all {c.columns} columns: names, types, categories, bounds, bins"
+                " and spikes;"
+            ),
             f"- {rows};",
             f"- {given};",
-            "- the spec itself, with every setting of the mechanisms: `spec.yaml` (file paths, queries and addresses are left out).",
+            (
+                "- the spec itself, with every setting of the mechanisms: `spec.yaml` (file paths,"
+                " queries and addresses are left out)."
+            ),
         ]
     )
 
 
 def _not_covered(c: Certificate) -> str:
     lines = [
-        "Correlated rows: a bound on each data point's effect is not a bound on what correlated data points reveal together (see Groups).",
-        "Inference from others: what the rows of other people say about a person, with or without that person's row.",
+        (
+            "Correlated rows: a bound on each data point's effect is not a bound on what correlated"
+            " data points reveal together (see Groups)."
+        ),
+        (
+            "Inference from others: what the rows of other people say about a person, with or"
+            " without that person's row."
+        ),
         _presence(c),
         fitting(c),
         "Timing: how long the release took, its memory use, and whether and when it was made.",
-        f"What the steward alone has: {'but for the scores above, ' if c.scores else ''}"
-        "the internal report and the tracking server show figures computed on real rows without noise. "
-        "They must not be published.",
+        (
+            f"What the steward alone has: {'but for the scores above, ' if c.scores else ''}the"
+            " internal report and the tracking server show figures computed on real rows without"
+            " noise. They must not be published."
+        ),
         _other_releases(c),
     ]
     kinds = frozenset[str]().union(*(event_kinds(x.event) for x in c.planned))
     if {"gaussian", "rounded_gaussian", "mixture_of_gaussians"} & kinds:
         lines.append(
-            "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a public lattice, so the low bits of a result "
-            f"tell nothing; that the generator's Gaussians are exactly Gaussian is assumed. {_noise_on_tables(kinds)}"
+            "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a"
+            " public lattice, so the low bits of a result tell nothing; that the generator's"
+            f" Gaussians are exactly Gaussian is assumed. {_noise_on_tables(kinds)}"
         )
     for gate in c.outside_gates:
         bound = (
@@ -274,8 +318,9 @@ def _not_covered(c: Certificate) -> str:
             else f"at least {gate.at_least:g}"
         )
         lines.append(
-            f"**The decision to publish**: the spec asked for `{gate.metric}` {bound}, a figure computed on real rows without noise. "
-            "That this bundle exists says that it held; this is outside the guarantee."
+            f"**The decision to publish**: the spec asked for `{gate.metric}` {bound}, a figure"
+            " computed on real rows without noise. That this bundle exists says that it held; this"
+            " is outside the guarantee."
         )
     return "\n".join(["## What is not covered\n", *(f"- {line}" for line in lines)])
 
@@ -284,13 +329,22 @@ def _noise_on_tables(kinds: Set[str]) -> str:
     rounded = "is a 64-bit Gaussian rounded to whole numbers"
     if "discrete_gaussian" not in kinds:
         return f"Noise on tables {rounded}, on the same assumption."
-    return f"Noise on planned tables is discrete and exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."
+    return (
+        "Noise on planned tables is discrete and"
+        f" exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."
+    )
 
 
 def _presence(c: Certificate) -> str:
     if c.adjacency == "add_remove":
-        return "Being in the source: the guarantee covers whether a data point was used, not what is known from elsewhere about who is in the source."
-    return "Being in the source: whether someone's data point is in the table at all is not protected; only its content is."
+        return (
+            "Being in the source: the guarantee covers whether a data point was used, not what is"
+            " known from elsewhere about who is in the source."
+        )
+    return (
+        "Being in the source: whether someone's data point is in the table at all is not protected;"
+        " only its content is."
+    )
 
 
 def fitting(c: Certificate) -> str:
@@ -302,7 +356,10 @@ def fitting(c: Certificate) -> str:
         conditions.append("has a row without an id")
     elif c.rows_kind == "public":
         conditions.append("has another number of rows than declared")
-    return f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release says that it was not so."
+    return (
+        f"That the table fitted: a table that {' or '.join(conditions)} is refused, so this release"
+        " says that it was not so."
+    )
 
 
 def _audits(c: Certificate) -> str:
@@ -320,28 +377,28 @@ def _other_releases(c: Certificate) -> str:
 
 def _how_to_verify(c: Certificate) -> str:
     return (
-        "## How to verify\n\n"
-        "    synthdp verify .          # in the bundle's folder; needs no network, no ledger, no rows\n"
-        "    sha256sum -c SHA256SUMS   # files only\n\n"
-        "`verify` recomputes the hashes of the run's ledger entries (`privacy/ledger.json`), holds each charge against the plan in "
-        "`privacy/certificate.json`, composes the planned events again into an epsilon, compares it with this certificate and the spec, "
-        "checks each file against the spec, computes the profile again, and writes this text and "
-        "the pictures again from `privacy/certificate.json`. "
-        f"It cannot prove that the steward ran the program as stated: that needs trust in the steward.\n\n{_signature(c)}"
+        "## How to verify\n\n    synthdp verify .          # in the bundle's folder; needs no"
+        " network, no ledger, no rows\n    sha256sum -c SHA256SUMS   # files only\n\n`verify`"
+        " recomputes the hashes of the run's ledger entries (`privacy/ledger.json`), holds each"
+        " charge against the plan in `privacy/certificate.json`, composes the planned events again"
+        " into an epsilon, compares it with this certificate and the spec, checks each file"
+        " against the spec, computes the profile again, and writes this text and the pictures"
+        " again from `privacy/certificate.json`. It cannot prove that the steward ran the program"
+        f" as stated: that needs trust in the steward.\n\n{_signature(c)}"
     )
 
 
 def _signature(c: Certificate) -> str:
     if c.signer is None:
         return (
-            "**This bundle is unsigned.** Its files fit each other, and nothing in it proves who made it: "
-            "get it, or the hash of `SHA256SUMS`, from a place that you trust."
+            "**This bundle is unsigned.** Its files fit each other, and nothing in it proves who"
+            " made it: get it, or the hash of `SHA256SUMS`, from a place that you trust."
         )
     return (
-        "This bundle is signed: `privacy/statement.intoto.json` (an in-toto statement in a DSSE envelope) names every file by its SHA-256, "
-        "under the key\n\n"
-        f"    {c.signer}\n\n"
-        "Anyone can make a key. Get the publisher's by another way than this bundle, and run `synthdp verify . --key signing-key.pub.pem`."
+        "This bundle is signed: `privacy/statement.intoto.json` (an in-toto statement in a DSSE"
+        f" envelope) names every file by its SHA-256, under the key\n\n    {c.signer}\n\nAnyone can"
+        " make a key. Get the publisher's by another way than this bundle, and run `synthdp verify"
+        " . --key signing-key.pub.pem`."
     )
 
 
@@ -349,11 +406,20 @@ def describe_event(event: Mapping[str, Any]) -> str:
     """One event in words, with its noise scale."""
     match event:
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
-            return f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
+            return (
+                f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most"
+                f" {sensitivity}"
+            )
         case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
-            return f"rounded Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most {sensitivity}"
+            return (
+                f"rounded Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most"
+                f" {sensitivity}"
+            )
         case {"event": "gaussian", "noise_multiplier": noise}:
-            return f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together (in L2)"
+            return (
+                f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together"
+                " (in L2)"
+            )
         case {
             "event": "sparse_vector",
             "threshold_scale": threshold,
@@ -366,21 +432,33 @@ def describe_event(event: Mapping[str, Any]) -> str:
             scales = (
                 f"discrete Laplace of scales {threshold:.6g} (threshold) and {query:.6g} (query)"
             )
-            return f"sparse vector up to its first query above: {scales} on whole numbers that a unit moves by at most {moved * rows}{sample}"
+            return (
+                f"sparse vector up to its first query above: {scales} on whole numbers that a unit"
+                f" moves by at most {moved * rows}{sample}"
+            )
         case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": rows}:
-            return f"the largest of scores with Gumbel noise of scale {scale:.6g}, whole numbers that a unit moves by at most {moved * rows}"
+            return (
+                f"the largest of scores with Gumbel noise of scale {scale:.6g}, whole numbers that"
+                f" a unit moves by at most {moved * rows}"
+            )
         case {
             "event": "mixture_of_gaussians",
             "noise_multiplier": noise,
             "sensitivities": list(moves),
         }:
-            return f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of a unit, each sampled by its own coin"
+            return (
+                f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of"
+                " a unit, each sampled by its own coin"
+            )
         case {
             "event": "poisson_sampled",
             "rate": rate,
             "of": {"event": "gaussian", "noise_multiplier": noise},
         }:
-            return f"Gaussian of {noise:.6g} times the clipping norm, on a Poisson sample of rate {rate:.6g}"
+            return (
+                f"Gaussian of {noise:.6g} times the clipping norm, on a Poisson sample of rate"
+                f" {rate:.6g}"
+            )
         case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:
             return f"{describe_event(inner)}, on a Poisson sample of rate {rate:.6g}"
         case {"event": "repeated", "count": count, "of": dict(inner)}:

@@ -102,11 +102,20 @@ def croissant(
         "version": "1.0.0",
         "datePublished": day,
         "citeAs": citation(spec, certificate, day=day),
-        "rai:dataCollection": "Every row was drawn from a model that was fitted with differential privacy; none was collected.",
+        "rai:dataCollection": (
+            "Every row was drawn from a model that was fitted with differential privacy; none was"
+            " collected."
+        ),
         "rai:personalSensitiveInformation": _note(certificate),
-        "rai:dataUseCases": "Exploring, writing and testing code, teaching, and a first look at relations that the released model carries.",
-        "rai:dataLimitations": "Not for decisions about a person, for results that must hold for the original, for small groups, rare values "
-        "and extremes, for relations that graph.json does not have, or for duplicate and linkage studies.",
+        "rai:dataUseCases": (
+            "Exploring, writing and testing code, teaching, and a first look at relations that the"
+            " released model carries."
+        ),
+        "rai:dataLimitations": (
+            "Not for decisions about a person, for results that must hold for the original, for"
+            " small groups, rare values and extremes, for relations that graph.json does not have,"
+            " or for duplicate and linkage studies."
+        ),
     }
     if dataset.licence:
         content["license"] = dataset.licence
@@ -146,7 +155,10 @@ def citation(spec: models.ReleaseSpec, certificate: Certificate, *, day: str) ->
     privacy = (
         f"differentially private, epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}"
     )
-    text = f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run {certificate.run}, {certificate.program}]."
+    text = (
+        f"{head}{spec.dataset.title or spec.dataset.id}{year} [synthetic data, {privacy}; run"
+        f" {certificate.run}, {certificate.program}]."
+    )
     return (
         " ".join(f"{text} Made from: {spec.dataset.citation}".split())
         if spec.dataset.citation
@@ -161,8 +173,9 @@ def record_id(column: str) -> str:
 
 def _note(certificate: Certificate) -> str:
     return (
-        f"Synthetic rows under differential privacy: epsilon {up(certificate.epsilon)} at delta {certificate.delta:g} "
-        f"for {' '.join(certificate.unit_meaning.split())}; privacy/certificate.md states the guarantee."
+        f"Synthetic rows under differential privacy: epsilon {up(certificate.epsilon)} at delta"
+        f" {certificate.delta:g} for {' '.join(certificate.unit_meaning.split())};"
+        " privacy/certificate.md states the guarantee."
     )
 
 

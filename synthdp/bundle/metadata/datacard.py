@@ -27,10 +27,17 @@ NOT_FOR = """\
 - relations that the model was not built to carry: see `graph.json` for those it was;
 - uniqueness, linkage or duplicate studies: which rows are alike says nothing about the original's rows."""
 GRAPHS = {
-    "none": "No causal graph: the model is a plain variational autoencoder, whose arrows mean nothing.",
+    "none": (
+        "No causal graph: the model is a plain variational autoencoder, whose arrows mean nothing."
+    ),
     "given": "The publisher gave the graph; it was not tested on the data.",
-    "validate": "The publisher gave the graph; its arrows were tested on noisy tables, and are marked as those found them.",
-    "learn": "The graph was learned from noisy tables, within what the publisher required and forbade.",
+    "validate": (
+        "The publisher gave the graph; its arrows were tested on noisy tables, and are marked as"
+        " those found them."
+    ),
+    "learn": (
+        "The graph was learned from noisy tables, within what the publisher required and forbade."
+    ),
 }
 
 
@@ -51,10 +58,22 @@ def datacard(
             f"| made | {day}, by {certificate.program}, run `{certificate.run}` |",
             f"| publisher | {_publisher(spec)} |",
             f"| rows, columns | {rows:,} synthetic rows, {len(spec.columns)} columns |",
-            f"| one row is | made up, like {plain(certificate.unit_meaning) if certificate.unit == 'row' else 'one row of the original'} |",
-            f"| licence | {plain(dataset.licence) if dataset.licence else 'not stated: ask the publisher before you redistribute it'} |",
-            f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g}, for {plain(certificate.unit_meaning)} |",
-            f"| signed by | {certificate.signer or 'nobody: nothing in the bundle proves who made it'} |",
+            (
+                "| one row is | made up, like"
+                f" {plain(certificate.unit_meaning) if certificate.unit == 'row' else 'one row of the original'} |"
+            ),
+            (
+                "| licence |"
+                f" {plain(dataset.licence) if dataset.licence else 'not stated: ask the publisher before you redistribute it'} |"
+            ),
+            (
+                f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g},"
+                f" for {plain(certificate.unit_meaning)} |"
+            ),
+            (
+                "| signed by |"
+                f" {certificate.signer or 'nobody: nothing in the bundle proves who made it'} |"
+            ),
             "",
             "Cite it as:",
             "",
@@ -63,7 +82,10 @@ def datacard(
             "## Uses",
             "",
             *_uses(spec),
-            "Good for: exploring, writing and testing code, teaching, and a first look at relations that the released model carries.",
+            (
+                "Good for: exploring, writing and testing code, teaching, and a first look at"
+                " relations that the released model carries."
+            ),
             "",
             "Not good for:",
             "",
@@ -76,7 +98,10 @@ def datacard(
             *_quality(certificate),
             "## Columns",
             "",
-            "Types, bounds and categories were declared by the publisher; none was read off the data.",
+            (
+                "Types, bounds and categories were declared by the publisher; none was read off the"
+                " data."
+            ),
             "",
             "| column | type | values | may be missing | unit | description |",
             "|---|---|---|---|---|---|",
@@ -84,8 +109,12 @@ def datacard(
             "",
             "## Sensitive content",
             "",
-            f"The original describes {plain(certificate.unit_meaning)}. `privacy/certificate.md` says what of it the guarantee covers and what it "
-            "does not: among the latter what can be inferred about a person from other people's rows, which no release of statistics can withhold.",
+            (
+                f"The original describes {plain(certificate.unit_meaning)}."
+                " `privacy/certificate.md` says what of it the guarantee covers and what it does"
+                " not: among the latter what can be inferred about a person from other people's"
+                " rows, which no release of statistics can withhold."
+            ),
             "",
         ]
     )
@@ -114,15 +143,24 @@ def _uses(spec: models.ReleaseSpec) -> Iterator[str]:
 def _making(
     spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph
 ) -> Iterator[str]:
-    yield "Each look at the original was planned and charged before it was taken (`privacy/ledger.json`):"
+    yield (
+        "Each look at the original was planned and charged before it was taken"
+        " (`privacy/ledger.json`):"
+    )
     yield ""
     yield from (f"- {plain(p.purpose)}: {plain(p.mechanism)}" for p in certificate.planned)
     yield ""
     yield f"{GRAPHS[spec.graph.mode]} It has {len(graph.edges)} links, in `graph.json`."
     if spec.graph.mode in ("given", "validate", "learn"):
-        yield "An arrow says what the model draws first; that it is a cause in the world is the publisher's claim, or a finding with errors."
+        yield (
+            "An arrow says what the model draws first; that it is a cause in the world is the"
+            " publisher's claim, or a finding with errors."
+        )
     if spec.sampling.rake:
-        yield "The rows were chosen so that their one-way tables fit the noisy ones in `marginals.json`."
+        yield (
+            "The rows were chosen so that their one-way tables fit the noisy ones in"
+            " `marginals.json`."
+        )
     if spec.constraints:
         yield "Every row fulfils the constraints that the publisher declared:"
         yield ""
@@ -161,7 +199,10 @@ def _values(column: models.Column) -> str:
             return f"{column.false} (false), {column.true} (true)"
         case models.Datetime():
             pattern = DATE_FORMATS[column.resolution]
-            return f"{column.lower.strftime(pattern)} to {column.upper.strftime(pattern)}, to the {column.resolution}"
+            return (
+                f"{column.lower.strftime(pattern)} to {column.upper.strftime(pattern)}, to the"
+                f" {column.resolution}"
+            )
     spikes = _some([f"{s:.12g}" for s in column.spikes], ", ")
     return f"{column.lower:.12g} to {column.upper:.12g}{f'; often {spikes}' if spikes else ''}"
 

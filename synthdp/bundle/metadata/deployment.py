@@ -20,7 +20,10 @@ from synthdp.bundle.wording import plain, up
 from synthdp.spec.model import Publication, ReleaseSpec
 
 DEPLOYMENT = "privacy/deployment.yaml"
-HEAD = "# A tier 3 record for the OpenDP Deployments Registry (github.com/opendp/deployments-registry-data), as a draft for its reviewers.\n"
+HEAD = (
+    "# A tier 3 record for the OpenDP Deployments Registry"
+    " (github.com/opendp/deployments-registry-data), as a draft for its reviewers.\n"
+)
 
 
 def deployment_record(
@@ -103,8 +106,10 @@ def _basic(spec: ReleaseSpec, publication: Publication, *, title: str, day: str)
             {"data_curator_name": plain(c.name), "data_curator_type": c.type}
             for c in publication.curators
         ],
-        "description": f"{about}A synthetic table of {rows:,} rows and {len(spec.columns)} columns, the model that drew it, "
-        "and the noisy tables that were measured.",
+        "description": (
+            f"{about}A synthetic table of {rows:,} rows and {len(spec.columns)} columns, the model"
+            " that drew it, and the noisy tables that were measured."
+        ),
         "intended_use": plain(publication.intended_use),
         "data_product_type": "Synthetic data",
         "data_product_region": plain(publication.region),
@@ -117,22 +122,26 @@ def _variant(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
     fixed = c.rows_kind == "public" and c.unit == "row" and c.adjacency == "replace_one"
     size = f"{c.rows:,} rows" if fixed else "any number of rows"
     unprotected = [
-        "The spec, with the domain of every column: names, types, categories, bounds and bins. They were declared and not computed from rows."
+        "The spec, with the domain of every column: names, types, categories, bounds and bins. They"
+        " were declared and not computed from rows."
     ]
     if c.rows_kind == "public":
         unprotected.append(f"The declared number of rows, {c.rows:,}.")
     unprotected += [
-        f"That the release was published says that {g.metric} was {_bound(g.at_most, g.at_least)}, computed on real rows without noise."
+        f"That the release was published says that {g.metric} was {_bound(g.at_most, g.at_least)},"
+        " computed on real rows without noise."
         for g in c.outside_gates
     ]
     unprotected += [fitting(c), "Timing and size of the computation."]
     return {
         "variant_name": "Approximate DP",
-        "data_domain": f"Tables of {size} over {c.columns} columns whose domains `spec.yaml` declares; "
-        + (
-            "values outside a domain are clamped to it."
-            if spec.dataset.out_of_domain == "clamp"
-            else "a table with values outside a domain is refused."
+        "data_domain": (
+            f"Tables of {size} over {c.columns} columns whose domains `spec.yaml` declares; "
+            + (
+                "values outside a domain are clamped to it."
+                if spec.dataset.out_of_domain == "clamp"
+                else "a table with values outside a domain is refused."
+            )
         ),
         "unprotected_quantities": _listed(unprotected),
     }
@@ -157,19 +166,27 @@ def _privacy_loss(spec: ReleaseSpec, c: Certificate) -> dict[str, Any]:
     )
     return {
         "privacy_unit": unit,
-        "privacy_unit_details": f"Two tables are adjacent if one is made from the other by {move} {what}. "
-        f"Epsilon at the same delta for groups of several units: {groups}.",
+        "privacy_unit_details": (
+            f"Two tables are adjacent if one is made from the other by {move} {what}. "
+            f"Epsilon at the same delta for groups of several units: {groups}."
+        ),
         **number,
         "privacy_parameters": {"epsilon": float(up(c.epsilon)), "delta": c.delta},
-        "privacy_parameters_details": f"Everything that the run had planned, and so everything in the bundle together: epsilon {up(c.epsilon)} of "
-        f"{spec.privacy.epsilon:g} allowed, at delta {c.delta:g}. `privacy/profile.json` gives delta at every other epsilon.{_less(c)}",
+        "privacy_parameters_details": (
+            "Everything that the run had planned, and so everything in the bundle together:"
+            f" epsilon {up(c.epsilon)} of {spec.privacy.epsilon:g} allowed, at delta {c.delta:g}."
+            f" `privacy/profile.json` gives delta at every other epsilon.{_less(c)}"
+        ),
     }
 
 
 def _less(c: Certificate) -> str:
     if all(p.used for p in c.purposes):
         return ""
-    return f" This outcome did not need all of it: what was used composes to epsilon {up(c.epsilon_spent)}, which is no bound for the run."
+    return (
+        " This outcome did not need all of it: what was used composes to epsilon"
+        f" {up(c.epsilon_spent)}, which is no bound for the run."
+    )
 
 
 def _model(c: Certificate) -> dict[str, Any]:
@@ -180,22 +197,36 @@ def _model(c: Certificate) -> dict[str, Any]:
     )
     return {
         "model_name": "Central",
-        "model_name_details": "The steward holds the table and runs synthdp on it; only the bundle leaves.",
+        "model_name_details": (
+            "The steward holds the table and runs synthdp on it; only the bundle leaves."
+        ),
         "trust_assumptions": _listed(
             [
-                "The steward is trusted with the rows, to have run the program as stated, to have chosen the declared domain without "
-                "looking at the rows, and to keep the internal report and the tracking server to themselves.",
-                "Users and everyone else who sees the bundle are not trusted: they may know all other rows and may collude.",
+                (
+                    "The steward is trusted with the rows, to have run the program as stated, to"
+                    " have chosen the declared domain without looking at the rows, and to keep the"
+                    " internal report and the tracking server to themselves."
+                ),
+                (
+                    "Users and everyone else who sees the bundle are not trusted: they may know all"
+                    " other rows and may collude."
+                ),
                 "The operating system's random numbers are trusted.",
             ]
         ),
         "actors": "The steward, who holds the rows; downstream users of the bundle; the public.",
         "release_type": "One release",
-        "release_type_details": f"Other releases of dataset `{c.dataset}` would add their epsilons and deltas to these.{cap}",
+        "release_type_details": (
+            f"Other releases of dataset `{c.dataset}` would add their epsilons and deltas to"
+            f" these.{cap}"
+        ),
         "data_source_type": "Static",
         "data_source_type_details": "One table, read once.",
         "access_type": "Non-interactive",
-        "access_type_details": "Users have the bundle alone; sampling its model is post-processing. Nobody queries the rows.",
+        "access_type_details": (
+            "Users have the bundle alone; sampling its model is post-processing. Nobody queries the"
+            " rows."
+        ),
     }
 
 
@@ -207,25 +238,42 @@ def _implementation(spec: ReleaseSpec, c: Certificate, publication: Publication)
     )
     raked = "weighted to the noisy tables and resampled, " if spec.sampling.rake else ""
     return {
-        "preprocessing_and_hyperparameter_tuning": "Values are encoded by the declared domain; nothing is fitted to rows. Settings come from the "
-        f"spec or from public rules of rows, columns and epsilon. {gated} Whether settings were tuned on these rows outside the program "
-        "is the curator's to state.",
+        "preprocessing_and_hyperparameter_tuning": (
+            "Values are encoded by the declared domain; nothing is fitted to rows. Settings come"
+            f" from the spec or from public rules of rows, columns and epsilon. {gated} Whether"
+            " settings were tuned on these rows outside the program is the curator's to state."
+        ),
         "mechanisms": _listed([*_mechanisms(c), _security(c)]),
-        "composition": "All planned mechanisms, whether this run used them or not, composed at once by numerical privacy loss distributions "
-        "(dp-accounting, pessimistic discretisation). Their events are in `privacy/certificate.json`.",
-        "post_processing": f"The synthetic rows are drawn from the trained model, {raked}decoded to declared values and written in random order.",
-        "justification": plain(publication.justification)
-        if publication.justification
-        else "Not stated by the curator.",
-        "utility": "Figures on real rows are kept from the public, as they are not private. `marginals.json` holds noisy tables to compare with.",
-        "additional_information": f"Run {c.run}. The bundle holds a certificate, ledger entries and checksums; `synthdp verify` checks them offline.",
+        "composition": (
+            "All planned mechanisms, whether this run used them or not, composed at once by"
+            " numerical privacy loss distributions (dp-accounting, pessimistic discretisation)."
+            " Their events are in `privacy/certificate.json`."
+        ),
+        "post_processing": (
+            f"The synthetic rows are drawn from the trained model, {raked}decoded to declared"
+            " values and written in random order."
+        ),
+        "justification": (
+            plain(publication.justification)
+            if publication.justification
+            else "Not stated by the curator."
+        ),
+        "utility": (
+            "Figures on real rows are kept from the public, as they are not private."
+            " `marginals.json` holds noisy tables to compare with."
+        ),
+        "additional_information": (
+            f"Run {c.run}. The bundle holds a certificate, ledger entries and checksums; `synthdp"
+            " verify` checks them offline."
+        ),
     }
 
 
 def _mechanisms(c: Certificate) -> list[str]:
     used = {p.purpose for p in c.purposes if p.used}
     return [
-        f"{plain(x.purpose)}: {describe_event(x.event)}{'' if x.purpose in used else ' (planned, unused)'}"
+        f"{plain(x.purpose)}:"
+        f" {describe_event(x.event)}{'' if x.purpose in used else ' (planned, unused)'}"
         for x in c.planned
     ]
 
@@ -234,16 +282,17 @@ def _security(c: Certificate) -> str:
     kinds = set[str]().union(*(event_kinds(x.event) for x in c.planned))
     floats = {"gaussian", "poisson_sampled", "mixture_of_gaussians"} & kinds
     return (
-        f"Implemented by {c.program} with {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}"
-        "Opacus and dp-accounting. "
+        f"Implemented by {c.program} with"
+        f" {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}Opacus"
+        " and dp-accounting. "
         + (
             "Noise on tables is a 64-bit Gaussian rounded to whole numbers. "
             if "discrete_gaussian" not in kinds
             else ""
         )
         + ("Training's noise is a 64-bit Gaussian rounded to a public lattice. " if floats else "")
-        + "Keys of the generators come from the operating system. Not interactive; nothing was done against timing. No mechanism looks at a row "
-        "before its cost was written to a ledger."
+        + "Keys of the generators come from the operating system. Not interactive; nothing was done"
+        " against timing. No mechanism looks at a row before its cost was written to a ledger."
     )
 
 

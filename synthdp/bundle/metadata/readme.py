@@ -89,7 +89,8 @@ def readme(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
     rows = spec.sampling.rows or spec.dataset.rows.value
     held = "\n".join(map(code, spec.constraints))
     constraints = (
-        f"\nEvery row fulfils these constraints (a comparison with a missing value violates none):\n\n{held}\n"
+        "\nEvery row fulfils these constraints (a comparison with a missing value violates"
+        f" none):\n\n{held}\n"
         if held
         else ""
     )

@@ -121,7 +121,8 @@ def load_signer(settings: Signing, *, environment: Mapping[str, str] = os.enviro
     if not path:
         if settings.required:
             raise OutputError(
-                f"signing.required is true, and the environment variable {settings.key_env} names no key",
+                f"signing.required is true, and the environment variable {settings.key_env} names"
+                " no key",
                 hint=f"set it to the path of the private key; {make}",
             )
         return None
@@ -142,7 +143,8 @@ def load_signer(settings: Signing, *, environment: Mapping[str, str] = os.enviro
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise OutputError(
-            f"the key that {settings.key_env} names is not {ALGORITHM}, the only algorithm that is supported",
+            f"the key that {settings.key_env} names is not {ALGORITHM}, the only algorithm that is"
+            " supported",
             hint=make,
         )
     return Signer(key)
@@ -154,7 +156,10 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
     Raises:
         VerifyError: it cannot be read, or is no ed25519 public key.
     """
-    hint = f"give the publisher's public key ({PUBLIC_NAME}), which you got by another way than the bundle"
+    hint = (
+        f"give the publisher's public key ({PUBLIC_NAME}), which you got by another way than the"
+        " bundle"
+    )
     try:
         content = _read(path)
         key = serialization.load_pem_public_key(content)

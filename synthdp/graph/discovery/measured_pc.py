@@ -114,8 +114,12 @@ def measured_pc(
     """
     if not plan.joint(domain) and len(knowledge.undecided_pairs()) > plan.max_pairs:
         raise SynthdpError(
-            f"graph: {len(knowledge.undecided_pairs())} pairs of columns are open, at most {plan.max_pairs} can be measured",
-            hint="decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave columns out",
+            f"graph: {len(knowledge.undecided_pairs())} pairs of columns are open, at most"
+            f" {plan.max_pairs} can be measured",
+            hint=(
+                "decide more pairs by graph.tiers, graph.forbidden, graph.groups, or leave"
+                " columns out"
+            ),
         )
     search = _Search(measure, plan, domain, knowledge)
     skeleton = pc_skeleton(

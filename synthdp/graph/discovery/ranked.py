@@ -44,8 +44,12 @@ def check_ordered(domain: Domain) -> None:
     unordered = [c.name for c in domain.columns if not c.ordered and c.levels - c.missing > 2]
     if unordered:
         raise SynthdpError(
-            f"graph: rank statistics need ordered levels; no order is declared for {', '.join(unordered)}",
-            hint="declare them ordinal, with categories from lowest to highest, or use graph.algorithm measured_pc",
+            "graph: rank statistics need ordered levels; no order is declared for"
+            f" {', '.join(unordered)}",
+            hint=(
+                "declare them ordinal, with categories from lowest to highest, or use"
+                " graph.algorithm measured_pc"
+            ),
         )
 
 

@@ -139,7 +139,8 @@ def write_bif(network: BayesianNetwork) -> str:
     for name in (*network.levels, *(v for values in network.levels.values() for v in values)):
         if not WORD.fullmatch(name):
             raise SynthdpError(
-                f"BIF cannot write {name!r}: no spaces, commas, semicolons, bars, quotes or brackets",
+                f"BIF cannot write {name!r}: no spaces, commas, semicolons, bars, quotes or"
+                " brackets",
                 hint="choose another format",
             )
     lines = ["network unknown {", "}"]
@@ -155,7 +156,8 @@ def write_bif(network: BayesianNetwork) -> str:
         for cell in product(*(range(len(network.levels[p])) for p in given)):
             labels = ", ".join(network.levels[p][i] for p, i in zip(given, cell, strict=True))
             lines.append(
-                f"  {f'({labels})' if given else 'table'} {', '.join(repr(float(v)) for v in table[cell])};"
+                f"  {f'({labels})' if given else 'table'}"
+                f" {', '.join(repr(float(v)) for v in table[cell])};"
             )
         lines.append("}")
     return "\n".join([*lines, ""])
@@ -176,7 +178,8 @@ def uniform_network(graph: CausalGraph, domain: Domain) -> BayesianNetwork:
     large = [n for n, shape in shapes.items() if math.prod(shape) > MAX_CELLS]
     if large:
         raise SynthdpError(
-            f"BIF lists every probability: the table of {large[0]} would have more than {MAX_CELLS:,}",
+            f"BIF lists every probability: the table of {large[0]} would have more than"
+            f" {MAX_CELLS:,}",
             hint="choose another format",
         )
     return BayesianNetwork(
@@ -252,7 +255,8 @@ def _levels(block: _Block) -> tuple[str, ...]:
     found = _names(match[2])
     if len(found) != int(match[1]) or len(set(found)) != len(found):
         raise SynthdpError(
-            f"{block.place}: variable {block.name}: {match[1]} different values announced, got {_listed(found)}"
+            f"{block.place}: variable {block.name}: {match[1]} different values announced, got"
+            f" {_listed(found)}"
         )
     return found
 
@@ -276,16 +280,21 @@ def _check_sizes(
             else math.inf
         )
         if size > MAX_CELLS:
-            hint = f"at most {MOST_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph alone, as DOT or YAML"
+            hint = (
+                f"at most {MOST_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph"
+                " alone, as DOT or YAML"
+            )
             raise SynthdpError(
-                f"{own.where}: has {len(own.given)} parents, and a table that is too large to be read",
+                f"{own.where}: has {len(own.given)} parents, and a table that is too large to be"
+                " read",
                 hint=hint,
             )
         cells += int(size)
     if cells > MOST_CELLS:
         hint = "give the graph alone, as DOT or YAML"
         raise SynthdpError(
-            f"{file}: all tables together would have {cells:,} probabilities; at most {MOST_CELLS:,} are read",
+            f"{file}: all tables together would have {cells:,} probabilities; at most"
+            f" {MOST_CELLS:,} are read",
             hint=hint,
         )
 

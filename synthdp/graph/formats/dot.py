@@ -214,7 +214,8 @@ def write_dot(graph: CausalGraph) -> str:
         'node [shape=box, style=rounded, fontname="sans-serif"];',
         *(f"{name(n)};" for n in graph.nodes),
         *(
-            f'subgraph "cluster_{i}" {{ class=group; label={name(group)}; {" ".join(f"{name(n)};" for n in names)} }}'
+            f'subgraph "cluster_{i}" {{ class=group; label={name(group)};'
+            f" {' '.join(f'{name(n)};' for n in names)} }}"
             for i, (group, names) in enumerate(graph.groups.items())
         ),
         *(f"{name(e.cause)} -> {name(e.effect)} [{_look(e)}];" for e in graph.edges),
@@ -224,7 +225,8 @@ def write_dot(graph: CausalGraph) -> str:
             if len(names) == 2
         ),
         *(
-            f"{name(u)} [latent=1, shape=ellipse, style=dashed]; {name(u)} -> {{ {' '.join(map(name, names))} }} [style=dotted];"
+            f"{name(u)} [latent=1, shape=ellipse, style=dashed]; {name(u)} -> {{"
+            f" {' '.join(map(name, names))} }} [style=dotted];"
             for u, names in sets.items()
         ),
     ]
@@ -235,7 +237,10 @@ def _look(edge: GraphEdge) -> str:
     style = STYLES[edge.provenance]
     line = "solid" if not style.dashes else "dotted" if style.dashes.startswith("2") else "dashed"
     way = "" if edge.directed else ", dir=none"
-    return f'class={edge.provenance}, color="{style.colour}", style={line}, penwidth={style.width:g}{way}'
+    return (
+        f'class={edge.provenance}, color="{style.colour}", style={line},'
+        f" penwidth={style.width:g}{way}"
+    )
 
 
 def write_dagitty(graph: CausalGraph) -> str:

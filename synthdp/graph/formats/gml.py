@@ -13,7 +13,10 @@ import networkx as nx
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.formats.draft import Draft, mistake, unseen_names
 
-HINT = 'expected  graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b" ] edge [ source 0 target 1 ] ]'
+HINT = (
+    'expected  graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b" ] edge [ source 0'
+    " target 1 ] ]"
+)
 
 MOST_QUOTED = 200  # characters
 

@@ -57,7 +57,10 @@ def tokens(text: str, *, file: str) -> list[Token]:
                 file,
                 line,
                 what,
-                hint='names with other characters than letters, digits, _ and . go in quotes: "a name"',
+                hint=(
+                    'names with other characters than letters, digits, _ and . go in quotes: "a'
+                    ' name"'
+                ),
             )
         if match.lastgroup != "skip":
             quoted = match.lastgroup == "text"
@@ -84,7 +87,8 @@ def quoted(name: str, *, language: str) -> str:
     """
     if CONTROL.search(name) or _UNWRITABLE.search(name):
         raise GraphFileError(
-            f"{language} cannot write the name {name!r}: no control characters, and no backslash at its end or before a quotation mark",
+            f"{language} cannot write the name {name!r}: no control characters, and no backslash at"
+            " its end or before a quotation mark",
             hint="rename the column, or choose the format yaml, json or gml",
         )
     return '"' + name.replace('"', '\\"') + '"'

@@ -307,9 +307,11 @@ class MaskedLinear(ClippedLayer):
             torch.unflatten(g, -1, (-1, self.alike))
         )  # of outputs with the same mask, together
         return {
-            self.weight: ((self.mask[:: self.alike].to(g.dtype).mT @ squared.mT).mT * a.square())
-            .sum(-1)
-            .sqrt(),
+            self.weight: (
+                ((self.mask[:: self.alike].to(g.dtype).mT @ squared.mT).mT * a.square())
+                .sum(-1)
+                .sqrt()
+            ),
             self.bias: squared.sum(-1).sqrt(),
         }
 

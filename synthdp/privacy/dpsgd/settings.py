@@ -46,7 +46,10 @@ class DpSgd:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"DP-SGD, {self.steps} steps, rate {self.rate:.4g}, clip {self.clip:g}, noise multiplier {self.noise_multiplier:.4g}"
+        return (
+            f"DP-SGD, {self.steps} steps, rate {self.rate:.4g}, clip {self.clip:g}, noise"
+            f" multiplier {self.noise_multiplier:.4g}"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """Poisson-subsampled Gaussians, `steps` of them."""

@@ -105,7 +105,10 @@ class OrientationBudget:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise models of pairs chosen from earlier releases"
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on additive noise"
+            " models of pairs chosen from earlier releases"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism; on counts, where each pair has a two-way table."""
@@ -124,9 +127,11 @@ class OrientationBudget:
         if self.scores != ("table",) and published != self.scores:
             raise ValueError(f"a two-way table is released alone, got scores {self.scores}")
         models = (
-            AdditiveNoiseScores(self.domain, a, b, noise, published)
-            if published
-            else PairTable(self.domain, a, b, noise)
+            (
+                AdditiveNoiseScores(self.domain, a, b, noise, published)
+                if published
+                else PairTable(self.domain, a, b, noise)
+            )
             for a, b in pairs
         )
         return ChosenOrientations(self, tuple(models))
@@ -192,7 +197,8 @@ class AdditiveNoiseScores:
     def __post_init__(self) -> None:
         if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
             raise ValueError(
-                f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}"
+                f"an additive noise model needs two columns of numbers or instants, got {self.x!r}"
+                f" and {self.y!r}"
             )
         if (
             not self.scores
@@ -206,7 +212,10 @@ class AdditiveNoiseScores:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on an additive noise model of one pair ({', '.join(self.scores)})"
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on an additive noise"
+            f" model of one pair ({', '.join(self.scores)})"
+        )
 
     @property
     def table_sigma(self) -> float:

@@ -33,7 +33,8 @@ def count_tables(
     for columns, shape in zip(tables, shapes, strict=True):
         if math.prod(shape) > MAX_CELLS:
             raise ValueError(
-                f"table {', '.join(columns)} has {math.prod(shape)} cells; at most {MAX_CELLS} are allowed"
+                f"table {', '.join(columns)} has {math.prod(shape)} cells; at most {MAX_CELLS} are"
+                " allowed"
             )
     counts = [np.zeros(math.prod(shape), dtype=np.int64) for shape in shapes]
     positions = [tuple(domain.index(c) for c in columns) for columns in tables]

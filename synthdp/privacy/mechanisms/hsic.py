@@ -81,13 +81,17 @@ class IndependenceBit:
             )
         if not 1 / (self.permutations + 1) <= self.level < 1:
             raise ValueError(
-                f"level {self.level:g} needs at least {math.ceil(1 / self.level) - 1} permutations, got {self.permutations}"
+                f"level {self.level:g} needs at least {math.ceil(1 / self.level) - 1} permutations,"
+                f" got {self.permutations}"
             )
 
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a permutation test of one pair (HSIC)"
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a permutation test"
+            " of one pair (HSIC)"
+        )
 
     @property
     def sensitivity(self) -> float:

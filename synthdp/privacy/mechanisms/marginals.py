@@ -93,7 +93,8 @@ class NoisyMarginals:
     def __post_init__(self) -> None:
         if self.scales and len(self.scales) != len(self.tables):
             raise ValueError(
-                f"{len(self.scales)} scales for {len(self.tables)} tables: give one for each, or none"
+                f"{len(self.scales)} scales for {len(self.tables)} tables: give one for each, or"
+                " none"
             )
 
     @property
@@ -112,7 +113,10 @@ class NoisyMarginals:
     def name(self) -> str:
         """Name for the ledger and the certificate."""
         least, most = min(self.sigmas), max(self.sigmas)
-        return f"{self.sampler} Gaussian, sigma {least:.4g}{f' to {most:.4g}' if most > least else ''}, on {len(self.tables)} tables"
+        return (
+            f"{self.sampler} Gaussian, sigma"
+            f" {least:.4g}{f' to {most:.4g}' if most > least else ''}, on {len(self.tables)} tables"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """Gaussians of sensitivity `rows_per_unit`, in the order of `tables`, one for each."""
@@ -169,7 +173,10 @@ class AdaptiveMarginals:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on tables chosen from earlier releases"
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on tables chosen from"
+            " earlier releases"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism on counts."""

@@ -63,7 +63,10 @@ class MomentMatrix:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on the moments of {len(self.basis.terms)} functions"
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on the moments of"
+            f" {len(self.basis.terms)} functions"
+        )
 
     @property
     def sensitivity(self) -> float:

@@ -74,7 +74,10 @@ class SelectionBudget:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"noisy maximum of {self.test.capitalize()}'s statistics, noise {self.noise:.4g}, {self.draws} times"
+        return (
+            f"noisy maximum of {self.test.capitalize()}'s statistics, noise {self.noise:.4g},"
+            f" {self.draws} times"
+        )
 
     @property
     def _moves(self) -> int:

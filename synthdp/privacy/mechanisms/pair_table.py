@@ -63,13 +63,17 @@ class PairTable:
     def __post_init__(self) -> None:
         if not (self.domain[self.x].ranged and self.domain[self.y].ranged):
             raise ValueError(
-                f"an additive noise model needs two columns of numbers or instants, got {self.x!r} and {self.y!r}"
+                f"an additive noise model needs two columns of numbers or instants, got {self.x!r}"
+                f" and {self.y!r}"
             )
 
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a two-way table of {CELLS} x {CELLS} cells"
+        return (
+            f"rounded Gaussian, noise multiplier {self.noise_multiplier:.4g}, on a two-way table of"
+            f" {CELLS} x {CELLS} cells"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """One Gaussian mechanism on counts."""

@@ -99,7 +99,10 @@ class ScoreBudget:
     @property
     def name(self) -> str:
         """Name for the ledger and the certificate."""
-        return f"{self.sampler} Gaussian, sigma {self.sigma:.4g}, on {self.questions} scores of the synthetic table"
+        return (
+            f"{self.sampler} Gaussian, sigma {self.sigma:.4g}, on {self.questions} scores of the"
+            " synthetic table"
+        )
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
         """A Gaussian of sensitivity `rows_per_unit` for each score."""
@@ -120,7 +123,8 @@ class ScoreBudget:
             raise ValueError("scores need at least one synthetic row")
         if tuple(card.target for card in scorecards) != self.targets:
             raise ValueError(
-                f"got scorecards for {[card.target for card in scorecards]}; planned: {list(self.targets)}"
+                f"got scorecards for {[card.target for card in scorecards]}; planned:"
+                f" {list(self.targets)}"
             )
         for card in scorecards:
             if [p.shape for p in card.points] != [

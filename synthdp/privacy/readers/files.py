@@ -33,8 +33,12 @@ NOT_TEXT = {
     "in UTF-16 or UTF-32": (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"),
 }
 CSV_ERRORS = {
-    r"CSV parse error: (Row #\d+: )?Expected ": "a row has more or fewer fields than the first line",
-    r"In CSV column #\d+: (Row #\d+: )?CSV conversion error to string: invalid UTF8": "a text is not in UTF-8",
+    r"CSV parse error: (Row #\d+: )?Expected ": (
+        "a row has more or fewer fields than the first line"
+    ),
+    r"In CSV column #\d+: (Row #\d+: )?CSV conversion error to string: invalid UTF8": (
+        "a text is not in UTF-8"
+    ),
 }
 UNPACKED = (
     1 << 30
@@ -65,7 +69,10 @@ def read_csv_file(
     if (
         table is None
     ):  # out here, so that the library's error, which quotes a row, does not hang on it
-        hint = "save the table as CSV in UTF-8, with as many fields in each line as the first one has; check the delimiter"
+        hint = (
+            "save the table as CSV in UTF-8, with as many fields in each line as the first one has;"
+            " check the delimiter"
+        )
         raise DataError(f"cannot read {path.name!r} as csv: {problem}", hint=hint)
     if table.column_names != list(names):
         raise DataError(
@@ -157,8 +164,12 @@ def _check_lines(table: pa.Table) -> None:
     for name in table.column_names:
         if any(pc.any(pc.match_substring(table.column(name), end)).as_py() for end in ("\n", "\r")):
             raise DataError(
-                f"a value of column {name!r} holds a line break, and a row of a CSV file is one line",
-                hint="look for a quotation mark that is never closed, or take line breaks out of the source",
+                f"a value of column {name!r} holds a line break, and a row of a CSV file is one"
+                " line",
+                hint=(
+                    "look for a quotation mark that is never closed, or take line breaks out of the"
+                    " source"
+                ),
             )
 
 
@@ -260,7 +271,10 @@ def _check_alike(schemas: Sequence[pa.Schema]) -> None:
     if any(own != columns[0] for own in columns):
         raise DataError(
             "the Parquet files of the folder differ in the names, order or types of their columns",
-            hint="write all of them with one schema; names of folders such as year=2024 are not read as columns; nothing was spent",
+            hint=(
+                "write all of them with one schema; names of folders such as year=2024 are not read"
+                " as columns; nothing was spent"
+            ),
         )
 
 

@@ -22,9 +22,15 @@ from synthdp.spec import model as spec
 T = TypeVar("T")
 FETCHED = 10_000  # rows at a time
 
-FORM = "it has the form postgresql+psycopg://user:password@host/database, and its driver must be installed"
+FORM = (
+    "it has the form postgresql+psycopg://user:password@host/database, and its driver must be"
+    " installed"
+)
 RUNS = "see that it runs, and that the URL's host, port, database, user and password are right"
-ASK = "try the query in the database's own client: it is one SELECT of columns and tables that are there; write a colon inside a text as \\:"
+ASK = (
+    "try the query in the database's own client: it is one SELECT of columns and tables that are"
+    " there; write a colon inside a text as \\:"
+)
 
 
 def read_query(

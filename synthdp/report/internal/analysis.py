@@ -69,11 +69,17 @@ def _effects(rows: Sequence[EffectRow]) -> Picture | None:
     ]
     held = sum(bool(covered) for *_, covered in known)
     turned = [name for name, _, real, drawn, _ in known if real.value * drawn.value < 0]
-    sentence = f"In {held} of {len(known)} effects the 95% interval of synthetic rows holds the estimate of real rows"
+    sentence = (
+        f"In {held} of {len(known)} effects the 95% interval of synthetic rows holds the estimate"
+        " of real rows"
+    )
     sentence += (
         f"; the sign turns for {', '.join(turned)}." if turned else "; no effect changes its sign."
     )
-    sentence += " The interval takes synthetic rows for real ones, so it is too narrow by what noise and model add."
+    sentence += (
+        " The interval takes synthetic rows for real ones, so it is too narrow by what noise and"
+        " model add."
+    )
     svg = draw.intervals(
         drawn,
         label="effect in the outcome's unit (above: real rows, below: synthetic rows)",
@@ -92,7 +98,10 @@ def _two_sample(report: EvaluationReport) -> str:
         return ""
     best = max(found, key=lambda r: r.auc)
     learner = best.classifier.replace("_", " ")
-    told = f"A classifier tells synthetic from held-out real rows with AUC {best.auc:.2f} ({best.low:.2f} to {best.high:.2f}; {learner})"
+    told = (
+        f"A classifier tells synthetic from held-out real rows with AUC {best.auc:.2f}"
+        f" ({best.low:.2f} to {best.high:.2f}; {learner})"
+    )
     if best.low <= 0.5:
         return f"{told}: no better than guessing."
     apart = (
@@ -107,18 +116,30 @@ def _coverage(report: EvaluationReport) -> str:
         return ""
     narrow = [r.kind for r in report.coverage if r.synthetic < NOMINAL - 0.05]
     each = ", ".join(f"{r.kind} {r.synthetic:.0%}" for r in report.coverage)
-    head = f"Confidence intervals of 95% that take synthetic rows for real ones hold the real table's figure in: {each}."
+    head = (
+        "Confidence intervals of 95% that take synthetic rows for real ones hold the real table's"
+        f" figure in: {each}."
+    )
     if not narrow:
         return f"{head} That is about what they say."
-    return f"{head} For {' and '.join(narrow)} they are too narrow: an analyst must not take them at their word."
+    return (
+        f"{head} For {' and '.join(narrow)} they are too narrow: an analyst must not take them at"
+        " their word."
+    )
 
 
 def _independences(report: EvaluationReport) -> str:
     found = report.independences
     if found is None:
         return ""
-    kept = f"{found.kept('synthetic')} of {len(found.rows)} independences that the graph implies hold in the synthetic rows"
-    return f"{kept}, and {found.kept('real')} in the real ones (no more than a small effect, w 0.1, beyond chance)."
+    kept = (
+        f"{found.kept('synthetic')} of {len(found.rows)} independences that the graph implies hold"
+        " in the synthetic rows"
+    )
+    return (
+        f"{kept}, and {found.kept('real')} in the real ones (no more than a small effect, w 0.1,"
+        " beyond chance)."
+    )
 
 
 def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
@@ -129,7 +150,10 @@ def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
         (short(f"{r.column}: {r.level}", 32), floor, tv1) for r, tv1, floor in known[:MOST_GROUPS]
     ]
     far = [f"{r.column}: {r.level}" for r, tv1, floor in known if tv1 > FAR * floor]
-    head = f"{len(far)} of {len(known)} groups are more than twice as far from the real rows as held-out rows of the group are"
+    head = (
+        f"{len(far)} of {len(known)} groups are more than twice as far from the real rows as"
+        " held-out rows of the group are"
+    )
     sentence = (
         f"{head}: {', '.join(far[:6])}{', ...' if len(far) > 6 else ''}."
         if far
@@ -148,7 +172,10 @@ def _pairs(report: EvaluationReport) -> Picture | None:
     real, synthetic = report.pairs
     size = range(len(real.names))
     tables = [[synthetic.tables[i][j] if j <= i else real.tables[i][j] for j in size] for i in size]
-    sentence = "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one side alone was lost or invented."
+    sentence = (
+        "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one"
+        " side alone was lost or invented."
+    )
     return Picture(
         "Pairs of columns", Markup(draw.pairplot(real.names, tables, alt=sentence)), sentence
     )
@@ -162,7 +189,10 @@ def _paper(report: PaperReport) -> str:
     ]
     if not told:
         return f"None of the {len(report.targets)} columns drawn at random could be judged."
-    return f"Over {len(report.targets)} columns drawn at random, learning on synthetic rows costs on average {', '.join(told)}; below 0 it is a gain."
+    return (
+        f"Over {len(report.targets)} columns drawn at random, learning on synthetic rows costs on"
+        f" average {', '.join(told)}; below 0 it is a gain."
+    )
 
 
 # --- tables

@@ -44,8 +44,14 @@ def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
     bad = [r for r in records if r["refuted"]]
     where = " and ".join(ROWS[r["rows"]] for r in records)
     if bad:
-        return f"An audit ({where}) refutes the claim: {'; '.join(f for r in bad for f in r['refuted'])}. Do not publish this release."
-    return f"Audits {where} found nothing that speaks against the claim. An audit can refute a claim and never prove one."
+        return (
+            f"An audit ({where}) refutes the claim:"
+            f" {'; '.join(f for r in bad for f in r['refuted'])}. Do not publish this release."
+        )
+    return (
+        f"Audits {where} found nothing that speaks against the claim. An audit can refute a claim"
+        " and never prove one."
+    )
 
 
 def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:

@@ -109,7 +109,9 @@ class ReportContent:
                 "validation": self.graph.validation,
             }
         plain = {
-            "confidential": "computed on real rows: not covered by the privacy guarantee, not to be shared",
+            "confidential": (
+                "computed on real rows: not covered by the privacy guarantee, not to be shared"
+            ),
             "title": self.title,
             "run": self.run,
             "created": self.created,

@@ -29,18 +29,30 @@ def verdict(gates: Sequence[GateResult]) -> str:
     """Whether the gates let the bundle out."""
     failed = [g.metric for g in gates if not g.passed]
     if not gates:
-        return "The spec sets no gates: whether this release is good enough is for the steward to decide from the figures below."
+        return (
+            "The spec sets no gates: whether this release is good enough is for the steward to"
+            " decide from the figures below."
+        )
     if failed:
-        return f"Withheld: {len(failed)} of {len(gates)} gates failed ({', '.join(failed)}); the budget is spent all the same."
+        return (
+            f"Withheld: {len(failed)} of {len(gates)} gates failed ({', '.join(failed)}); the"
+            " budget is spent all the same."
+        )
     return f"Every gate passed ({len(gates)}): the bundle was released."
 
 
 def budget(spent: Budget) -> str:
     """What is guaranteed, and where the epsilon goes."""
     share = spent.epsilon_planned / spent.epsilon
-    head = f"The run guarantees epsilon {number(spent.epsilon_planned)} of {number(spent.epsilon)} ({share:.0%}) at delta {spent.delta:g}"
+    head = (
+        f"The run guarantees epsilon {number(spent.epsilon_planned)} of {number(spent.epsilon)}"
+        f" ({share:.0%}) at delta {spent.delta:g}"
+    )
     if spent.epsilon_planned > spent.epsilon_spent * (1 + 1e-9):
-        head += f"; this outcome used {number(spent.epsilon_spent)} of it, which is no bound for the run"
+        head += (
+            f"; this outcome used {number(spent.epsilon_spent)} of it, which is no bound for"
+            " the run"
+        )
     known = [step for step in spent.steps if step.epsilon is not None]
     if known:
         largest = max(known, key=lambda step: step.epsilon or 0.0)
@@ -61,7 +73,10 @@ def plan_words(spent: Budget) -> str:
 def fidelity(report: FidelityReport, floor: FidelityReport | None) -> str:
     """How near the columns are, beside what another real sample would show."""
     worst = max(report.by_column, key=lambda name: report.by_column[name])
-    head = f"On average {report.tv1:.1%} of a column's rows would have to move to match the real shares"
+    head = (
+        f"On average {report.tv1:.1%} of a column's rows would have to move to match the real"
+        " shares"
+    )
     tail = f"The furthest off is {worst} ({report.by_column[worst]:.1%})."
     if floor is None or floor.tv1 <= 0:
         return f"{head}. {tail}"
@@ -81,11 +96,20 @@ def association(report: FidelityReport) -> str:
     i, j = np.unravel_index(np.abs(difference).argmax(), difference.shape)
     changed = int((np.abs(difference) >= VISIBLE_ASSOCIATION).sum())
     value = difference[i, j]
-    worst = f"the largest change is {names[i]} with {names[j]} ({value:+.2f}, {'weaker' if value < 0 else 'stronger'} than in the real rows)"
+    worst = (
+        f"the largest change is {names[i]} with {names[j]} ({value:+.2f},"
+        f" {'weaker' if value < 0 else 'stronger'} than in the real rows)"
+    )
     if not changed:
-        return f"No pair of columns changed its strength of association by {VISIBLE_ASSOCIATION} or more; {worst}."
+        return (
+            f"No pair of columns changed its strength of association by {VISIBLE_ASSOCIATION} or"
+            f" more; {worst}."
+        )
     pairs = len(names) * (len(names) - 1) // 2
-    return f"{changed} of {pairs} pairs changed their strength of association by {VISIBLE_ASSOCIATION} or more; {worst}."
+    return (
+        f"{changed} of {pairs} pairs changed their strength of association by {VISIBLE_ASSOCIATION}"
+        f" or more; {worst}."
+    )
 
 
 def utility(rows: Sequence[UtilityRow]) -> str:
@@ -97,8 +121,14 @@ def utility(rows: Sequence[UtilityRow]) -> str:
     worst = max(known, key=lambda r: r.difference or 0.0)
     name, gap = f"{worst.classifier.replace('_', ' ')} on {worst.target}", worst.difference or 0.0
     if not worse:
-        return f"No learner is measurably worse for having learnt on synthetic rows; the largest gap, {gap:.3f} ({name}), could be chance."
-    return f"{len(worse)} of {len(known)} learners are measurably worse for having learnt on synthetic rows; the largest loss is {gap:.3f} ({name})."
+        return (
+            "No learner is measurably worse for having learnt on synthetic rows; the largest gap,"
+            f" {gap:.3f} ({name}), could be chance."
+        )
+    return (
+        f"{len(worse)} of {len(known)} learners are measurably worse for having learnt on synthetic"
+        f" rows; the largest loss is {gap:.3f} ({name})."
+    )
 
 
 def attack(report: Mapping[str, Any]) -> str:
@@ -106,19 +136,28 @@ def attack(report: Mapping[str, Any]) -> str:
     if report.get("conclusion"):
         return str(report["conclusion"])
     advantage = report.get("advantage", (report.get("main") or {}).get("advantage"))
-    return f"The attack's advantage over guessing is {interval(advantage)}. This is a sanity check, not a proof of privacy."
+    return (
+        f"The attack's advantage over guessing is {interval(advantage)}. This is a sanity check,"
+        " not a proof of privacy."
+    )
 
 
 def roc(report: Mapping[str, Any], *, crosses: bool) -> str:
     """What it means that the curve lies below, or partly above, the bound of the claim."""
     if report.get("refutes_claim"):
-        return "The attack beats the dashed bound beyond chance: the claim is disproved, do not publish this release."
+        return (
+            "The attack beats the dashed bound beyond chance: the claim is disproved, do not"
+            " publish this release."
+        )
     if crosses:
         return (
-            "Part of the curve lies above the dashed bound, as a curve from few models may by chance; "
-            "the attack's own test, which accounts for chance, does not refute the claim."
+            "Part of the curve lies above the dashed bound, as a curve from few models may by"
+            " chance; the attack's own test, which accounts for chance, does not refute the claim."
         )
-    return "The curve stays below the dashed bound, as it must; an attack that fails proves nothing about other attacks."
+    return (
+        "The curve stays below the dashed bound, as it must; an attack that fails proves nothing"
+        " about other attacks."
+    )
 
 
 def interval(value: Any) -> str:
@@ -147,7 +186,10 @@ def graph(view: GraphView) -> str:
         for kind in dict.fromkeys(edge[2] for edge in view.edges)
     }
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return f"The model follows {len(view.edges)} causal arrows ({counts}); mode {view.mode}.{_validated(view.validation)}"
+    return (
+        f"The model follows {len(view.edges)} causal arrows ({counts}); mode"
+        f" {view.mode}.{_validated(view.validation)}"
+    )
 
 
 def _validated(found: Mapping[str, Any] | None) -> str:
@@ -158,7 +200,10 @@ def _validated(found: Mapping[str, Any] | None) -> str:
         kind: ", ".join(f"{n} {status}" for status, n in found["counts"][kind].items())
         for kind in ("arrow", "independence")
     }
-    return f" Held against noisy tables, its arrows: {said['arrow']}; the independences that it implies: {said['independence']}."
+    return (
+        f" Held against noisy tables, its arrows: {said['arrow']}; the independences that it"
+        f" implies: {said['independence']}."
+    )
 
 
 def misfits(found: Mapping[str, Mapping[str, int]]) -> str:
@@ -167,7 +212,10 @@ def misfits(found: Mapping[str, Mapping[str, int]]) -> str:
     if not bad:
         return "Every value lies in its column's declared domain."
     worst = max(bad, key=lambda name: bad[name])
-    head = f"{sum(bad.values()):,} values in {len(bad)} of {len(found)} columns do not fit the declared domain, most of them in {worst}"
+    head = (
+        f"{sum(bad.values()):,} values in {len(bad)} of {len(found)} columns do not fit the"
+        f" declared domain, most of them in {worst}"
+    )
     return f"{head}; they were changed to a declared level."
 
 

@@ -104,9 +104,9 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "absent": findings.missing_evaluation(evaluation),
         "waterfall": _waterfall(content.budget),
         "budget_sentence": findings.budget(content.budget),
-        "overlay_sentence": findings.fidelity(near, evaluation.floor if evaluation else None)
-        if near
-        else "",
+        "overlay_sentence": (
+            findings.fidelity(near, evaluation.floor if evaluation else None) if near else ""
+        ),
         "overlays": _overlays(content, near, LIMITS[0].overlays) if near else [],
         "association": _association(near) if near else None,
         "graph_image": _graph_image(content.graph),
@@ -118,9 +118,11 @@ def _view(content: ReportContent) -> dict[str, Any]:
         "utility_notes": evaluation.utility.notes if evaluation else (),
         "roc": _roc(content),
         "attack_sentence": findings.attack(content.attack) if content.attack else "",
-        "attack_tables": [t for t in attack_tables(content.attack) if t.caption in ATTACK_CAPTIONS]
-        if content.attack
-        else [],
+        "attack_tables": (
+            [t for t in attack_tables(content.attack) if t.caption in ATTACK_CAPTIONS]
+            if content.attack
+            else []
+        ),
         "misfit_table": misfit_table(content),
         "misfit_sentence": findings.misfits(content.misfits),
         **analysis_view(evaluation),
@@ -168,7 +170,8 @@ def _learning_card(content: ReportContent, metrics: dict[str, float]) -> Card:
     return Card(
         "Learning (mean AUC)",
         f"{metrics['tstr_auc']:.3f}",
-        f"learnt on synthetic rows; {number(real)} learnt on real ones, ratio {metrics.get('tstr_ratio', 0):.3f}",
+        f"learnt on synthetic rows; {number(real)} learnt on real ones, ratio"
+        f" {metrics.get('tstr_ratio', 0):.3f}",
     )
 
 
@@ -195,7 +198,10 @@ def _attack_card(content: ReportContent) -> Card:
     advantage = main.get("advantage")
     figure = interval(advantage.get("value") if isinstance(advantage, dict) else advantage)
     models = f"{main.get('models', 'unknown number of')} test models in each world"
-    text = f"advantage {interval(advantage)}; the claim allows at most {interval(ceiling)}; {models}. Sanity, not proof."
+    text = (
+        f"advantage {interval(advantage)}; the claim allows at most {interval(ceiling)}; {models}."
+        " Sanity, not proof."
+    )
     return Card("Membership attack", figure, text, "bad" if refuted else "plain")
 
 
@@ -225,7 +231,10 @@ def _overlay(place: int, content: ReportContent, report: FidelityReport, name: s
         report.shares_synthetic[name],
     )
     level = int(np.abs(real - synthetic).argmax())
-    where = f"{figures.short(column.labels[level], 40)}: {real[level]:.1%} real, {synthetic[level]:.1%} synthetic"
+    where = (
+        f"{figures.short(column.labels[level], 40)}: {real[level]:.1%} real, {synthetic[level]:.1%}"
+        " synthetic"
+    )
     sentence = f"{report.by_column[name]:.1%} of rows off; most at {where}."
     svg = figures.overlay(
         column.labels,

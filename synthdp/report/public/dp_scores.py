@@ -35,8 +35,9 @@ def learning_sentences(scores: Scores) -> Iterator[str]:
     for s in scores:
         if s["target"]:
             yield (
-                f"A logistic regression that learnt {s['target']} on the synthetic rows is right on {_value(s)} of real rows that were held out "
-                f"(95% interval {number(s['low'])} to {number(s['high'])})."
+                f"A logistic regression that learnt {s['target']} on the synthetic rows is right on"
+                f" {_value(s)} of real rows that were held out (95% interval {number(s['low'])} to"
+                f" {number(s['high'])})."
             )
 
 

@@ -108,12 +108,14 @@ def _view(content: PublicContent) -> dict[str, Any]:
             _overlay(content.domain, c)
             for c in sorted(columns, key=lambda c: -c.distance)[: LIMITS[0].overlays]
         ],
-        "association": _association(names, strengths, len(content.domain))
-        if len(names) > 1
-        else None,
+        "association": (
+            _association(names, strengths, len(content.domain)) if len(names) > 1 else None
+        ),
         "pair_sentence": _pair_sentence(pairs),
-        "graph_image": "data:image/svg+xml;base64,"
-        + base64.b64encode((content.graph.svg or "").encode()).decode(),
+        "graph_image": (
+            "data:image/svg+xml;base64,"
+            + base64.b64encode((content.graph.svg or "").encode()).decode()
+        ),
         "graph_sentence": findings.graph(content.graph),
         "graph_findings": finding_tables(content.graph.validation),
         "roc": _roc(content),
@@ -189,7 +191,8 @@ def _graph_card(graph: GraphView) -> Card:
     words = {"arrow": "given arrows", "independence": "implied independences"}
     counts = graph.validation["counts"] if graph.validation else {}
     found = [
-        f"{counts[kind]['refuted']} of {sum(counts[kind].values())} {words[kind]} refuted by noisy tables"
+        f"{counts[kind]['refuted']} of {sum(counts[kind].values())} {words[kind]} refuted by noisy"
+        " tables"
         for kind in words
         if kind in counts
     ]
@@ -207,7 +210,10 @@ def _audit_words(audit: Mapping[str, Any] | None) -> str:
         return (
             "the guarantee rests on its proof and accounting; no attempt to refute it is published"
         )
-    return f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute a claim and never prove one"
+    return (
+        f"without real rows, {audit['day']}: nothing speaks against the claim; an audit can refute"
+        " a claim and never prove one"
+    )
 
 
 def _waterfall(facts: Mapping[str, Any]) -> Picture:
@@ -221,8 +227,14 @@ def _waterfall(facts: Mapping[str, Any]) -> Picture:
         float(facts["epsilon_allowed"]),
     )
     largest = max(steps, key=lambda step: step[1], default=("nothing", 0.0))
-    sentence = f"Everything together guarantees epsilon {number(total)} of the {budget:g} that were allowed, at delta {facts['delta']:g}"
-    sentence += f"; accounted one by one the {len(steps)} looks at the rows would cost {number(alone)}, the largest of them {largest[0]}."
+    sentence = (
+        f"Everything together guarantees epsilon {number(total)} of the {budget:g} that were"
+        f" allowed, at delta {facts['delta']:g}"
+    )
+    sentence += (
+        f"; accounted one by one the {len(steps)} looks at the rows would cost {number(alone)}, the"
+        f" largest of them {largest[0]}."
+    )
     return Picture(
         "Budget waterfall",
         Markup(draw.waterfall(steps, total=total, budget=budget, alt=sentence)),
@@ -232,18 +244,30 @@ def _waterfall(facts: Mapping[str, Any]) -> Picture:
 
 def _overlay_sentence(columns: Sequence[Column]) -> str:
     if not columns:
-        return "No column was measured by itself, so there are no noisy counts to hold the table against."
+        return (
+            "No column was measured by itself, so there are no noisy counts to hold the table"
+            " against."
+        )
     worst, mean = max(columns, key=lambda c: c.distance), np.mean([c.distance for c in columns])
     noise = np.mean([c.by_noise for c in columns])
-    head = f"On average {mean:.2%} of a column's rows would have to move to match the noisy counts; noise alone makes {noise:.2%} on average, or less"
+    head = (
+        f"On average {mean:.2%} of a column's rows would have to move to match the noisy counts;"
+        f" noise alone makes {noise:.2%} on average, or less"
+    )
     return f"{head}. The furthest off is {worst.name} ({worst.distance:.2%})."
 
 
 def _overlay(domain: Domain, found: Column) -> Picture:
     column = domain[found.name]
     level = int(np.abs(found.noisy - found.synthetic).argmax())
-    where = f"{short(column.labels[level], 40)}: {found.noisy[level]:.1%} noisy, {found.synthetic[level]:.1%} synthetic"
-    sentence = f"{found.distance:.2%} of rows off the noisy counts (noise alone: {found.by_noise:.2%} on average, or less); most at {where}."
+    where = (
+        f"{short(column.labels[level], 40)}: {found.noisy[level]:.1%} noisy,"
+        f" {found.synthetic[level]:.1%} synthetic"
+    )
+    sentence = (
+        f"{found.distance:.2%} of rows off the noisy counts (noise alone: {found.by_noise:.2%} on"
+        f" average, or less); most at {where}."
+    )
     alt = f"Shares of {found.name}. {sentence}"
     return Picture(
         found.name,
@@ -260,7 +284,10 @@ def _association(names: Sequence[str], strengths: FloatArray, columns: int) -> P
     upper = np.triu(strengths, 1)
     i, j = divmod(int(upper.argmax()), len(names))
     strong = int((upper >= findings.VISIBLE_ASSOCIATION).sum())
-    sentence = f"{strong} of {len(names) * (len(names) - 1) // 2} pairs of columns are associated with a strength of {findings.VISIBLE_ASSOCIATION} or more "
+    sentence = (
+        f"{strong} of {len(names) * (len(names) - 1) // 2} pairs of columns are associated with a"
+        f" strength of {findings.VISIBLE_ASSOCIATION} or more "
+    )
     sentence += (
         f"in the synthetic rows, most strongly {names[i]} with {names[j]} ({upper[i, j]:.2f})"
     )
@@ -276,17 +303,29 @@ def _association(names: Sequence[str], strengths: FloatArray, columns: int) -> P
 
 def _pair_sentence(pairs: Sequence[MeasuredPair]) -> str:
     if not pairs:
-        return "No pair of columns was measured by itself: how pairs depend on each other comes from the model alone."
+        return (
+            "No pair of columns was measured by itself: how pairs depend on each other comes from"
+            " the model alone."
+        )
     beyond = [p for p in pairs if p.distance > 2 * p.by_noise]
     worst = max(pairs, key=lambda p: p.distance - p.by_noise)
-    told = f"{worst.names[0]} with {worst.names[1]} ({worst.distance:.1%}, noise alone {worst.by_noise:.1%} on average, or less)"
-    return f"Of {len(pairs)} pairs that were measured, {len(beyond)} are further off than twice what noise alone makes; the clearest is {told}."
+    told = (
+        f"{worst.names[0]} with {worst.names[1]} ({worst.distance:.1%}, noise alone"
+        f" {worst.by_noise:.1%} on average, or less)"
+    )
+    return (
+        f"Of {len(pairs)} pairs that were measured, {len(beyond)} are further off than twice what"
+        f" noise alone makes; the clearest is {told}."
+    )
 
 
 def _roc(content: PublicContent) -> Picture:
     points = roc_points(content.profile)
     at = next(t for f, t in points if f >= 0.01)
-    sentence = f"Any attack that wrongly accuses 1% of outsiders of being in the table finds at most {at:.1%} of those who are in it."
+    sentence = (
+        "Any attack that wrongly accuses 1% of outsiders of being in the table finds at most"
+        f" {at:.1%} of those who are in it."
+    )
     return Picture(
         "What any membership attack can reach",
         Markup(draw.roc_bound(points, alt=sentence)),
@@ -316,9 +355,18 @@ def roc_points(profile: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 def _attack_sentence(audit: Mapping[str, Any] | None) -> str:
     found = audit and audit["membership"]
     if not found:
-        return "No attack on a simulated twin of the table is published with this bundle (synthdp audit --simulated makes one)."
-    head = f"An attack with shadow models on a simulated twin of the table ({found['pairs']} pairs of models) had advantage {number(found['advantage'])}"
-    return f"{head} ({number(found['lower'])} to {number(found['upper'])}); the claim allows {number(found['ceiling'])}. A sanity check, not a proof."
+        return (
+            "No attack on a simulated twin of the table is published with this bundle (synthdp"
+            " audit --simulated makes one)."
+        )
+    head = (
+        f"An attack with shadow models on a simulated twin of the table ({found['pairs']} pairs of"
+        f" models) had advantage {number(found['advantage'])}"
+    )
+    return (
+        f"{head} ({number(found['lower'])} to {number(found['upper'])}); the claim allows"
+        f" {number(found['ceiling'])}. A sanity check, not a proof."
+    )
 
 
 def _pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray) -> Picture:
@@ -328,5 +376,8 @@ def _pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArra
         [plot.tables[i][j] if j <= i else None for j in range(len(chosen))]
         for i in range(len(chosen))
     ]
-    sentence = f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are more: a shape known from elsewhere should be here too."
+    sentence = (
+        f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
+        " more: a shape known from elsewhere should be here too."
+    )
     return Picture("Pairs of columns", Markup(draw.pairplot(chosen, lower, alt=sentence)), sentence)

@@ -15,7 +15,10 @@ MOST_PAIR_CELLS = 1 << 18  # of a measured table
 def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     rows, delta = spec.dataset.rows.value, spec.privacy.delta
     if delta * rows >= 1:
-        hint = f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows one whole row to be published"
+        hint = (
+            f"with {rows} rows choose {suggested_delta(rows)} or less: a delta this large allows"
+            " one whole row to be published"
+        )
         yield CrossProblem(
             ("privacy", "delta"), f"got {delta:g}; it must be below 1 / rows = {1 / rows:.3g}", hint
         )
@@ -31,7 +34,10 @@ def cap(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name in ("epsilon", "delta") if cap else ():
         asked, most = getattr(spec.privacy, name), getattr(cap, name)
         if asked > most:
-            hint = "the cap bounds all releases of this dataset together; lower the release, or agree on another cap"
+            hint = (
+                "the cap bounds all releases of this dataset together; lower the release, or agree"
+                " on another cap"
+            )
             yield CrossProblem(("privacy", name), f"got {asked:g}, above the cap of {most:g}", hint)
 
 
@@ -84,7 +90,8 @@ def pairs_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         hint = "set sampling.rake and sampling.balance to true, or name no pairs"
         yield CrossProblem(
             ("privacy", "pairs"),
-            "measured pairs guide the choice of rows, which sampling turns off: their budget would be wasted",
+            "measured pairs guide the choice of rows, which sampling turns off: their budget would"
+            " be wasted",
             hint,
         )
 
@@ -94,7 +101,10 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         if first in spec.columns and second in spec.columns:
             cells = level_count(spec.columns[first]) * level_count(spec.columns[second])
             if cells > MOST_PAIR_CELLS:
-                hint = "noise drowns a table with so many cells; name a pair of columns with fewer levels, or use wider bins"
+                hint = (
+                    "noise drowns a table with so many cells; name a pair of columns with fewer"
+                    " levels, or use wider bins"
+                )
                 yield CrossProblem(
                     ("privacy", "pairs", i),
                     f"a table of {cells:,} cells; at most {MOST_PAIR_CELLS:,} are measured",
@@ -122,8 +132,14 @@ def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, name in enumerate(spec.synthesizer.targets):
         levels = level_count(spec.columns[name]) if name in spec.columns else 0
         if levels > spec.synthesizer.hidden:
-            hint = "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it with the others"
-            message = f"column {name!r} has {levels} levels; a target has at most as many as synthesizer.hidden"
+            hint = (
+                "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it"
+                " with the others"
+            )
+            message = (
+                f"column {name!r} has {levels} levels; a target has at most as many as"
+                " synthesizer.hidden"
+            )
             yield CrossProblem(("synthesizer", "targets", i), message, hint)
 
 

@@ -120,7 +120,10 @@ def _unit(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def _unit_column(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     unit = spec.dataset.privacy_unit
     if isinstance(unit, IdUnit) and unit.column in spec.columns:
-        message = f"column {unit.column!r} is also listed under columns; an id is never modelled or released"
+        message = (
+            f"column {unit.column!r} is also listed under columns; an id is never modelled or"
+            " released"
+        )
         yield CrossProblem(
             ("dataset", "privacy_unit", "column"), message, f"delete {unit.column!r} from columns"
         )
@@ -226,14 +229,21 @@ def _missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name, column in spec.columns.items():
         for where, text in _labels(column):
             if text in missing:
-                hint = "delete the category and set missing: true, or take the text out of missing_values"
+                hint = (
+                    "delete the category and set missing: true, or take the text out of"
+                    " missing_values"
+                )
                 yield CrossProblem(
                     ("columns", name, *where),
-                    f"category {text!r} also stands for a missing value (dataset.source.missing_values)",
+                    f"category {text!r} also stands for a missing value"
+                    " (dataset.source.missing_values)",
                     hint,
                 )
             elif text == "missing" and column.missing:
-                hint = "rename the category, or list 'missing' in dataset.source.missing_values and delete it here"
+                hint = (
+                    "rename the category, or list 'missing' in dataset.source.missing_values and"
+                    " delete it here"
+                )
                 yield CrossProblem(
                     ("columns", name, *where),
                     "category 'missing' cannot be told from the state of missing values",

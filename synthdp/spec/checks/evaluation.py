@@ -57,7 +57,8 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         elif not isinstance(column, Boolean) and len(column.categories) > MOST_GROUPS:
             yield CrossProblem(
                 where,
-                f"{name!r} has {len(column.categories)} categories; at most {MOST_GROUPS} can be judged",
+                f"{name!r} has {len(column.categories)} categories; at most {MOST_GROUPS} can be"
+                " judged",
                 "name another column",
             )
 
@@ -89,7 +90,10 @@ def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]
             )
     outcome = spec.columns.get(effect.outcome)
     if isinstance(outcome, Categorical) and len(outcome.categories) > 2:
-        message = f"{effect.outcome!r} has {len(outcome.categories)} categories in no order, of which there is no mean"
+        message = (
+            f"{effect.outcome!r} has {len(outcome.categories)} categories in no order, of which"
+            " there is no mean"
+        )
         yield CrossProblem(
             ("evaluation", "effects", i, "outcome"),
             message,

@@ -139,7 +139,10 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
             "give less than 1",
         )
     if figure == "tpr_upper" and models < TPR_MODELS:
-        message = f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each world, there are {models}"
+        message = (
+            f"a true-positive rate at 1% false positives needs {TPR_MODELS} test models in each"
+            f" world, there are {models}"
+        )
         return message, f"set attacks.membership.pairs: {2 * TPR_MODELS}"
     if bound >= (least := lowest_limit(figure, models)):
         return None
@@ -151,10 +154,16 @@ def _upper_limit(figure: str, bound: float, models: int, _: ReleaseSpec) -> tupl
     )
     if least >= 1:
         return (
-            f"got {bound:g}, and chance fails it: with {_told(models)} that is so of every limit below 1",
+            (
+                f"got {bound:g}, and chance fails it: with {_told(models)} that is so of every"
+                " limit below 1"
+            ),
             more.removeprefix("or "),
         )
-    message = f"got {bound:g}, and chance fails it: of no leak at all {_told(models)} may find more in over 5% of releases"
+    message = (
+        f"got {bound:g}, and chance fails it: of no leak at all {_told(models)} may find more in"
+        " over 5% of releases"
+    )
     return (
         message,
         f"give at least {least:g}, the lowest limit that makes sense with so many; {more}",

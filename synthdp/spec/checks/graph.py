@@ -88,7 +88,10 @@ def cycles(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         start = min(range(len(cycle)), key=lambda i: (order.get(cycle[i], len(order)), cycle[i]))
         ring = [*cycle[start:], *cycle[:start], cycle[start]]
         last = max(written[a] for a in itertools.pairwise(ring))
-        hint = "turn round or delete one of these arrows; if the two drive each other, put them in one group"
+        hint = (
+            "turn round or delete one of these arrows; if the two drive each other, put them in one"
+            " group"
+        )
         yield CrossProblem(
             ("graph", "edges", last), f"the graph has a cycle: {' -> '.join(ring)}", hint
         )
@@ -125,7 +128,10 @@ def backward(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for e, edge in enumerate(spec.graph.edges):
         for cause, effect in _product(edge):
             if cause in tier and effect in tier and tier[cause] > tier[effect]:
-                message = f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier {tier[effect] + 1}"
+                message = (
+                    f"arrow {_shown((cause, effect))} goes back from tier {tier[cause] + 1} to tier"
+                    f" {tier[effect] + 1}"
+                )
                 yield CrossProblem(
                     ("graph", "edges", e), message, "turn the arrow round, or change the tiers"
                 )
@@ -160,7 +166,10 @@ def parents(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         count[effect] = count.get(effect, 0) + 1
     for name, causes in count.items():
         if graph.mode == "learn" and causes > graph.max_parents:
-            message = f"got {graph.max_parents}, but the given arrows already lead {causes} causes to {name!r}"
+            message = (
+                f"got {graph.max_parents}, but the given arrows already lead {causes} causes to"
+                f" {name!r}"
+            )
             yield CrossProblem(("graph", "max_parents"), message, f"set it to {causes} or more")
 
 
@@ -179,7 +188,8 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             hint = "leave it out of the targets, or out of graph.latent"
             yield CrossProblem(
                 where,
-                f"{node!r} shares an unseen cause with others (graph.latent); a target depends on its parents alone",
+                f"{node!r} shares an unseen cause with others (graph.latent); a target depends on"
+                " its parents alone",
                 hint,
             )
 
@@ -207,7 +217,10 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         return
     for name, column in spec.modelled.items():
         if isinstance(column, Categorical) and len(column.categories) > 2:
-            message = f"{spec.graph.algorithm} ranks values, and no order is declared for the {len(column.categories)} categories of {name!r}"
+            message = (
+                f"{spec.graph.algorithm} ranks values, and no order is declared for the"
+                f" {len(column.categories)} categories of {name!r}"
+            )
             yield CrossProblem(
                 ("graph", "algorithm"),
                 message,

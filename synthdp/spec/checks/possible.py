@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 EVEN_ROWS = 50_000
 LEAST_EQUAL = 0.1  # of even rows, for an equation between whole numbers
-COMPUTED = 'take one column out of the model and have it computed from the others, e.g. `after: {type: number, derived: "before + change", ...}`'
+COMPUTED = (
+    "take one column out of the model and have it computed from the others, e.g. `after: {type:"
+    ' number, derived: "before + change", ...}`'
+)
 CONVINCING = 1000  # rows that fulfil the others and not this one: surely fewer than a hundredth do
 
 
@@ -73,13 +76,17 @@ def impossible(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i in by_chance:
         yield CrossProblem(
             ("constraints", i),
-            f"{held[i].text!r}: is an equation between numbers, which drawn rows fulfil by chance alone",
+            f"{held[i].text!r}: is an equation between numbers, which drawn rows fulfil by chance"
+            " alone",
             COMPUTED,
         )
         del holds[i]
     told = f"none of {EVEN_ROWS:,} rows drawn evenly from the declared domain fulfils it"
     for i in [i for i, rows in holds.items() if not rows.any()]:
-        hint = "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or change the columns' bounds"
+        hint = (
+            "rows that violate a constraint are drawn again until enough fulfil it: loosen it, or"
+            " change the columns' bounds"
+        )
         yield CrossProblem(("constraints", i), f"{held[i].text!r}: {told}", hint)
         del holds[i]
     places = list(holds)

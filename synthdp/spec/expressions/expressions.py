@@ -97,9 +97,12 @@ def parse(
         truth = reader.read()
     except _Unreadable as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
-    return Expression(
-        text, tuple(n for n in columns if n in reader.used), truth, tuple(reader.equations)
-    ), []
+    return (
+        Expression(
+            text, tuple(n for n in columns if n in reader.used), truth, tuple(reader.equations)
+        ),
+        [],
+    )
 
 
 def calculation(
@@ -112,9 +115,12 @@ def calculation(
     except _Unreadable as wrong:
         return None, sorted(wrong.mistakes, key=lambda m: m.at)
     kind: Literal["number", "date"] = "date" if operand.kind == "date" else "number"
-    return Calculation(
-        tuple(n for n in columns if n in reader.used), operand.value, kind, reader.divides
-    ), []
+    return (
+        Calculation(
+            tuple(n for n in columns if n in reader.used), operand.value, kind, reader.divides
+        ),
+        [],
+    )
 
 
 @dataclass(frozen=True)

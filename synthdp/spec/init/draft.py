@@ -139,10 +139,16 @@ def _dataset(
         f"  title: {_yaml(csv.stem)}",
         "  source:",
         *_map({"kind": "csv", "path": csv.as_posix(), "delimiter": delimiter}, 4),
-        f"    missing_values: {_yaml(absent)}  # all texts that stand for a missing value, such as NA or ?, but in quotes",
+        (
+            f"    missing_values: {_yaml(absent)}  # all texts that stand for a missing value, such"
+            " as NA or ?, but in quotes"
+        ),
         _UNIT,
         *_map(unit, 4),
-        "  rows:  # a declared constant, never counted; approximate if the exact number is not public",
+        (
+            "  rows:  # a declared constant, never counted; approximate if the exact number is not"
+            " public"
+        ),
         *_map(rows, 4),
     ]
 

@@ -42,7 +42,10 @@ class _RefusedError(ValueError):
 
 def ask_unit(ask: Ask, names: tuple[str, ...]) -> dict[str, Any]:
     """The `privacy_unit` section."""
-    question = "What is protected: each row (right only if no person has several rows), or everything of one id?"
+    question = (
+        "What is protected: each row (right only if no person has several rows), or everything of"
+        " one id?"
+    )
     kind = _choice(ask, question, ("row", "id"), None)
     if kind == "row":
         return {
@@ -117,7 +120,10 @@ def ask_column(ask: Ask, name: str) -> dict[str, Any]:
 
 def ask_missing(ask: Ask) -> list[Scalar]:
     """The `missing_values` of a source; an empty field is always one."""
-    question = "Which texts stand for a missing value beside an empty field, such as NA, ?, parted by commas (none: empty)?"
+    question = (
+        "Which texts stand for a missing value beside an empty field, such as NA, ?, parted by"
+        " commas (none: empty)?"
+    )
     return ["", *_until_fit(ask, question, _list(tuple[str, ...], texts=True), default="")]
 
 
@@ -151,7 +157,10 @@ def _range(ask: Ask, name: str, kind: str) -> dict[str, Any]:
         "upper": _until_fit(ask, f"{name}: upper bound ({CODEBOOK})?", _fits(_RANGES[kind])),
     }
     example = "1900-01-01" if kind == "datetime" else "0"
-    question = f"{name}: values that are very common by themselves, such as {example}, parted by commas (none: empty)?"
+    question = (
+        f"{name}: values that are very common by themselves, such as {example}, parted by commas"
+        " (none: empty)?"
+    )
     spikes = _until_fit(ask, question, _list(_SPIKES[kind], texts=False), default="")
     unit = (
         ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip()
@@ -196,7 +205,10 @@ def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]
         _validate(Column, {**said, "type": kind, **({"edges": edges} if edges else {})})
         return edges
 
-    question = f"{name}: {described(suggested, upper)}; take them (yes), 32 of equal width (no), or give left ends of your own, parted by commas?"
+    question = (
+        f"{name}: {described(suggested, upper)}; take them (yes), 32 of equal width (no), or give"
+        " left ends of your own, parted by commas?"
+    )
     return _until_fit(ask, question, fit, default="yes")
 
 

@@ -114,7 +114,10 @@ def _computed(data: object, derived: Collection[str]) -> Iterator[CrossProblem]:
     ]
     for where, value in [*places, *ends] if derived else ():
         if (name := _name(value)) in derived:
-            message = f"column {name!r} is computed from others when rows are written: it is not in the model, and its real values are not read"
+            message = (
+                f"column {name!r} is computed from others when rows are written: it is not in the"
+                " model, and its real values are not read"
+            )
             yield CrossProblem(where, message, "name columns that it is computed from")
 
 

@@ -201,7 +201,10 @@ class ReleaseSpec(Model):
     )
     constraints: Constraints = Field(
         default=(),
-        description="what every synthetic row must fulfil, e.g. age >= 18 or `marital-status` == 'Never-married'; real rows are not held to it",
+        description=(
+            "what every synthetic row must fulfil, e.g. age >= 18 or `marital-status` =="
+            " 'Never-married'; real rows are not held to it"
+        ),
         examples=[["age >= 16"]],
     )
     evaluation: Evaluation = Field(

@@ -31,7 +31,10 @@ MOST_DECIMALS = 12
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = Field(
     default=None,
-    description="how the column is computed from others when rows are written; it is then not modelled, costs nothing, and is not read in the source",
+    description=(
+        "how the column is computed from others when rows are written; it is then not modelled,"
+        " costs nothing, and is not read in the source"
+    ),
     examples=["before + change"],
 )
 
@@ -104,7 +107,10 @@ class Boolean(ColumnBase):
             raise wrong(
                 (
                     "true",
-                    f"labels of false and true, {self.false!a} and {self.true!a}, look the same and are not",
+                    (
+                        f"labels of false and true, {self.false!a} and {self.true!a}, look the same"
+                        " and are not"
+                    ),
                 )
             )
         return self
@@ -221,14 +227,20 @@ def _check_range(column: _Ranged) -> _Ranged:
         raise wrong(
             (
                 "lower",
-                f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one value is categorical, with one category",
+                (
+                    f"lower {_shown(lower)} must be below upper {_shown(upper)}; a column of one"
+                    " value is categorical, with one category"
+                ),
             )
         )
     if isinstance(column, Number) and upper - lower > 1e300:
         raise wrong(
             (
                 "upper",
-                "the range is wider than 1e300, beyond what bins can be computed on; rescale the column",
+                (
+                    "the range is wider than 1e300, beyond what bins can be computed on; rescale"
+                    " the column"
+                ),
             )
         )
     problems = [*_spike_problems(column), *_edge_problems(column), *_decimals_problems(column)]
@@ -246,7 +258,10 @@ def _spike_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     if outside:
         yield (
             "spikes",
-            f"spikes must lie in [{_shown(column.lower)}, {_shown(column.upper)}]; outside: {', '.join(map(_shown, outside))}",
+            (
+                f"spikes must lie in [{_shown(column.lower)}, {_shown(column.upper)}]; outside:"
+                f" {', '.join(map(_shown, outside))}"
+            ),
         )
 
 
@@ -262,7 +277,10 @@ def _edge_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     elif not (lower <= edges[0] and edges[-1] <= upper):
         yield (
             "edges",
-            f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {_shown(edges[0])} to {_shown(edges[-1])}",
+            (
+                f"edges must lie in [{_shown(lower)}, {_shown(upper)}]; got {_shown(edges[0])} to"
+                f" {_shown(edges[-1])}"
+            ),
         )
     elif edges[0] != lower and lower not in column.spikes:
         yield (
@@ -286,8 +304,8 @@ def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     needed = next((d for d in range(column.decimals, MOST_DECIMALS + 1) if 10.0**-d <= width), None)
     yield (
         "decimals",
-        f"with {column.decimals} digits after the point all values from {_shown(column.lower)} to {_shown(column.upper)} are written alike, "
-        "so that no bin can be told from another; "
+        f"with {column.decimals} digits after the point all values from {_shown(column.lower)} to"
+        f" {_shown(column.upper)} are written alike, so that no bin can be told from another; "
         + (f"use {needed} digits, or " if needed else "")
         + "rescale the column",
     )

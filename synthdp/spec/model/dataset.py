@@ -37,7 +37,9 @@ class ParquetSource(Model):
     )
     levels_only: Flag = Field(
         default=False,
-        description="for tables larger than memory: keep a byte or two per value, and judge nothing",
+        description=(
+            "for tables larger than memory: keep a byte or two per value, and judge nothing"
+        ),
         examples=[True],
     )
 
@@ -114,7 +116,10 @@ class Rows(Model):
     """Number of rows, as a declared constant; rates and batches come from it, never from the table."""
 
     kind: Literal["public", "approximate"] = Field(
-        description="whether `value` is the exact number and may be known, or a round one beside which the exact number is used nowhere",
+        description=(
+            "whether `value` is the exact number and may be known, or a round one beside which the"
+            " exact number is used nowhere"
+        ),
         examples=["approximate"],
     )
     value: Annotated[Whole, Field(ge=1, le=2_000_000_000), Unit("rows")] = Field(
@@ -157,6 +162,9 @@ class Dataset(Model):
     )
     out_of_domain: Literal["refuse", "clamp"] = Field(
         default="refuse",
-        description="what to do with values outside the declared domain: refuse the table, or take the nearest bound, or the first category",
+        description=(
+            "what to do with values outside the declared domain: refuse the table, or take the"
+            " nearest bound, or the first category"
+        ),
         examples=["clamp"],
     )

@@ -26,7 +26,10 @@ class Effect(Model):
     )
     control: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
         default=None,
-        description="expression over the same column, for whom they are compared with; default: all other rows",
+        description=(
+            "expression over the same column, for whom they are compared with; default: all other"
+            " rows"
+        ),
         examples=["lncoins > 4"],
     )
     outcome: Name = Field(
@@ -53,12 +56,18 @@ class Evaluation(Model):
     )
     disclosure: Literal["confidential", "charged"] = Field(
         default="confidential",
-        description="whether all figures stay with the steward, or headline scores are counted with noise, paid for and published",
+        description=(
+            "whether all figures stay with the steward, or headline scores are counted with noise,"
+            " paid for and published"
+        ),
         examples=["charged"],
     )
     disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = Field(
         default=None,
-        description=f"disclosure charged: what the scores cost; privacy.shares split the rest. Default: {DISCLOSURE_SHARE:g}",
+        description=(
+            "disclosure charged: what the scores cost; privacy.shares split the rest. Default:"
+            f" {DISCLOSURE_SHARE:g}"
+        ),
         examples=[0.1],
     )
     targets: Names = Field(
@@ -79,12 +88,18 @@ class Evaluation(Model):
     )
     random_targets: Annotated[Whole, Field(ge=0, le=1000), Unit("columns")] = Field(
         default=0,
-        description="the long protocol: so many columns, drawn by a public seed, are each predicted by five classifiers, or by regressors",
+        description=(
+            "the long protocol: so many columns, drawn by a public seed, are each predicted by five"
+            " classifiers, or by regressors"
+        ),
         examples=[20],
     )
     subgroups: Names = Field(
         default=(),
-        description="columns whose categories are judged as groups of their own; default: three with few categories",
+        description=(
+            "columns whose categories are judged as groups of their own; default: three with few"
+            " categories"
+        ),
         examples=[["sex"]],
     )
     effects: Annotated[tuple[Effect, ...], Field(max_length=20)] = Field(

@@ -62,7 +62,8 @@ def starts_formula(text: str) -> bool:
 def _category(value: str) -> str:
     if starts_formula(value):
         raise ValueError(
-            f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a letter"
+            f"category {value!r} starts like a spreadsheet formula; rename it, or prefix it with a"
+            " letter"
         )
     if CONTROL.search(value):
         raise ValueError(f"category {value!r} holds a control character or a line break; rename it")

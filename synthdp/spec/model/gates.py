@@ -68,7 +68,10 @@ class Gate(Model):
         "attack_tpr_upper",
         "attack_epsilon_lower",
     ] = Field(
-        description="the figure that is bounded; all but tv1_noisy, ..._charged and simulated_... are computed on real rows without noise",
+        description=(
+            "the figure that is bounded; all but tv1_noisy, ..._charged and simulated_... are"
+            " computed on real rows without noise"
+        ),
         examples=["tv1_noisy"],
     )
     at_most: Real | None = Field(
@@ -79,7 +82,9 @@ class Gate(Model):
     )
     outside_guarantee: Flag = Field(
         default=False,
-        description="accept that publishing itself then depends on real rows, which no epsilon covers",
+        description=(
+            "accept that publishing itself then depends on real rows, which no epsilon covers"
+        ),
         examples=[True],
     )
 
@@ -93,22 +98,31 @@ class Gate(Model):
             raise wrong(
                 (
                     "metric",
-                    f"{self.metric} is computed on real rows, so a gate on it is outside the guarantee; "
-                    f"say outside_guarantee: true to accept that, or use one of {', '.join(PUBLIC_METRICS)}",
+                    (
+                        f"{self.metric} is computed on real rows, so a gate on it is outside the"
+                        " guarantee; say outside_guarantee: true to accept that, or use one of"
+                        f" {', '.join(PUBLIC_METRICS)}"
+                    ),
                 )
             )
         if self.simulated and self.outside_guarantee:
             raise wrong(
                 (
                     "outside_guarantee",
-                    f"{self.metric} is computed on simulated rows alone, so a gate on it is inside; delete this line",
+                    (
+                        f"{self.metric} is computed on simulated rows alone, so a gate on it is"
+                        " inside; delete this line"
+                    ),
                 )
             )
         if self.charged and self.outside_guarantee:
             raise wrong(
                 (
                     "outside_guarantee",
-                    f"{self.metric} is paid for, so a gate on it is inside the guarantee; delete this line",
+                    (
+                        f"{self.metric} is paid for, so a gate on it is inside the guarantee;"
+                        " delete this line"
+                    ),
                 )
             )
         return self

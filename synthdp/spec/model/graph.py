@@ -41,10 +41,16 @@ Edges = tuple[Annotated[Edge, BeforeValidator(sides, json_schema_input_type=Edge
 
 
 UNSOUND = {
-    "priv_pc_published": "its sensitivity is false, its last pass is not charged and its total depends on the rows; use priv_pc",
+    "priv_pc_published": (
+        "its sensitivity is false, its last pass is not charged and its total depends on the rows;"
+        " use priv_pc"
+    ),
     "svt_pc_published": "its sensitivity is false and its last pass is not charged; use svt_pc",
     "em_pc_published": "its separating sets are chosen without noise; use em_pc",
-    "pcd": "it answers without noise where its decision cannot flip, which no epsilon allows; use rcit_pc",
+    "pcd": (
+        "it answers without noise where its decision cannot flip, which no epsilon allows; use"
+        " rcit_pc"
+    ),
 }
 """Published algorithms that claim privacy they do not give. Benchmarks run them; a release does
 not.
@@ -62,7 +68,10 @@ class Graph(Model):
 
     mode: Literal["none", "given", "validate", "learn"] = Field(
         default="given",
-        description="take the arrows as given; test them for shares.graph; learn them for shares.graph; or none, a plain VAE",
+        description=(
+            "take the arrows as given; test them for shares.graph; learn them for shares.graph; or"
+            " none, a plain VAE"
+        ),
         examples=["validate"],
     )
     edges: Edges = Field(
@@ -97,7 +106,10 @@ class Graph(Model):
     )
     orient_share: Annotated[Real, Field(ge=0, le=0.8), Unit("part of shares.graph")] = Field(
         default=0.0,
-        description="algorithm rcit_pc: part of the search's budget for the direction of numeric links that PC leaves open",
+        description=(
+            "algorithm rcit_pc: part of the search's budget for the direction of numeric links that"
+            " PC leaves open"
+        ),
         examples=[0.3],
     )
     level: Annotated[Real, Field(gt=0, lt=1), Unit("probability")] = Field(
@@ -105,12 +117,17 @@ class Graph(Model):
     )
     max_parents: Annotated[Whole, Field(ge=1, le=16), Unit("columns")] = Field(
         default=6,
-        description="most parents that mode learn gives a column: the strongest; svt_pc and em_pc release no strength and keep the first columns",
+        description=(
+            "most parents that mode learn gives a column: the strongest; svt_pc and em_pc release"
+            " no strength and keep the first columns"
+        ),
         examples=[4],
     )
     on_refuted: Literal["flag", "drop", "fail"] = Field(
         default="flag",
-        description="mode validate: what to do with a refuted arrow: tell it, take it out, or stop the run",
+        description=(
+            "mode validate: what to do with a refuted arrow: tell it, take it out, or stop the run"
+        ),
         examples=["fail"],
     )
 

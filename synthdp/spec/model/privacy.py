@@ -85,16 +85,25 @@ class Privacy(Model):
         tuple[Annotated[Names, Field(min_length=2, max_length=2)], ...], Field(max_length=1000)
     ] = Field(
         default=(),
-        description="pairs of columns whose two-way tables are measured too, for shares.pairs; the released rows are held to them",
+        description=(
+            "pairs of columns whose two-way tables are measured too, for shares.pairs; the released"
+            " rows are held to them"
+        ),
         examples=[[["capital-gain", "income"]]],
     )
     cap: Cap | None = Field(
         default=None,
-        description="the most that all releases of this dataset id may spend together; without one, nothing is refused",
+        description=(
+            "the most that all releases of this dataset id may spend together; without one, nothing"
+            " is refused"
+        ),
         examples=[{"epsilon": 3.0, "delta": 1e-4}],
     )
     ledger: str | None = Field(
         default=None,
-        description="SQLAlchemy URL; a relative SQLite file is in the spec's folder; default: .synthdp/ledger.db beside the spec",
+        description=(
+            "SQLAlchemy URL; a relative SQLite file is in the spec's folder; default:"
+            " .synthdp/ledger.db beside the spec"
+        ),
         examples=["postgresql://ledger.example/synthdp"],
     )

@@ -61,7 +61,10 @@ class Signing(Model):
 
     key_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
         default="SYNTHDP_SIGNING_KEY",
-        description="name of the environment variable with the path of the private key (see `synthdp keygen`)",
+        description=(
+            "name of the environment variable with the path of the private key (see `synthdp"
+            " keygen`)"
+        ),
         examples=["CENSUS_SIGNING_KEY"],
     )
     required: Flag = Field(

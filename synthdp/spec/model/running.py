@@ -16,7 +16,10 @@ class Tracking(Model):
     enabled: Flag = Field(default=True, description="whether to log to MLflow", examples=[False])
     uri: str | None = Field(
         default=None,
-        description="MLflow tracking URI; a relative SQLite file is in the spec's folder; default: mlflow.db beside the spec",
+        description=(
+            "MLflow tracking URI; a relative SQLite file is in the spec's folder; default:"
+            " mlflow.db beside the spec"
+        ),
         examples=["http://mlflow.example:5000"],
     )
     experiment: Annotated[str, Field(min_length=1, max_length=200)] = Field(

@@ -30,7 +30,10 @@ class Synthesizer(Model):
     )
     hidden: Annotated[Whole, Field(ge=1, le=4096), Unit("units")] = Field(
         default=32,
-        description="hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400, and no fewer than a target has levels",
+        description=(
+            "hidden units per column and in the encoder; 16 beyond 64 columns, 8 beyond 400, and no"
+            " fewer than a target has levels"
+        ),
         examples=[64],
     )
     steps: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("steps")] = Field(
@@ -41,8 +44,8 @@ class Synthesizer(Model):
     batch: Annotated[Whole, Field(ge=1, le=1_000_000), Unit("rows")] = Field(
         default=1024,
         description=(
-            "expected batch; the sampling rate is batch / declared rows. A tenth of the rows below 5,120 of them, "
-            "512 up to 26,000, then a 48th, at most 4,096"
+            "expected batch; the sampling rate is batch / declared rows. A tenth of the rows below"
+            " 5,120 of them, 512 up to 26,000, then a 48th, at most 4,096"
         ),
         examples=[512],
     )
@@ -60,7 +63,10 @@ class Synthesizer(Model):
     )
     targets: Names = Field(
         default=(),
-        description="columns that will be predicted: what they depend on is learned in a stage of its own, for shares.targets",
+        description=(
+            "columns that will be predicted: what they depend on is learned in a stage of its own,"
+            " for shares.targets"
+        ),
         examples=[["income"]],
     )
 
@@ -78,7 +84,9 @@ class Sampling(Model):
     )
     balance: Flag = Field(
         default=True,
-        description="choose rows whose two-way tables are nearer the model's than independent draws are",
+        description=(
+            "choose rows whose two-way tables are nearer the model's than independent draws are"
+        ),
         examples=[False],
     )
     oversample: Annotated[Whole, Field(ge=1, le=64), Unit("draws")] = Field(
@@ -86,7 +94,10 @@ class Sampling(Model):
     )
     even: Names = Field(
         default=(),
-        description="columns that are drawn last, evenly over rows that are alike; synthesizer.targets that lead to nothing are so in any case",
+        description=(
+            "columns that are drawn last, evenly over rows that are alike; synthesizer.targets that"
+            " lead to nothing are so in any case"
+        ),
         examples=[["income"]],
     )
 
