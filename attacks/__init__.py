@@ -28,12 +28,12 @@ from attacks.epsilon import (
 )
 from attacks.errors import AttackError, FleetError
 from attacks.fleet import RUNNERS, Fleet
-from attacks.game import Game, Outcome, play
+from attacks.game import Game, GameOutcome, play
 from attacks.membership import MAIN, attack_membership, judge
-from attacks.noisy_tables import NoisyTable, best_table_advantage, table_ratio, table_score
+from attacks.noisy_tables import NoisyCounts, best_table_advantage, table_ratio, table_score
 from attacks.one_release import ShadowFreeReport, attack_release
 from attacks.progress import Progress
-from attacks.report import AttackRow, MembershipReport, Verdict
+from attacks.report import AttackRow, AttackVerdict, MembershipReport
 from attacks.risk import Risk
 from attacks.runners import Loky, Runner, Serial
 from attacks.statistics import Interval, shared_confidence
@@ -48,18 +48,19 @@ __all__ = [
     "AnonymityReport",
     "AttackError",
     "AttackRow",
+    "AttackVerdict",
     "Bins",
     "Claim",
     "Dask",
     "Fleet",
     "FleetError",
     "Game",
+    "GameOutcome",
     "GroupTrainer",
     "Interval",
     "Loky",
     "MembershipReport",
-    "NoisyTable",
-    "Outcome",
+    "NoisyCounts",
     "Progress",
     "Public",
     "Risk",
@@ -68,7 +69,6 @@ __all__ = [
     "ShadowFreeReport",
     "ThreatModel",
     "Trainer",
-    "Verdict",
     "WhiteBox",
     "attack_anonymity",
     "attack_membership",

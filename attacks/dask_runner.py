@@ -186,7 +186,7 @@ class _Crew:
                 )  # it is the table, once for each training
                 future = self.client.submit(
                     _run,
-                    _Sealed(self.job),
+                    _SealedTask(self.job),
                     index,
                     key=f"model-{index:06d}-{uuid4().hex}",
                     workers=[worker],
@@ -237,7 +237,7 @@ class _Crew:
 
 
 @dataclass(frozen=True)
-class _Sealed:
+class _SealedTask:
     """A job whose `repr`, which Dask logs, does not show what it holds."""
 
     job: Job = field(repr=False)
@@ -251,7 +251,7 @@ class _TaskFailed(Exception):
         self.original = original
 
 
-def _run(sealed: _Sealed, index: int) -> None:
+def _run(sealed: _SealedTask, index: int) -> None:
     """Run one task in a worker."""
     try:
         sealed.job(index)

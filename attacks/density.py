@@ -46,7 +46,9 @@ class CategoricalKernel:
             )
 
     def log_density(self, asked: Codes) -> FloatArray:
-        """Log of the probability of each record of `asked` `[records, columns]`; shape `[records]`."""
+        """Log of the probability of each record of `asked` `[records, columns]`; shape
+        `[records]`.
+        """
         return self._log_sums(asked, leave_out=False) - float(np.log(len(self.rows)))
 
     def log_likelihood(self) -> float:

@@ -172,7 +172,7 @@ class Fleet:
         for index in _done(self.folder, count):
             try:
                 _read(self.folder, index, fingerprint)
-            except _Unreadable:
+            except _UnreadableResult:
                 broken.append(index)
         for index in broken:  # only now: the folder is not another run's
             _result(self.folder, index).unlink(missing_ok=True)
@@ -315,7 +315,7 @@ def _write(folder: Path, index: int, arrays: Arrays) -> None:
     _mark(folder, index).unlink(missing_ok=True)
 
 
-class _Unreadable(FleetError):
+class _UnreadableResult(FleetError):
     """A result file that no fleet could have finished writing."""
 
 
@@ -333,7 +333,7 @@ def _read(folder: Path, index: int, fingerprint: str) -> dict[str, npt.NDArray[A
         with np.load(_result(folder, index), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
-        raise _Unreadable(
+        raise _UnreadableResult(
             f"the result file {_result(folder, index)} cannot be read: run again, and its model is"
             " trained anew"
         ) from None

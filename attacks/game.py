@@ -34,7 +34,7 @@ _SCORE = "score "  # before a white-box score's name in a result file
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GameOutcome:
     """Scores of an attack beside the truth, shape `[models]`; a score above 0 is a guess of
     "member".
     """
@@ -43,7 +43,7 @@ class Outcome:
     members: BoolArray
 
     @classmethod
-    def together(cls, outcomes: list[Outcome]) -> Outcome:
+    def together(cls, outcomes: list[GameOutcome]) -> GameOutcome:
         """Outcomes of several games as one."""
         return cls(
             np.concatenate([o.scores for o in outcomes]),
@@ -72,7 +72,7 @@ class Game:
     shadow_scores: Mapping[str, FloatArray] = field(default_factory=dict, repr=False)
     challenge_scores: Mapping[str, FloatArray] = field(default_factory=dict, repr=False)
 
-    def reveal(self, scores: FloatArray) -> Outcome:
+    def reveal(self, scores: FloatArray) -> GameOutcome:
         """Lay the adversary's scores for the challenges, in their order, beside the secret bits.
 
         Raises:
@@ -83,7 +83,7 @@ class Game:
                 f"got scores of shape {scores.shape}; needs one finite score for each of"
                 f" {len(self.challenges)} challenges"
             )
-        return Outcome(np.asarray(scores, dtype=np.float64), self._members.copy())
+        return GameOutcome(np.asarray(scores, dtype=np.float64), self._members.copy())
 
     def row_counts_differ(self) -> bool:
         """Whether the number of released rows alone tells worlds apart, among the shadows."""

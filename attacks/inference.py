@@ -23,7 +23,9 @@ Guess = Callable[[Codes, Codes, Codes, int], Codes]
 
 
 def closest_rows(known: Codes, secret: Codes, asked: Codes, seed: int) -> Codes:
-    """The level that most of the closest synthetic rows have; all rows at the least distance count."""
+    """The level that most of the closest synthetic rows have; all rows at the least distance
+    count.
+    """
     levels = np.eye(int(secret.max()) + 1, dtype=np.float32)[secret]
     votes = [
         (d == d.min(axis=1, keepdims=True)).astype(np.float32) @ levels

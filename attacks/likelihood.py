@@ -21,7 +21,7 @@ from scipy.stats import norm
 from attacks.threat import BoolArray, FloatArray
 
 FALSE_ALARMS = 0.1
-_LEAST_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score does not vary
+_MIN_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score does not vary
 
 
 class OnlineLira:
@@ -74,5 +74,5 @@ LIKELIHOODS: dict[str, Callable[[], OnlineLira | OfflineLira]] = {
 def _gaussian(scores: FloatArray) -> tuple[float, float]:
     """Mean and standard deviation of the Gaussian that is likeliest to give the scores."""
     return float(scores.mean()), max(
-        float(scores.std()), _LEAST_SPREAD * (1 + float(np.abs(scores).max()))
+        float(scores.std()), _MIN_SPREAD * (1 + float(np.abs(scores).max()))
     )

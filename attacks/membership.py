@@ -20,9 +20,9 @@ from attacks.epsilon import Claim, choose_threshold, provable_epsilon
 from attacks.errors import AttackError
 from attacks.features import EXTRACTORS, feature_matrix
 from attacks.fleet import Fleet
-from attacks.game import MINIMUM_PAIRS, Game, Outcome, play
+from attacks.game import MINIMUM_PAIRS, Game, GameOutcome, play
 from attacks.likelihood import LIKELIHOODS
-from attacks.report import MembershipReport, Verdict, attack_row, judged
+from attacks.report import AttackVerdict, MembershipReport, attack_row, judged
 from attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
 from attacks.targets import declared_targets
 from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
@@ -60,7 +60,7 @@ class _Attack:
             seed,
         )
 
-    def outcome(self, classifier: str) -> Outcome:
+    def outcome(self, classifier: str) -> GameOutcome:
         """Fit on the shadows, score the challenges, let the game reveal."""
         return self.game.reveal(
             scores_after_fit(
@@ -182,7 +182,7 @@ def judge(
         (score, tuple(LIKELIHOODS)) for score in scores
     ]
     rows = [
-        attack_row(e, c, Outcome.together(o))
+        attack_row(e, c, GameOutcome.together(o))
         for e, names in listed
         for c, o in _outcomes(games, seeds, public, e, *names).items()
     ]
@@ -195,7 +195,7 @@ def judge(
         confidence=shared_confidence(1 + len(also) + elsewhere),
     )
     verdict, outcomes = arena.verdict(main)
-    pooled = Outcome.together(outcomes)
+    pooled = GameOutcome.together(outcomes)
     return MembershipReport(
         verdict=verdict,
         per_target=tuple(_gap([outcome]) for outcome in outcomes),
@@ -215,7 +215,9 @@ def judge(
 
 @dataclass(frozen=True)
 class _Arena:
-    """Games and what each attack on them is judged by. `confidence`: what each may claim by itself."""
+    """Games and what each attack on them is judged by. `confidence`: what each may claim by
+    itself.
+    """
 
     games: Sequence[Game]
     controls: Sequence[Game]
@@ -224,7 +226,7 @@ class _Arena:
     claim: Claim | None
     confidence: float
 
-    def verdict(self, attack: tuple[str, str]) -> tuple[Verdict, list[Outcome]]:
+    def verdict(self, attack: tuple[str, str]) -> tuple[AttackVerdict, list[GameOutcome]]:
         """One declared attack on all games, and its outcome on each."""
         extractor, classifier = attack
         delta = self.claim.delta if self.claim else 0.0
@@ -242,7 +244,7 @@ class _Arena:
             if self.controls
             else None
         )
-        pooled = Outcome.together(outcomes)
+        pooled = GameOutcome.together(outcomes)
         return (
             judged(
                 extractor,
@@ -273,7 +275,7 @@ def _white_box(games: Sequence[Game], wanted: Sequence[str]) -> list[str]:
 
 def _outcomes(
     games: Sequence[Game], seeds: Sequence[int], public: Public, extractor: str, *classifiers: str
-) -> dict[str, list[Outcome]]:
+) -> dict[str, list[GameOutcome]]:
     """What each classifier scores on one extractor's features, game by game."""
     attacks = [
         _Attack.on(game, public, extractor, seed) for game, seed in zip(games, seeds, strict=False)
@@ -283,19 +285,19 @@ def _outcomes(
     }
 
 
-def _pooled(thresholds: Sequence[float], outcomes: Sequence[Outcome]) -> Counts:
+def _pooled(thresholds: Sequence[float], outcomes: Sequence[GameOutcome]) -> Counts:
     """Counts of all games, each at its own threshold."""
     return _counts(
-        [Outcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)]
+        [GameOutcome(o.scores - t, o.members) for t, o in zip(thresholds, outcomes, strict=True)]
     )
 
 
-def _counts(outcomes: list[Outcome]) -> Counts:
-    pooled = Outcome.together(outcomes)
+def _counts(outcomes: list[GameOutcome]) -> Counts:
+    pooled = GameOutcome.together(outcomes)
     return Counts.at(pooled.scores, pooled.members)
 
 
-def _gap(outcomes: list[Outcome]) -> Interval:
+def _gap(outcomes: list[GameOutcome]) -> Interval:
     return advantage(_counts(outcomes))
 
 

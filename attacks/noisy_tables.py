@@ -27,7 +27,7 @@ from attacks.threat import Codes, FloatArray, Score
 
 
 @dataclass(frozen=True)
-class NoisyTable:
+class NoisyCounts:
     """A released table: `counts` over the levels of `columns` (one axis for each), with Gaussian
     noise of `sigma` counts.
     """
@@ -54,7 +54,7 @@ class NoisyTable:
         return float(self.counts[tuple(record[list(self.columns)])])
 
 
-def table_score(tables: Sequence[NoisyTable]) -> Score:
+def table_score(tables: Sequence[NoisyCounts]) -> Score:
     """Sum of the noisy counts of a record's cells, each over its variance, in units of the sum's
     own noise.
 
@@ -64,7 +64,7 @@ def table_score(tables: Sequence[NoisyTable]) -> Score:
     return lambda record: sum(t.cell(record) / t.sigma**2 for t in tables) / separation(tables)
 
 
-def table_ratio(tables: Sequence[NoisyTable], rest: Codes) -> Score:
+def table_ratio(tables: Sequence[NoisyCounts], rest: Codes) -> Score:
     """Log-likelihood ratio of a record when all other rows `rest` `[rows, columns]` are known, in
     nats; above 0 is a guess of "member".
 
@@ -87,18 +87,18 @@ def table_ratio(tables: Sequence[NoisyTable], rest: Codes) -> Score:
     return ratio
 
 
-def separation(tables: Sequence[NoisyTable]) -> float:
+def separation(tables: Sequence[NoisyCounts]) -> float:
     """mu: how many standard deviations membership moves the best score; the tables are mu-GDP (Dong
     et al., 2022).
     """
     return float(np.sqrt(sum(1 / t.sigma**2 for t in tables)))
 
 
-def best_table_advantage(tables: Sequence[NoisyTable]) -> float:
+def best_table_advantage(tables: Sequence[NoisyCounts]) -> float:
     """The advantage of the best attack on the tables by one who knows all other rows."""
     return float(2 * norm.cdf(separation(tables) / 2) - 1)
 
 
-def _some(tables: Sequence[NoisyTable]) -> None:
+def _some(tables: Sequence[NoisyCounts]) -> None:
     if not tables:
         raise AttackError("no noisy tables: give those that were released")

@@ -16,7 +16,7 @@ from attacks.epsilon import (
     profile_excess,
     proven_rates,
 )
-from attacks.game import Outcome
+from attacks.game import GameOutcome
 from attacks.statistics import (
     Counts,
     Interval,
@@ -75,7 +75,7 @@ class AttackRow:
         return {key: value for key, value in asdict(self).items() if key != "tpr_at"} | rates
 
 
-def attack_row(extractor: str, classifier: str, outcome: Outcome) -> AttackRow:
+def attack_row(extractor: str, classifier: str, outcome: GameOutcome) -> AttackRow:
     """All statistics of one attack."""
     scores, members = outcome.scores, outcome.members
     counts = Counts.at(scores, members)
@@ -97,7 +97,7 @@ def attack_row(extractor: str, classifier: str, outcome: Outcome) -> AttackRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class AttackVerdict:
     """An attack that was declared beforehand, so that its figures are no choice of the luckiest.
 
     All but `row` share the 5% of error with the other declared attacks, so that many say what is
@@ -163,13 +163,13 @@ class Verdict:
 def judged(
     extractor: str,
     classifier: str,
-    outcome: Outcome,
+    outcome: GameOutcome,
     counts: Counts,
     control: Counts | None,
     *,
     claim: Claim | None,
     confidence: float,
-) -> Verdict:
+) -> AttackVerdict:
     """The verdict on one declared attack: its guesses `score > 0`, those at a threshold fixed
     beforehand (`counts`), and those of the control.
     """
@@ -177,7 +177,7 @@ def judged(
     enough = control is not None and min(control.positives, control.negatives) >= models_to_tell(
         confidence
     )
-    return Verdict(
+    return AttackVerdict(
         row=attack_row(extractor, classifier, outcome),
         confidence=confidence,
         advantage=advantage(Counts.at(outcome.scores, outcome.members), confidence=confidence),
@@ -205,18 +205,18 @@ class MembershipReport:
     believed. `dropped`: pairs of models whose training always killed its worker.
     """
 
-    verdict: Verdict
+    verdict: AttackVerdict
     per_target: tuple[Interval, ...]
     table: tuple[AttackRow, ...]
     baseline: Interval
     epsilon_provable: float
     roc: tuple[tuple[float, float], ...]
     remarks: tuple[str, ...] = ()
-    others: tuple[Verdict, ...] = ()
+    others: tuple[AttackVerdict, ...] = ()
     dropped: int = 0
 
     @property
-    def declared(self) -> tuple[Verdict, ...]:
+    def declared(self) -> tuple[AttackVerdict, ...]:
         """All attacks that were declared beforehand, that of the verdict first."""
         return (self.verdict, *self.others)
 

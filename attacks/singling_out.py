@@ -57,7 +57,7 @@ def singling_out(
     ]
     name = (
         "singling out by"
-        f" {'one column' if width == 1 else 'several columns' if width is None else f'{width} columns'}"
+        f" {'one column' if width == 1 else 'several columns' if width is None else f'{width} columns'}"  # noqa: E501
     )
     return risk_of(
         name,

@@ -26,16 +26,16 @@ import numpy as np
 
 from attacks.epsilon import Claim
 from attacks.errors import AttackError
-from attacks.game import Outcome
-from attacks.noisy_tables import NoisyTable
-from attacks.report import Verdict, judged
+from attacks.game import GameOutcome
+from attacks.noisy_tables import NoisyCounts
+from attacks.report import AttackVerdict, judged
 from attacks.statistics import CONFIDENCE, Counts
 from attacks.threat import Codes, FloatArray
 
 NAME = ("tables", "exact_ratio")
 MINIMUM_RELEASES = 4
 
-Measurer = Callable[[Codes], Sequence[NoisyTable]]
+Measurer = Callable[[Codes], Sequence[NoisyCounts]]
 
 
 def attack_tables(
@@ -46,7 +46,7 @@ def attack_tables(
     releases: int,
     claim: Claim | None = None,
     confidence: float = CONFIDENCE,
-) -> Verdict:
+) -> AttackVerdict:
     """Ask of `releases` noisy releases of each world which world it came from.
 
     `measurer` counts rows `[rows, columns]` and adds fresh noise; `outside` and `inside` are the
@@ -66,7 +66,7 @@ def attack_tables(
     scores = np.array(
         [[ratio(measurer(rows)) for rows in (outside, inside)] for _ in range(releases)]
     )
-    outcome = Outcome(
+    outcome = GameOutcome(
         np.concatenate([scores[:, 0], scores[:, 1]]), np.repeat([False, True], releases)
     )
     counts = Counts.at(outcome.scores, outcome.members)
@@ -74,13 +74,13 @@ def attack_tables(
     return judged(*NAME, outcome, counts, control, claim=claim, confidence=confidence)
 
 
-def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyTable]], float]:
+def two_worlds_ratio(outside: Codes, inside: Codes) -> Callable[[Sequence[NoisyCounts]], float]:
     """Log-likelihood ratio of noisy tables, in nats: above 0 they are likelier of the rows `inside`
     than of `outside`, both known.
     """
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[FloatArray, FloatArray]] = {}
 
-    def ratio(tables: Sequence[NoisyTable]) -> float:
+    def ratio(tables: Sequence[NoisyCounts]) -> float:
         if not tables:
             raise AttackError("no noisy tables: give those that were released")
         total = 0.0

@@ -1,1 +1,3 @@
-"""One command for each published table; results are CSV files and plots, never assertions on time."""
+"""One command for each published table; results are CSV files and plots, never assertions on
+time.
+"""

@@ -20,7 +20,7 @@ from benchmarks.adult import untargeted
 from synthdp.data.domain import Domain
 from synthdp.model.pipeline import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
 from synthdp.spec.load.loader import load_spec
@@ -77,7 +77,9 @@ def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> s
     shares = base.privacy.shares if pairs else _without_pairs(base.privacy.shares)
     shares = _with_search(shares) if cell.graph == "learned" else shares
     changes = {
-        "dataset": base.dataset.model_copy(update={"rows": spec.Rows(kind="public", value=rows)}),
+        "dataset": base.dataset.model_copy(
+            update={"rows": spec.DeclaredRows(kind="public", value=rows)}
+        ),
         "privacy": base.privacy.model_copy(update={"pairs": pairs, "shares": shares}),
         "graph": GRAPHS[cell.graph](base, np.random.default_rng(seed)),
         "sampling": base.sampling.model_copy(
@@ -104,9 +106,9 @@ def without_privacy(plan: Plan) -> Plan:
     that no run can have reserved it.
     """
 
-    def quiet(spend: Spend) -> Spend:
+    def quiet(spend: PlannedPurpose) -> PlannedPurpose:
         mechanism = spend.mechanism.scaled(NO_NOISE)
-        return Spend(
+        return PlannedPurpose(
             spend.purpose,
             replace(mechanism, clip=WIDE_CLIP) if isinstance(mechanism, DpSgd) else mechanism,
         )
@@ -114,8 +116,7 @@ def without_privacy(plan: Plan) -> Plan:
     return replace(plan, epsilon=math.inf, spends=tuple(quiet(s) for s in plan.spends))
 
 
-# --- budgets and graphs
-# --------------------------------------------------------------------------------------
+# --- budgets and graphs ---
 
 
 def _without_pairs(shares: spec.Shares) -> spec.Shares:

@@ -1,4 +1,6 @@
-"""The picture of the ablation: a line for each cell, quality on the left, the attack on the right."""
+"""The picture of the ablation: a line for each cell, quality on the left, the attack on the
+right.
+"""
 
 from __future__ import annotations
 

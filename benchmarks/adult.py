@@ -76,7 +76,9 @@ FIGURES = (
 
 
 def fit(variant: str, epsilon: float, train: Path, out: Path) -> None:
-    """One fit in this process: write the synthetic table to `out` and the cost to stdout as JSON."""
+    """One fit in this process: write the synthetic table to `out` and the cost to stdout as
+    JSON.
+    """
     from synthdp.data.domain import Domain
     from synthdp.data.encoding import decode
     from synthdp.ledger.ledger import Ledger
@@ -134,7 +136,7 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
     dataset = base.dataset.model_copy(
         update={
             "source": spec.CsvSource(kind="csv", path=str(train)),
-            "rows": spec.Rows(kind="public", value=rows),
+            "rows": spec.DeclaredRows(kind="public", value=rows),
         }
     )
     before = [name for tier in TIERS[:-1] for name in tier]

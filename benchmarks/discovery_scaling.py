@@ -84,7 +84,7 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
         id="scaling",
         source=spec.ParquetSource(kind="parquet", path=path.name, levels_only=True),
         privacy_unit=spec.RowUnit(kind="row", meaning="one row"),
-        rows=spec.Rows(kind="public", value=rows),
+        rows=spec.DeclaredRows(kind="public", value=rows),
     )
     domain = network("alarm").domain()
     started = time.perf_counter(), time.process_time()

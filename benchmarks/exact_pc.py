@@ -35,7 +35,9 @@ TESTS: Mapping[str, ExactTest] = {
 
 
 def exact_pc(test: str, codes: Codes, domain: Domain) -> CausalGraph:
-    """The graph that the original PC finds in `codes` `[rows, columns]`, levels ordered as listed."""
+    """The graph that the original PC finds in `codes` `[rows, columns]`, levels ordered as
+    listed.
+    """
     links = Links(Knowledge(domain.names))
     for order in range(MAX_ORDER + 1):
         for pair in list(links.open):

@@ -35,9 +35,9 @@ from attacks import (
     AttackRow,
     Claim,
     Fleet,
+    GameOutcome,
     Loky,
     MembershipReport,
-    Outcome,
     Public,
     Serial,
     ThreatModel,
@@ -140,7 +140,7 @@ def as_in_the_paper(own: Setting) -> list[AttackRow]:
             scores = scores_after_fit(
                 classifier, features[fitted], members[fitted], features[asked], seed=SEED
             )
-            found.append(attack_row(name, classifier, Outcome(scores, members[asked])))
+            found.append(attack_row(name, classifier, GameOutcome(scores, members[asked])))
     return found
 
 

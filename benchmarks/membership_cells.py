@@ -77,7 +77,9 @@ TABLES: Mapping[str, Table] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the study. `graph` none is the non-causal twin; `epsilon` infinite is no privacy."""
+    """One cell of the study. `graph` none is the non-causal twin; `epsilon` infinite is no
+    privacy.
+    """
 
     table: str
     graph: str
@@ -173,7 +175,7 @@ def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) ->
             "privacy": base.privacy.model_copy(
                 update={"epsilon": 1.0, "pairs": (), "shares": spec.Shares(measure=0.2, train=0.8)}
             ),
-            "synthesizer": spec.Synthesizer(latent=LATENT, hidden=table.hidden, ema=0.99),
+            "synthesizer": spec.SynthesizerSettings(latent=LATENT, hidden=table.hidden, ema=0.99),
             "evaluation": base.evaluation.model_copy(update={"targets": ()}),
             "attacks": spec.Attacks(
                 membership=spec.MembershipAttack(rows=count, steps=steps or table.steps)

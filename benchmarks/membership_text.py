@@ -69,7 +69,7 @@ split": 5 models in each world, 20 sets of each, dealt at random to training and
 accuracy there says nothing about the record. The graph called partial clubs columns into five nodes on Synthetic and is a random
 half of the arrows on Pain; the wrong graph has its columns permuted; the learned one is found anew by each model from its own rows,
 at the expense of the rest of the budget. Advantage is TPR - FPR; brackets are 95% intervals.
-"""
+"""  # noqa: E501
 
 
 def _setting(own: pd.DataFrame) -> str:

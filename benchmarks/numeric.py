@@ -153,8 +153,8 @@ def errors_of_tests(repetitions: int) -> pd.DataFrame:
             ]
             cells.append(
                 _cell("rcit", rows, epsilon, found)
-                | {"degree": plan.spends[0].mechanism.basis.degree}
-            )  # type: ignore[attr-defined]
+                | {"degree": plan.spends[0].mechanism.basis.degree}  # type: ignore[attr-defined]
+            )
         rng = np.random.default_rng([SEED, rows])
         exact = [
             MomentTests(exact_moments(fork(rows, rng), 3)).answer(queries, level=LEVEL, margin=0.1)

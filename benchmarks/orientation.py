@@ -57,7 +57,7 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.discovery.anm_direction import PURPOSE, read
 from synthdp.privacy.mechanisms.anm import SCORES, NoisyScores, OrientationBudget, Score
 from synthdp.privacy.mechanisms.pair_table import NoisyPair
-from synthdp.privacy.plan import Plan, Spend, make_search_plan
+from synthdp.privacy.plan import Plan, PlannedPurpose, make_search_plan
 from synthdp.privacy.session import Rehearsal
 
 Floats = npt.NDArray[np.float64]
@@ -133,7 +133,7 @@ def plan_of(epsilon: float, scores: tuple[Score, ...]) -> Plan:
             DELTA,
             "add_remove",
             1,
-            (Spend(PURPOSE, OrientationBudget(Domain(()), ALMOST_NO_NOISE, scores)),),
+            (PlannedPurpose(PURPOSE, OrientationBudget(Domain(()), ALMOST_NO_NOISE, scores)),),
         )
     return make_search_plan(
         {"orient": lambda mu: OrientationBudget(Domain(()), 1 / mu, scores)},

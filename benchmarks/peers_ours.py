@@ -51,7 +51,7 @@ def release_for(job: Job, rows: int) -> spec.ReleaseSpec:
         base.model_copy(
             update={
                 "dataset": base.dataset.model_copy(
-                    update={"source": source, "rows": spec.Rows(kind="public", value=rows)}
+                    update={"source": source, "rows": spec.DeclaredRows(kind="public", value=rows)}
                 ),
                 "privacy": privacy,
                 "graph": spec.Graph(mode="none") if job.mechanism == "none" else base.graph,

@@ -89,7 +89,9 @@ def cache() -> Path:
 
 
 def python_of(peer: Peer) -> tuple[Path | None, str]:
-    """The peer's Python, its environment built if need be; or None and why it could not be built."""
+    """The peer's Python, its environment built if need be; or None and why it could not be
+    built.
+    """
     if not peer.requirements:
         return Path(sys.executable), ""
     name = hashlib.sha256(

@@ -106,10 +106,17 @@ def measured(
             lambda: write_blocks(blocks, release.columns, Path(folder) / "rows.csv"), 1
         )
     return {
-        "spec": spec.removesuffix(".yaml"), "columns": len(domain), "hidden": model.architecture.hidden, "rows": rows, "threads": threads,
-        "rows_per_second": round(rows / wall), "rows_per_cpu_second": round(rows / cpu), "peak_mb": round(peak),
-        "csv_rows_per_second": round(rows // 4 / file_wall), "csv_peak_mb": round(peak_mb()),
-    }  # fmt: skip
+        "spec": spec.removesuffix(".yaml"),
+        "columns": len(domain),
+        "hidden": model.architecture.hidden,
+        "rows": rows,
+        "threads": threads,
+        "rows_per_second": round(rows / wall),
+        "rows_per_cpu_second": round(rows / cpu),
+        "peak_mb": round(peak),
+        "csv_rows_per_second": round(rows // 4 / file_wall),
+        "csv_peak_mb": round(peak_mb()),
+    }
 
 
 def best(run: Callable[[], object], repeats: int) -> tuple[float, float]:

@@ -29,7 +29,7 @@ class SynthdpError(Exception):
 
     def to_json(self) -> dict[str, Any]:
         """What the text says and nothing else, for programs; `problems` has one entry or more."""
-        return told(self.message, hint=self.hint, exit_code=self.exit_code)
+        return error_json(self.message, hint=self.hint, exit_code=self.exit_code)
 
 
 BUDGET = "budget: "
@@ -42,7 +42,7 @@ def budget_note(error: BaseException) -> str | None:
     return next((note for note in getattr(error, "__notes__", ()) if note.startswith(BUDGET)), None)
 
 
-def told(
+def error_json(
     error: str,
     *,
     hint: str | None = None,
@@ -103,7 +103,7 @@ class SpecError(SynthdpError):
         """As of any error; each problem has its file, line, column, field (`where`), message and
         hint.
         """
-        return told(
+        return error_json(
             self.head, exit_code=self.exit_code, problems=[p.to_json() for p in self.problems]
         )
 
@@ -159,7 +159,7 @@ class VerifyError(SynthdpError):
 
     def to_json(self) -> dict[str, Any]:
         """As of any error; each problem has a message, which begins with the file in the bundle."""
-        return told(
+        return error_json(
             self.head,
             hint=self.hint,
             exit_code=self.exit_code,

@@ -40,7 +40,9 @@ def read_text(path: Path) -> str:
 
 
 def check_plain(path: Path) -> None:
-    """Raise `ValueError` for anything but a plain file, so that opening it neither waits nor acts."""
+    """Raise `ValueError` for anything but a plain file, so that opening it neither waits nor
+    acts.
+    """
     if not stat.S_ISREG(path.lstat().st_mode):
         raise ValueError("is a link or a device, not a plain file")
 

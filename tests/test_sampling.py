@@ -140,8 +140,7 @@ def distance(a: pd.DataFrame, b: pd.DataFrame) -> float:
     return float(np.abs(shares(a) - shares(b)).sum() / 2)
 
 
-# --- the law
-# -----------------------------------------------------------------------------------------------
+# --- the law ---
 
 
 def test_rows_are_calibrated_as_the_released_table_is() -> None:
@@ -220,7 +219,7 @@ def test_an_impossible_condition_is_refused_with_its_probability() -> None:
 
 
 def test_a_condition_that_too_few_draws_serve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthdp.sample.sampler.MOST_DRAWS", 1)
+    monkeypatch.setattr("synthdp.sample.sampler.MAX_DRAWS", 1)
     with pytest.raises(
         OutputError, match=r"probability of about .* fewer than one drawn row in 1 could"
     ):
@@ -265,8 +264,7 @@ def test_rows_are_used_in_proportion_to_their_weights() -> None:
     np.testing.assert_allclose(uses / 4000, [0, 0.5, 1, 2.5], atol=0.04)
 
 
-# --- settings and files
-# ------------------------------------------------------------------------------------
+# --- settings and files ---
 
 
 def test_every_wrong_setting_is_told_at_once() -> None:
@@ -279,10 +277,15 @@ def test_every_wrong_setting_is_told_at_once() -> None:
     text = str(caught.value)
     assert len(caught.value.problems) == 8
     for part in (
-        "--do:1:1: sex: needs", "did you mean 'age'", "'500' is outside the domain of 'age'", "it holds 0 to 99",
-        "--given:1:1: sex=female: column 'sex' is set more", "2020-01-01T00:00:00 to 2023-12-31T00:00:00", "'' is outside the domain of 'weight'",
+        "--do:1:1: sex: needs",
+        "did you mean 'age'",
+        "'500' is outside the domain of 'age'",
+        "it holds 0 to 99",
+        "--given:1:1: sex=female: column 'sex' is set more",
+        "2020-01-01T00:00:00 to 2023-12-31T00:00:00",
+        "'' is outside the domain of 'weight'",
         "'missing' is outside",
-    ):  # fmt: skip
+    ):
         assert part in text, part
 
 

@@ -17,7 +17,13 @@ from synthdp.errors import GateError, OutputError
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.mlflow_run import MlflowTracker, NullTracker, Tracker, tracker
-from synthdp.tracking.note import VIEW_COLUMNS, VIEW_TAG, AttackOutcome, Verdict, view_path
+from synthdp.tracking.note import (
+    VIEW_COLUMNS,
+    VIEW_TAG,
+    AttackOutcome,
+    PublicationVerdict,
+    view_path,
+)
 
 SPEC = """
 synthdp: 1
@@ -79,7 +85,9 @@ def release(store: Store, run: str) -> MlflowTracker:
         opened.attack(ATTACK)
         opened.artifact(store.folder / "bundle", folder="bundle")
         opened.artifact(store.folder / "internal.html", folder="internal")
-        opened.conclude(Verdict(released=True, gates=("tv1_noisy 0.01, at most 0.2: held",)))
+        opened.conclude(
+            PublicationVerdict(released=True, gates=("tv1_noisy 0.01, at most 0.2: held",))
+        )
     return opened
 
 
@@ -87,7 +95,7 @@ def _interrupted(opened: Tracker, error: BaseException) -> None:
     with opened:
         opened.params({"stage": "train"})
         if isinstance(error, GateError):
-            opened.conclude(Verdict(released=False))
+            opened.conclude(PublicationVerdict(released=False))
         raise error
 
 
@@ -205,7 +213,7 @@ def test_the_view_for_reviewers_is_saved(store: Store) -> None:
     )
     assert (
         view_path(experiment.experiment_id)
-        == f"/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=synthdp"
+        == f"/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=synthdp"  # noqa: E501
     )
 
 
@@ -240,7 +248,7 @@ def test_failures_after_the_start_are_warnings(
         opened.metrics({"tv1": 1.0})
         opened.attack(ATTACK)
         opened.artifact(store.folder / "nothing.html")
-        opened.conclude(Verdict(released=True))
+        opened.conclude(PublicationVerdict(released=True))
     assert (
         opened.warnings[0] == "MLflow: could not log metrics (RuntimeError)"
         and len(opened.warnings) == 6
@@ -301,7 +309,7 @@ def test_off_means_off(store: Store, tmp_path: Path) -> None:
         opened.metrics({"a": 1.0})
         opened.artifact(tmp_path)
         opened.attack(ATTACK)
-        opened.conclude(Verdict(released=True))
+        opened.conclude(PublicationVerdict(released=True))
     assert isinstance(opened, NullTracker) and not list(tmp_path.iterdir())
 
 
@@ -323,7 +331,7 @@ from mlflow.telemetry import get_telemetry_client
 assert is_telemetry_disabled() and get_telemetry_client() is None
 assert sockets == [], sockets
 assert opened.warnings == []
-"""
+"""  # noqa: E501
     environment = {
         k: v
         for k, v in os.environ.items()

@@ -27,18 +27,18 @@ import numpy as np
 import pandas as pd
 
 from attacks import (
+    AttackVerdict,
     Claim,
     Dask,
     Fleet,
     FleetError,
     Interval,
     MembershipReport,
-    NoisyTable,
+    NoisyCounts,
     Progress,
     Public,
     Runner,
     ThreatModel,
-    Verdict,
     WhiteBox,
     attack_membership,
     attack_tables,
@@ -61,7 +61,7 @@ from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.pipeline import Fitted, measure, sample, train
 from synthdp.privacy.accounting import event_to_json
-from synthdp.privacy.mechanisms.marginals import NoisyTable as ReleasedTable
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Rehearsal, Session
@@ -70,8 +70,8 @@ from synthdp.spec import model as spec
 SIDE_BY_SIDE, LARGE_BATCH = (
     32,
     4096,
-    # most shadow models of one stacked training, and examples of all their batches: beyond that caches
-    # overflow
+    # most shadow models of one stacked training, and examples of all their batches: beyond that
+    # caches overflow
 )
 TARGETS = (
     1  # the most isolated row: the choice of the target matters more than the number of targets
@@ -81,7 +81,7 @@ WHITE_BOX = (
     ELBO,
     ("tables", "lira_online"),
 )  # declared beforehand, beside the black box, where the tables' attacker has shadow models alone
-TABLE_RELEASES, MOST_TABLES = (
+TABLE_RELEASES, MAX_TABLES = (
     25,
     50_000,
 )  # releases of each world for a pair of models, and noisy tables in all: some ten CPU seconds
@@ -192,10 +192,12 @@ def released_scores(fitted: Fitted) -> dict[str, Score]:
     return {"elbo": elbo, "tables": table_score(noisy)}
 
 
-def _with_positions(tables: Sequence[ReleasedTable], columns: Sequence[str]) -> list[NoisyTable]:
+def _with_positions(tables: Sequence[NoisyTable], columns: Sequence[str]) -> list[NoisyCounts]:
     """Released tables as the adversary's, who knows columns by their positions."""
     place = {name: position for position, name in enumerate(columns)}
-    return [NoisyTable(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables]
+    return [
+        NoisyCounts(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables
+    ]
 
 
 def attack_release(
@@ -301,7 +303,7 @@ def table_releases(pairs: int, *, tables: int) -> int:
     """Releases of each world in the attack on `tables` noisy tables: many more than models, but for
     wide tables no more than cost little.
     """
-    return max(pairs, min(TABLE_RELEASES * pairs, MOST_TABLES // (2 * tables)))
+    return max(pairs, min(TABLE_RELEASES * pairs, MAX_TABLES // (2 * tables)))
 
 
 def two_worlds(rows: AnyCodes, target: int, relation: Relation) -> tuple[AnyCodes, AnyCodes]:
@@ -321,7 +323,7 @@ class TableMeasurer:
     domain: Domain
     plan: Plan
 
-    def __call__(self, rows: AnyCodes) -> list[NoisyTable]:
+    def __call__(self, rows: AnyCodes) -> list[NoisyCounts]:
         """Count `rows` `[rows, columns]` and add the planned noise."""
         codes = np.asarray(rows, dtype=np.uint16)
         unread = pd.DataFrame(index=range(len(codes)))  # tables are counted from levels
@@ -362,7 +364,7 @@ def declared_facts(report: MembershipReport) -> tuple[DeclaredAttack, ...]:
     )
 
 
-def _declared(verdict: Verdict, *, confidence: float) -> DeclaredAttack:
+def _declared(verdict: AttackVerdict, *, confidence: float) -> DeclaredAttack:
     """`confidence`: of this attack's bound on epsilon, by itself."""
     gap, tpr = verdict.row.advantage, dict(verdict.row.tpr_at)[LOW_RATES[0]]
     return DeclaredAttack(
@@ -394,7 +396,7 @@ def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     return release.model_copy(
         update={
             "dataset": release.dataset.model_copy(
-                update={"rows": spec.Rows(kind="public", value=attack.rows)}
+                update={"rows": spec.DeclaredRows(kind="public", value=attack.rows)}
             ),
             "privacy": release.privacy.model_copy(
                 update={

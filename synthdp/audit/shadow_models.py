@@ -16,7 +16,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
-from synthdp.model.pipeline import Fitted, drafted, finished, measure, sample, training_of
+from synthdp.model.pipeline import Fitted, assemble, build_start, measure, sample, training_of
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.plan import Plan
@@ -51,14 +51,14 @@ def fitted_shadows(
     found = GraphResult(graph)
     rehearsals = [Rehearsal(own, domain, plan) for own in rows]
     marginals = [measure(rehearsal) for rehearsal in rehearsals]
-    drafts = [drafted(release, domain, own, found) for own in marginals]
+    drafts = [build_start(release, domain, own, found) for own in marginals]
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
     heads = (
         _together(rehearsals, regressions, plan, "targets") if regressions else [None] * len(drafts)
     )
     weights = _together(rehearsals, [draft.network for draft in drafts], plan, "train")
     for draft, own, trained, head in zip(drafts, marginals, weights, heads, strict=True):
-        yield Fitted(own, found, finished(draft, release, trained, head))
+        yield Fitted(own, found, assemble(draft, release, trained, head))
 
 
 def _together(

@@ -45,7 +45,9 @@ def check_target(folder: Path, *, force: bool) -> None:
 
 @contextmanager
 def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
-    """A draft beside `folder` that takes its place when the block ends well and vanishes otherwise."""
+    """A draft beside `folder` that takes its place when the block ends well and vanishes
+    otherwise.
+    """
     from safetensors import SafetensorError
 
     draft = None

@@ -25,7 +25,7 @@ from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 
 REPORT = "report.html"
-MOST_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample
+MAX_ROWS = 100_000  # of the table; their order is random, so the first are a fair sample
 
 
 def public_report(folder: Path) -> str:
@@ -73,14 +73,14 @@ def _table(stated: Mapping[str, Any]) -> NoisyTable:
 
 
 def published_levels(path: Path, domain: Domain, *, header: Sequence[str]) -> Codes:
-    """Levels of the modelled columns in the first `MOST_ROWS` rows of a published table, shape
+    """Levels of the modelled columns in the first `MAX_ROWS` rows of a published table, shape
     `[rows, columns]`.
     """
     check_plain(path)
     check_header(path, header)
     frame = pd.read_csv(
         path,
-        nrows=MOST_ROWS,
+        nrows=MAX_ROWS,
         dtype=str,
         keep_default_na=False,
         na_filter=False,

@@ -145,8 +145,7 @@ def write_bundle(
     return folder
 
 
-# --- what may cross
-# ----------------------------------------------------------------------------------------
+# --- what may cross ---
 
 
 def check_content(content: BundleContent, ledger: LedgerReader) -> list[Entry]:
@@ -280,8 +279,7 @@ def _refuse(name: str, why: str) -> NoReturn:
     raise BoundaryError(f"bundle: {name} {why}")
 
 
-# --- the files
-# ---------------------------------------------------------------------------------------------
+# --- the files ---
 
 
 def _write_all(

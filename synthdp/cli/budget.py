@@ -32,8 +32,7 @@ BLOCKS = " ▏▎▍▌▋▊▉█"
 UNSTATED = "not stated"
 
 
-# --- facts
-# -------------------------------------------------------------------------------------------------
+# --- facts ---
 
 
 def open_book(ledger: str) -> Ledger:
@@ -106,8 +105,7 @@ def _run_facts(reservation: Entry, own: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-# --- text
-# --------------------------------------------------------------------------------------------------
+# --- text ---
 
 
 def budget_text(facts: Sequence[Facts]) -> str:
@@ -192,8 +190,7 @@ def _warnings(data: Facts) -> list[str]:
     return found
 
 
-# --- picture
-# -----------------------------------------------------------------------------------------------
+# --- picture ---
 
 LEFT, WIDTH, ROW, RIGHT = 230, 420, 26, 330  # names, bars, one line, what for
 
@@ -242,7 +239,7 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
                 y + 5,
                 shortened(
                     f"{run['epsilon']:g}:"
-                    f" {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}",
+                    f" {', '.join(run['on']) or 'nothing yet'}{'' if run['settled'] else ' (open)'}",  # noqa: E501
                     most=44,
                 ),
             ),

@@ -9,7 +9,7 @@ from typing import Any
 from synthdp.data.domain import Domain
 from synthdp.spec.model import ReleaseSpec
 
-MOST_LABELS = 8  # of a column, in text
+MAX_LABELS = 8  # of a column, in text
 
 
 def column_facts(release: ReleaseSpec) -> list[dict[str, Any]]:
@@ -26,6 +26,6 @@ def column_rows(facts: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
 
 
 def _some(labels: list[str]) -> str:
-    if len(labels) <= MOST_LABELS:
+    if len(labels) <= MAX_LABELS:
         return " | ".join(labels)
-    return " | ".join([*labels[: MOST_LABELS - 4], "...", *labels[-3:]])
+    return " | ".join([*labels[: MAX_LABELS - 4], "...", *labels[-3:]])

@@ -30,12 +30,12 @@ from synthdp.spec.addresses import (
 from synthdp.spec.model import ReleaseSpec
 
 State = Literal["ok", "note", "wrong"]
-LEAST_MEMORY, LEAST_DISK = 2.0, 2.0  # GB: what Adult takes with some to spare
+MIN_MEMORY, MIN_DISK = 2.0, 2.0  # GB: what Adult takes with some to spare
 SECONDS = 5  # that a server may take to answer
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at. `wrong` keeps a release from running; `note` is good to know.
     `hint` says what to do.
     """
@@ -46,7 +46,7 @@ class Finding:
     hint: str | None = None
 
 
-def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Finding, ...]:
+def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Diagnosis, ...]:
     """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the
     working folder.
     """
@@ -61,8 +61,8 @@ def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Finding, ...]:
     return (*found, _signing(release))
 
 
-def _programs() -> Iterator[Finding]:
-    yield Finding(
+def _programs() -> Iterator[Diagnosis]:
+    yield Diagnosis(
         "synthdp",
         "ok",
         f"{__version__} on Python {platform.python_version()}, {platform.system()}"
@@ -71,10 +71,10 @@ def _programs() -> Iterator[Finding]:
     wrong = list(_unmet())
     if wrong:
         hint = "install them with `pip install` and constraints.txt, or run `make install`"
-        yield Finding("libraries", "wrong", "; ".join(wrong), hint)
+        yield Diagnosis("libraries", "wrong", "; ".join(wrong), hint)
     else:
         names = ("torch", "opacus", "opendp", "dp-accounting", "mlflow")
-        yield Finding("libraries", "ok", ", ".join(f"{n} {metadata.version(n)}" for n in names))
+        yield Diagnosis("libraries", "ok", ", ".join(f"{n} {metadata.version(n)}" for n in names))
 
 
 def _unmet() -> Iterator[str]:
@@ -97,20 +97,20 @@ def _unmet() -> Iterator[str]:
             yield f"{requirement.name} is {version}, and {requirement.specifier} is wanted"
 
 
-def _machine(folder: Path) -> Iterator[Finding]:
+def _machine(folder: Path) -> Iterator[Diagnosis]:
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    yield Finding("cores", "ok", f"{cores}")
+    yield Diagnosis("cores", "ok", f"{cores}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     yield _enough(
         "memory",
         memory,
-        LEAST_MEMORY,
+        MIN_MEMORY,
         "a release of a table like Adult takes .7 GB; see `synthdp plan` for yours",
     )
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Finding(
+        yield Diagnosis(
             "folder",
             "wrong",
             f"{folder} cannot be written",
@@ -119,14 +119,14 @@ def _machine(folder: Path) -> Iterator[Finding]:
     yield _enough(
         "disk",
         shutil.disk_usage(folder).free / 1e9,
-        LEAST_DISK,
+        MIN_DISK,
         "a full disk stops a release after its budget was reserved; make room",
     )
 
 
-def _enough(what: str, gigabytes: float, least: float, hint: str) -> Finding:
+def _enough(what: str, gigabytes: float, least: float, hint: str) -> Diagnosis:
     few = gigabytes < least
-    return Finding(
+    return Diagnosis(
         what,
         "note" if few else "ok",
         f"{gigabytes:.1f} GB{f', less than {least:g}' if few else ''}",
@@ -134,47 +134,49 @@ def _enough(what: str, gigabytes: float, least: float, hint: str) -> Finding:
     )
 
 
-def _telemetry() -> Finding:
+def _telemetry() -> Diagnosis:
     """Every command that imports MLflow switches it off first; other programs of the steward's may
     not.
     """
     if os.environ.get("MLFLOW_DISABLE_TELEMETRY", "").lower() in ("true", "1"):
-        return Finding("telemetry", "ok", "MLflow's is off")
+        return Diagnosis("telemetry", "ok", "MLflow's is off")
     hint = "export MLFLOW_DISABLE_TELEMETRY=true, for MLflow that you start yourself"
-    return Finding("telemetry", "note", "synthdp switches MLflow's off; your shell does not", hint)
+    return Diagnosis(
+        "telemetry", "note", "synthdp switches MLflow's off; your shell does not", hint
+    )
 
 
-def _ledger(release: ReleaseSpec | None, folder: Path) -> Finding:
+def _ledger(release: ReleaseSpec | None, folder: Path) -> Diagnosis:
     """The ledger opens, and its chain is whole. One that does not exist yet is not made."""
     from synthdp.ledger.ledger import Ledger
 
     address = ledger_address(release.privacy.ledger if release is not None else None, folder)
     file = sqlite_file(address)
     if file is not None and not file.exists():
-        return Finding("ledger", "ok", f"{file}: none yet; the first release makes it")
+        return Diagnosis("ledger", "ok", f"{file}: none yet; the first release makes it")
     try:
         book = Ledger(address)
         book.verify_chain()
         datasets = sorted({e.dataset for e in book.entries()})
     except SynthdpError as error:
-        return Finding(
+        return Diagnosis(
             "ledger",
             "wrong",
             error.message,
             error.hint or "what it says is left is not to be trusted: bring it back from a backup",
         )
-    return Finding("ledger", "ok", f"whole; datasets: {', '.join(datasets) or 'none'}")
+    return Diagnosis("ledger", "ok", f"whole; datasets: {', '.join(datasets) or 'none'}")
 
 
-def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
+def _store(release: ReleaseSpec | None, folder: Path) -> Diagnosis:
     """MLflow's store can be reached; one beside the spec is made by the first release."""
     if release is not None and not release.tracking.enabled:
-        return Finding("mlflow", "ok", "tracking is off in this spec")
+        return Diagnosis("mlflow", "ok", "tracking is off in this spec")
     uri = store_address(release.tracking.uri if release is not None else None, folder)
     try:
         check_uri(uri)
     except SynthdpError as error:
-        return Finding("mlflow", "wrong", error.message, error.hint)
+        return Diagnosis("mlflow", "wrong", error.message, error.hint)
     if uri.startswith(("http://", "https://")):
         return _server(uri)
     file = sqlite_file(uri)
@@ -182,9 +184,9 @@ def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
         return (
             _sqlite(file)
             if file.exists()
-            else Finding("mlflow", "ok", f"{file}: none yet; the first release makes it")
+            else Diagnosis("mlflow", "ok", f"{file}: none yet; the first release makes it")
         )
-    return Finding(
+    return Diagnosis(
         "mlflow",
         "note",
         "a database that is not looked into here",
@@ -192,35 +194,35 @@ def _store(release: ReleaseSpec | None, folder: Path) -> Finding:
     )
 
 
-def _sqlite(path: Path) -> Finding:
+def _sqlite(path: Path) -> Diagnosis:
     import sqlite3
 
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
             (runs,) = database.execute("SELECT count(*) FROM runs").fetchone()
     except sqlite3.Error as error:
-        return Finding(
+        return Diagnosis(
             "mlflow",
             "wrong",
             f"{path}: is no MLflow store ({error})",
             "move it away, or name another with tracking.uri",
         )
-    return Finding("mlflow", "ok", f"{path}: {runs} runs; look at them with `synthdp ui`")
+    return Diagnosis("mlflow", "ok", f"{path}: {runs} runs; look at them with `synthdp ui`")
 
 
-def _server(uri: str) -> Finding:
+def _server(uri: str) -> Diagnosis:
     shown = shown_address(uri)
     try:
         with urlopen(f"{uri.rstrip('/')}/health", timeout=SECONDS) as answer:
             healthy = answer.status == 200
     except (URLError, OSError, ValueError, HTTPException) as error:
-        return Finding(
+        return Diagnosis(
             "mlflow",
             "wrong",
             f"{shown} does not answer: {reason(error)}",
             "start the server, or set tracking.enabled: false",
         )
-    return Finding(
+    return Diagnosis(
         "mlflow",
         "ok" if healthy else "wrong",
         f"{shown} answers",
@@ -228,24 +230,24 @@ def _server(uri: str) -> Finding:
     )
 
 
-def _gpu(release: ReleaseSpec | None) -> Finding:
+def _gpu(release: ReleaseSpec | None) -> Diagnosis:
     import torch
 
     if torch.cuda.is_available():
-        return Finding(
+        return Diagnosis(
             "gpu", "ok", f"{torch.cuda.get_device_name(0)}; compute.device: cuda would use it"
         )
     if release is not None and release.compute.device == "cuda":
-        return Finding(
+        return Diagnosis(
             "gpu",
             "wrong",
             "compute.device is cuda, and this machine has no CUDA device",
             "say compute.device: cpu; it is the same code",
         )
-    return Finding("gpu", "ok", "none, and none is needed")
+    return Diagnosis("gpu", "ok", "none, and none is needed")
 
 
-def _signing(release: ReleaseSpec | None) -> Finding:
+def _signing(release: ReleaseSpec | None) -> Diagnosis:
     from synthdp.bundle.signing.keys import load_signer
     from synthdp.spec.model import Signing
 
@@ -253,12 +255,12 @@ def _signing(release: ReleaseSpec | None) -> Finding:
     try:
         signer = load_signer(settings)
     except SynthdpError as error:
-        return Finding("signing", "wrong", error.message, error.hint)
+        return Diagnosis("signing", "wrong", error.message, error.hint)
     if signer is None:
-        return Finding(
+        return Diagnosis(
             "signing",
             "note",
             f"{settings.key_env} is not set: bundles will be unsigned",
             "make a key with `synthdp keygen`",
         )
-    return Finding("signing", "ok", signer.identity)
+    return Diagnosis("signing", "ok", signer.identity)

@@ -113,7 +113,9 @@ def diff(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of arcs."""
+    """Compare two graphs: links added, removed and turned, structural Hamming distance, F1 of
+    arcs.
+    """
     from synthdp.cli.graph_text import difference_text
     from synthdp.drawing.graph import DIFFERENCE, draw
     from synthdp.graph.diff import difference

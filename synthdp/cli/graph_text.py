@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.diff import GraphDifference
-from synthdp.graph.validation import Finding, ValidationReport
+from synthdp.graph.validation import ClaimEvidence, ValidationReport
 
 if TYPE_CHECKING:
     from synthdp.release.graph_only import GraphOutcome
 
-MOST_OPEN = 20
+MAX_OPEN = 20
 
 
 def graph_text(graph: CausalGraph) -> str:
@@ -30,11 +30,11 @@ def graph_text(graph: CausalGraph) -> str:
     lines += _aligned([(_words(e), e.provenance) for e in links])
     lines += [f"group {name}: {', '.join(names)}" for name, names in graph.groups.items()]
     lines += [f"unseen common cause: {', '.join(names)}" for names in graph.latent]
-    shown = [" - ".join(pair) for pair in graph.open_pairs[:MOST_OPEN]]
+    shown = [" - ".join(pair) for pair in graph.open_pairs[:MAX_OPEN]]
     if shown:
         more = (
-            f", and {len(graph.open_pairs) - MOST_OPEN} more"
-            if len(graph.open_pairs) > MOST_OPEN
+            f", and {len(graph.open_pairs) - MAX_OPEN} more"
+            if len(graph.open_pairs) > MAX_OPEN
             else ""
         )
         lines.append(f"not enough evidence for or against: {', '.join(shown)}{more}")
@@ -112,7 +112,7 @@ def _words(edge: GraphEdge) -> str:
     return f"{edge.cause} {'->' if edge.directed else '--'} {edge.effect}"
 
 
-def _effect(finding: Finding) -> str:
+def _effect(finding: ClaimEvidence) -> str:
     answer = finding.answer
     detectable = f"{answer.detectable:.3g}" if answer.detectable < float("inf") else "none"
     return f"effect {answer.effect:.3g}, smallest detectable {detectable}"

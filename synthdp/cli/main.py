@@ -20,7 +20,7 @@ import typer
 from synthdp.cli.graph import graph_app
 from synthdp.cli.options import Commands, Json, Out, begin, show, show_error, terminable, write_file
 from synthdp.cli.review import review_app
-from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, printable, told
+from synthdp.errors import BUDGET, StoppedError, SynthdpError, budget_note, error_json, printable
 
 app = typer.Typer(
     cls=Commands,
@@ -126,7 +126,9 @@ def _builtin_draft(name: str | None) -> str:
 
 
 def _preview(out: Path, text: str, *, as_json: bool) -> None:
-    """What was written: the levels of each column where the draft is complete, and what to do next."""
+    """What was written: the levels of each column where the draft is complete, and what to do
+    next.
+    """
     from synthdp.cli.column_preview import column_facts
     from synthdp.cli.text import columns_text
     from synthdp.errors import SpecError
@@ -399,7 +401,7 @@ def _unexpected(error: Exception) -> NoReturn:
     )  # Typer carries its own copy of click, so its errors have no public base
     if show is not None:
         show()
-        show_error(told(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
+        show_error(error_json(error.format_message(), exit_code=2))  # type: ignore[attr-defined]
         sys.exit(2)
     import traceback
 
@@ -412,7 +414,7 @@ def _unexpected(error: Exception) -> NoReturn:
     typer.echo("  at " + "\n     ".join(frames[-6:]), err=True)
     if (budget := budget_note(error)) is not None:
         typer.echo(printable(f"  {budget}"), err=True)
-    show_error(told(what, exit_code=1))
+    show_error(error_json(what, exit_code=1))
     sys.exit(1)
 
 

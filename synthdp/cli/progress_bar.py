@@ -31,9 +31,14 @@ class ProgressDisplay:
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False)
         self._progress = Progress(
-            TextColumn("{task.description:<20}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-            console=self._console, disable=not self._console.is_terminal,
-        )  # fmt: skip
+            TextColumn("{task.description:<20}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
         self._tasks: dict[str, TaskID] = {}
         self._running: dict[str, _Plain] = {}
         self._ended = threading.Event()
@@ -79,7 +84,9 @@ class ProgressDisplay:
         self._console.print(f"warning: {text}", markup=False, soft_wrap=True)
 
     def _tell(self) -> None:
-        """Until the end: a line of each stage whose last line, or whose start, is long enough ago."""
+        """Until the end: a line of each stage whose last line, or whose start, is long enough
+        ago.
+        """
         while not self._ended.wait(PLAIN_SECONDS / 4):
             for plain in list(self._running.values()):
                 if line := plain.due():

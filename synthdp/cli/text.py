@@ -13,12 +13,12 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # a plan is shown without what a release needs
     from synthdp.bundle.certificate.audit_record import AuditRecord
-    from synthdp.cli.doctor import Finding
-    from synthdp.release.run import Outcome
+    from synthdp.cli.doctor import Diagnosis
+    from synthdp.release.run import ReleaseOutcome
     from synthdp.verify.diff import BundleDifference
 
 
-MOST_LINKS = 20
+MAX_LINKS = 20
 
 
 def _render(*parts: object) -> str:
@@ -62,7 +62,7 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     )
 
 
-def outcome_facts(outcome: Outcome) -> dict[str, Any]:
+def outcome_facts(outcome: ReleaseOutcome) -> dict[str, Any]:
     """A finished run as JSON, without any confidential figure."""
     plan = outcome.job.plan
     return {
@@ -82,7 +82,7 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: ReleaseOutcome) -> str:
     """A finished run as text."""
     plan, spent = outcome.job.plan, outcome.job.spent.epsilon_spent
     used = (
@@ -145,8 +145,8 @@ def difference_text(found: BundleDifference) -> str:
         ("removed", e.cause, e.effect) for e in found.graph.removed
     ]
     links += [("turned", e.cause, e.effect) for _, e in found.graph.turned]
-    listed = [f"{how} {a} - {b}" for how, a, b in links[:MOST_LINKS]] + (
-        [f"and {len(links) - MOST_LINKS} more"] if len(links) > MOST_LINKS else []
+    listed = [f"{how} {a} - {b}" for how, a, b in links[:MAX_LINKS]] + (
+        [f"and {len(links) - MAX_LINKS} more"] if len(links) > MAX_LINKS else []
     )
     return _render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
@@ -155,7 +155,7 @@ def difference_text(found: BundleDifference) -> str:
     )
 
 
-def doctor_text(findings: Sequence[Finding]) -> str:
+def doctor_text(findings: Sequence[Diagnosis]) -> str:
     """What was found of this machine, as text."""
     rows = [
         (

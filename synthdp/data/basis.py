@@ -32,9 +32,9 @@ if TYPE_CHECKING:  # a plan counts terms and reads no values
 
 Floats = npt.NDArray[np.float64]
 
-MOST_LEVELS = 12
+MAX_LEVELS = 12
 """Categories of an unordered column that still get a contrast each."""
-MOST_TERMS = 1024
+MAX_TERMS = 1024
 CONTRAST_DEGREE = 1
 
 
@@ -78,15 +78,15 @@ class Basis:
             )
         for name in self.columns:
             column = self.domain[name]
-            if not column.ranged and column.levels > MOST_LEVELS:
+            if not column.ranged and column.levels > MAX_LEVELS:
                 raise SynthdpError(
-                    f"column {name!r} has {column.levels} categories, at most {MOST_LEVELS} fit a"
+                    f"column {name!r} has {column.levels} categories, at most {MAX_LEVELS} fit a"
                     " moment matrix",
                     hint="use algorithm measured_pc",
                 )
-        if len(self.terms) > MOST_TERMS:
+        if len(self.terms) > MAX_TERMS:
             raise SynthdpError(
-                f"a basis of {len(self.terms)} functions, at most {MOST_TERMS} are allowed",
+                f"a basis of {len(self.terms)} functions, at most {MAX_TERMS} are allowed",
                 hint="leave columns out",
             )
 

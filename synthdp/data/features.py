@@ -12,7 +12,7 @@ import numpy as np
 
 from synthdp.data.domain import ColumnDomain, FloatArray
 
-MOST_LEVELS = 256  # of a column whose order is used; longer ones have levels that stand alone
+MAX_LEVELS = 256  # of a column whose order is used; longer ones have levels that stand alone
 
 
 def level_features(column: ColumnDomain) -> FloatArray:
@@ -20,7 +20,7 @@ def level_features(column: ColumnDomain) -> FloatArray:
     for categories.
     """
     spikes, body = len(column.spikes), column.levels - column.missing
-    if not column.ordered or not 2 < body - spikes <= MOST_LEVELS:
+    if not column.ordered or not 2 < body - spikes <= MAX_LEVELS:
         return np.eye(column.levels)
     alone = [*range(spikes), *range(body, column.levels)]
     members = [*([level] for level in alone), *_halves(list(range(spikes, body)), whole=spikes > 0)]

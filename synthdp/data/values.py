@@ -93,8 +93,7 @@ def unit_numbers(values: pd.Series[Any] | pa.ChunkedArray) -> npt.NDArray[np.int
     return np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
 
 
-# --- values, one at a time
-# ---------------------------------------------------------------------------------------
+# --- values, one at a time ---
 
 
 def _meaning(column: ColumnDomain) -> Meaning:
@@ -208,8 +207,7 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ in ("NaTType", "NAType")
 
 
-# --- columns
-# -----------------------------------------------------------------------------------------------------
+# --- columns ---
 
 
 def _walk(

@@ -18,7 +18,7 @@ from synthdp.drawing.mpl_figures import short
 
 FloatArray = npt.NDArray[np.float64]
 
-MOST_BARS = 12
+MAX_BARS = 12
 SHADES = 5  # of a cell of a pair plot; more cannot be told apart at this size
 FIRST, SECOND = "var(--real)", "var(--synthetic)"
 
@@ -55,7 +55,7 @@ def _bars(
     labels: Sequence[str], first: FloatArray, second: FloatArray, ordered: bool, alt: str
 ) -> str:
     order = list(range(len(labels))) if ordered else np.argsort(-first, kind="stable").tolist()
-    shown, rest = order[:MOST_BARS], order[MOST_BARS:]
+    shown, rest = order[:MAX_BARS], order[MAX_BARS:]
     rows = [(short(labels[i], 18), float(first[i]), float(second[i])) for i in shown]
     if rest:
         rows.append((f"{len(rest)} others", float(first[rest].sum()), float(second[rest].sum())))

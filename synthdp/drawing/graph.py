@@ -36,7 +36,7 @@ class Link(Protocol):
     def pair(self) -> Pair: ...
 
 
-class Graph(Protocol):
+class DrawnGraph(Protocol):
     """What is drawn of a graph; `synthdp.graph.causal.CausalGraph` is one."""
 
     @property
@@ -61,7 +61,7 @@ one.
 """
 LATENT = ("#8A5A9E", "10 3 2 3 2 3", 1.6)
 LATENT_DROP = 7.0  # a latent link leaves and enters its boxes this far below an arrow
-MOST_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
+MAX_SHARING = 16  # columns of one unseen cause between which lines are drawn: 120 of them
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Box:
         return self.x + self.width, self.y + HEIGHT / 2
 
 
-def draw(graph: Graph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
+def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES) -> str:
     """The SVG text of a graph; `styles` by provenance. Solid arrow heads for known directions, none
     for unknown ones.
     """
@@ -147,7 +147,7 @@ def draw(graph: Graph, *, title: str, styles: Mapping[str, Style] = STYLES) -> s
             f'<title id="graph-title">{_text(title)}</title>',
             f'<desc id="graph-desc">{_text(_description(graph))}</desc>',
             (
-                f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>"
+                f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>"  # noqa: E501
             ),
             f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
             *body,
@@ -169,7 +169,7 @@ def _text(text: str) -> str:
     )
 
 
-def _layers(graph: Graph) -> dict[str, int]:
+def _layers(graph: DrawnGraph) -> dict[str, int]:
     """Longest path from the roots; then causes move right, next to their first effect, which
     shortens arrows.
     """
@@ -181,7 +181,7 @@ def _layers(graph: Graph) -> dict[str, int]:
 
 
 def _layout(
-    graph: Graph, edges: Sequence[Link]
+    graph: DrawnGraph, edges: Sequence[Link]
 ) -> tuple[dict[str, _Box], dict[_Route, list[_Point]]]:
     """Boxes of the nodes, and for each link that skips layers the points it passes between other
     boxes.
@@ -313,20 +313,20 @@ def _node(name: str, box: _Box) -> str:
     return f"<g>{rect}{label}</g>"
 
 
-def _confounded(graph: Graph) -> list[Pair]:
+def _confounded(graph: DrawnGraph) -> list[Pair]:
     """Pairs that get a latent line; the pairs of an unseen cause of hundreds of columns would bury
     the graph, and are told in words.
     """
     return [
         pair
         for names in graph.latent
-        if len(names) <= MOST_SHARING
+        if len(names) <= MAX_SHARING
         for pair in combinations(names, 2)
     ]
 
 
 def _latents(
-    graph: Graph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]
+    graph: DrawnGraph, boxes: Mapping[str, _Box], bends: Mapping[_Route, list[_Point]]
 ) -> list[str]:
     """Lines between columns that share an unseen cause: each end a dot, for no arrow leads from one
     to the other.
@@ -363,7 +363,7 @@ def _head(provenance: str, style: Style) -> str:
 
 
 def _legend(
-    used: Mapping[str, Style], graph: Graph, top: float, hidden: int, *, named: bool
+    used: Mapping[str, Style], graph: DrawnGraph, top: float, hidden: int, *, named: bool
 ) -> list[str]:
     rows = [
         (s.colour, s.dashes, s.width, f"{p}: {s.meaning}" if named else s.meaning)
@@ -371,14 +371,14 @@ def _legend(
     ]
     if graph.latent:
         rows.append((*LATENT, "latent: unseen common cause"))
-    wide = sum(len(names) > MOST_SHARING for names in graph.latent)
+    wide = sum(len(names) > MAX_SHARING for names in graph.latent)
     if wide:
         rows.append(
             (
                 "none",
                 "",
                 0.0,
-                f"unseen causes of more than {MOST_SHARING} columns each, not drawn: {wide}",
+                f"unseen causes of more than {MAX_SHARING} columns each, not drawn: {wide}",
             )
         )
     if hidden:
@@ -397,7 +397,7 @@ def _legend(
     return lines
 
 
-def _description(graph: Graph) -> str:
+def _description(graph: DrawnGraph) -> str:
     """The graph in words, for those who do not see the picture."""
     links = [
         f"{e.cause} {'causes' if e.directed else 'is linked to'} {e.effect} ({e.provenance})"

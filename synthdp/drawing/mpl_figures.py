@@ -63,8 +63,8 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8.5,
 }
 
-MOST_CATEGORIES = 16
-MOST_TICKS = 60
+MAX_CATEGORIES = 16
+MAX_TICKS = 60
 
 
 def short(text: str, most: int = 26) -> str:
@@ -108,7 +108,9 @@ def _svg(figure: Figure, name: str, alt: str) -> str:
 
 
 def _tag(tag: str, name: str) -> str:
-    """One tag made fit for a page of many figures: its own ids, the page's colours, no namespaces."""
+    """One tag made fit for a page of many figures: its own ids, the page's colours, no
+    namespaces.
+    """
     tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
     tag = re.sub(r'\sid="([^"]*)"', rf' id="{name}-\1"', tag)
     tag = re.sub(r"url\(#", f"url(#{name}-", tag)
@@ -143,7 +145,7 @@ def overlay(
 
 def _bars(labels: Sequence[str], real: FloatArray, synthetic: FloatArray, ordered: bool) -> Figure:
     order = np.arange(len(labels)) if ordered else np.argsort(-real, kind="stable")
-    shown, rest = order[:MOST_CATEGORIES], order[MOST_CATEGORIES:]
+    shown, rest = order[:MAX_CATEGORIES], order[MAX_CATEGORIES:]
     names = [short(labels[i], 22) for i in shown]
     a, b = real[shown], synthetic[shown]
     if len(rest):
@@ -192,7 +194,7 @@ def association_difference(
     purple is invented.
     """
     size = len(columns)
-    shown = size <= MOST_TICKS
+    shown = size <= MAX_TICKS
     with _drawing():
         side = min(9.0, 2.4 + 0.32 * size) if shown else 7.0
         figure, axes = _axes(side + 1.0, side)

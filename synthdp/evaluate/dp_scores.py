@@ -24,7 +24,7 @@ from synthdp.spec import model as spec
 LEVEL, Z = 0.95, 1.959964
 
 
-class NoisyTable(Protocol):
+class ReleasedTable(Protocol):
     """A released table: its columns, noisy counts, and the parameter of their noise."""
 
     @property
@@ -58,7 +58,7 @@ ChargedScores = tuple[ChargedScore, ...]
 
 
 def charged_scores(
-    release: spec.ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[NoisyTable]
+    release: spec.ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
 ) -> ChargedScores:
     """Scores and intervals from noisy counts and the released one-way `tables`; a function of
     released values.
@@ -117,7 +117,7 @@ def headline(scores: ChargedScores) -> dict[str, float]:
     )
 
 
-def counted_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
+def counted_rows(tables: Sequence[ReleasedTable]) -> tuple[float, float]:
     """About how many rows were fitted, and the variance of that: released one-way tables say it,
     each by its sum.
 

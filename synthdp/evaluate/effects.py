@@ -35,8 +35,8 @@ FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 QUANTILE = 1.959964  # of a 95% interval
-LEAST_ROWS = 20  # of each arm
-LEAST_CHANCE = 0.01  # of treatment, and of none: weights beyond 100 would be of single rows
+MIN_ROWS = 20  # of each arm
+MIN_CHANCE = 0.01  # of treatment, and of none: weights beyond 100 would be of single rows
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def estimate(
     )
     y = outcome_values(domain[effect.outcome], frame, codes[:, domain.index(effect.outcome)])
     used = (treated | others) & ~np.isnan(y)
-    if min((treated & used).sum(), (others & used).sum()) < LEAST_ROWS:
+    if min((treated & used).sum(), (others & used).sum()) < MIN_ROWS:
         return None
     kept = frame[used]
     x = (
@@ -244,5 +244,5 @@ def _chance(x: FloatArray, treated: Mask) -> FloatArray:
             "ignore"
         )  # a fit that stops early still serves: the outcome's model carries the estimate
         model = LogisticRegression(C=100.0, max_iter=200).fit(x, treated)
-    chance: FloatArray = np.clip(model.predict_proba(x)[:, 1], LEAST_CHANCE, 1 - LEAST_CHANCE)
+    chance: FloatArray = np.clip(model.predict_proba(x)[:, 1], MIN_CHANCE, 1 - MIN_CHANCE)
     return chance

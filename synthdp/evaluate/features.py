@@ -20,7 +20,7 @@ from synthdp.data.encoding import Codes, encode_column, to_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_INDICATORS = (
+MAX_INDICATORS = (
     256  # of one column; a column with more levels folds them, so that memory stays bounded
 )
 
@@ -81,7 +81,7 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
 def _indicators(codes: Codes, levels: int) -> FloatMatrix:
     if levels == 2:  # the second indicator would say the same again
         return codes.astype(np.float32)[:, None]
-    return np.eye(min(levels, MOST_INDICATORS), dtype=np.float32)[codes % MOST_INDICATORS]
+    return np.eye(min(levels, MAX_INDICATORS), dtype=np.float32)[codes % MAX_INDICATORS]
 
 
 def category_mask(

@@ -21,7 +21,7 @@ from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 
 SEED = 0  # public: the same claims are looked at in every release of one graph
-MOST_CLAIMS, MOST_TRIES, MOST_ROWS = 64, 4000, 10_000
+MAX_CLAIMS, MAX_TRIES, MAX_ROWS = 64, 4000, 10_000
 ONE_SIDED = 1.645  # standard deviations that 95% of a Gaussian stay below
 # Cohen's w of a small effect: J. Cohen, "Statistical Power Analysis", 2nd ed. (1988), section 7.2
 VISIBLE = 0.1
@@ -82,7 +82,7 @@ class IndependenceReport:
 def compare_independences(
     real: Codes, synthetic: Codes, *, domain: Domain, graph: CausalGraph, rng: np.random.Generator
 ) -> IndependenceReport | None:
-    """At most `MOST_CLAIMS` claims of the graph on at most `MOST_ROWS` random rows of both tables,
+    """At most `MAX_CLAIMS` claims of the graph on at most `MAX_ROWS` random rows of both tables,
     `[rows, columns]`; None without graph or rows.
 
     Random ones, since a real table may be sorted.
@@ -91,7 +91,7 @@ def compare_independences(
         return None
     rows, tables = (
         [],
-        [table[rng.permutation(len(table))[:MOST_ROWS]] for table in (real, synthetic)],
+        [table[rng.permutation(len(table))[:MAX_ROWS]] for table in (real, synthetic)],
     )
     for x, y, given in claims(graph):
         at = [domain.index(n) for n in (x, y, *given)]
@@ -120,11 +120,11 @@ def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
     }
     silent |= {frozenset(e) for e in graph.dag.edges}
     size = len(order)
-    if size * (size - 1) // 2 <= MOST_TRIES:
+    if size * (size - 1) // 2 <= MAX_TRIES:
         tried = rng.permutation(np.column_stack(np.triu_indices(size, 1)))
     else:
         tried = np.sort(
-            np.column_stack([rng.integers(0, size, MOST_TRIES), rng.integers(0, size, MOST_TRIES)]),
+            np.column_stack([rng.integers(0, size, MAX_TRIES), rng.integers(0, size, MAX_TRIES)]),
             axis=1,
         )
         tried = tried[tried[:, 0] < tried[:, 1]]
@@ -137,7 +137,7 @@ def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
         if given is None:
             continue
         found[x, y] = given
-        if len(found) == MOST_CLAIMS:
+        if len(found) == MAX_CLAIMS:
             break
     return [(x, y, given) for (x, y), given in found.items()]
 

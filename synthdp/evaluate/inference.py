@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUANTILE = 1.959964  # of a 95% interval
-LEAST_COUNT = (
+MIN_COUNT = (
     10  # of a level or a group, in both tables: below it the Gaussian interval is no interval
 )
-MOST_LEVELS = 12  # of a column, the commonest
-MOST_FIGURES = 600  # of each kind
+MAX_LEVELS = 12  # of a column, the commonest
+MAX_FIGURES = 600  # of each kind
 
 KINDS = ("shares of levels", "means of columns", "means within groups")
 
@@ -65,7 +65,7 @@ def coverage(
     rows = []
     found = [[*_figures(*table, domain)] for table in (real, held_out, synthetic)]
     for kind, true, fresh, drawn in zip(KINDS, *found, strict=True):
-        common = [key for key in true if key in drawn][:MOST_FIGURES]
+        common = [key for key in true if key in drawn][:MAX_FIGURES]
         if common:
             known = [key for key in common if key in fresh]
             rows.append(
@@ -100,10 +100,10 @@ def _figures(frame: pd.DataFrame, codes: Codes, domain: Domain) -> Iterator[Figu
         (c.name, c.labels[k]): codes[:, i] == k
         for i, c in enumerate(domain.columns)
         if not c.ranged
-        for k in range(min(c.levels, MOST_LEVELS))
+        for k in range(min(c.levels, MAX_LEVELS))
     }
     # Wide tables have many such pairs; the first are enough to see how intervals do.
-    pairs = [(group, name) for group in groups for name in numbers][: 2 * MOST_FIGURES]
+    pairs = [(group, name) for group in groups for name in numbers][: 2 * MAX_FIGURES]
     within = (((*group, name), _mean(numbers[name][groups[group]])) for group, name in pairs)
     yield {key: mean for key, mean in within if mean is not None}
 
@@ -112,14 +112,14 @@ def _shares(
     levels: npt.NDArray[np.integer[Any]], size: int
 ) -> Iterator[tuple[int, tuple[float, float]]]:
     counts, n = np.bincount(levels, minlength=size), len(levels)
-    for k in np.argsort(-counts, kind="stable")[:MOST_LEVELS].tolist():
-        if min(counts[k], n - counts[k]) >= LEAST_COUNT:
+    for k in np.argsort(-counts, kind="stable")[:MAX_LEVELS].tolist():
+        if min(counts[k], n - counts[k]) >= MIN_COUNT:
             share = float(counts[k] / n)
             yield k, (share, float(np.sqrt(share * (1 - share) / n)))
 
 
 def _mean(values: npt.NDArray[np.float64]) -> tuple[float, float] | None:
     known = values[~np.isnan(values)]
-    if len(known) < LEAST_COUNT:
+    if len(known) < MIN_COUNT:
         return None
     return float(known.mean()), float(known.std(ddof=1) / np.sqrt(len(known)))

@@ -32,7 +32,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from synthdp.evaluate.features import Features, FloatVector, IntVector
 
-MOST_TREE_LEVELS = 255  # what histogram trees take as a category
+MAX_TREE_LEVELS = 255  # what histogram trees take as a category
 
 # Without the penalty, boosting with many classes diverges on rare ones (AUC .69 instead of .84 on
 # Adult's occupation).

@@ -15,7 +15,7 @@ from synthdp.data.encoding import Codes
 from synthdp.evaluate.counting import FloatArray
 from synthdp.evaluate.pairs import compare_pairs
 
-MOST_COLUMNS, MOST_LEVELS = 10, 12
+MAX_COLUMNS, MAX_LEVELS = 10, 12
 
 IntArray = npt.NDArray[np.int64]
 
@@ -39,7 +39,7 @@ class PairPlot:
 
 
 def grid(domain: Domain, codes: Codes, like: Codes) -> tuple[IntArray, tuple[int, ...]]:
-    """Levels `[rows, columns]` of at most `MOST_LEVELS`, and how many each column has.
+    """Levels `[rows, columns]` of at most `MAX_LEVELS`, and how many each column has.
 
     Neighbours of an ordered column are put together; of categories the commonest in `like`
     (published rows) stay and the others are one.
@@ -56,13 +56,13 @@ def grid(domain: Domain, codes: Codes, like: Codes) -> tuple[IntArray, tuple[int
 def _coarse(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> IntArray:
     """The cell of each level, shape `[levels]`."""
     levels = np.arange(column.levels)
-    if column.levels <= MOST_LEVELS:
+    if column.levels <= MAX_LEVELS:
         return levels
     if column.ordered:
-        return levels * MOST_LEVELS // column.levels
+        return levels * MAX_LEVELS // column.levels
     order = np.argsort(-np.bincount(like, minlength=column.levels), kind="stable")
-    kept = np.sort(order[: MOST_LEVELS - 1])
-    cells = np.full(column.levels, MOST_LEVELS - 1)
+    kept = np.sort(order[: MAX_LEVELS - 1])
+    cells = np.full(column.levels, MAX_LEVELS - 1)
     cells[kept] = np.arange(len(kept))
     return cells
 
@@ -75,12 +75,12 @@ def association(cells: IntArray, sizes: Sequence[int]) -> FloatArray:
 def most_connected(
     names: Sequence[str], strengths: FloatArray, *, first: Sequence[str]
 ) -> tuple[str, ...]:
-    """At most `MOST_COLUMNS` of `names`, those of `first` before the ones with the strongest
+    """At most `MAX_COLUMNS` of `names`, those of `first` before the ones with the strongest
     associations; `strengths` as `association` gives.
     """
     order = np.argsort(-(strengths.sum(axis=1).round(6)), kind="stable")
     ranked = dict.fromkeys([*(n for n in first if n in names), *(names[i] for i in order)])
-    return tuple(ranked)[:MOST_COLUMNS]
+    return tuple(ranked)[:MAX_COLUMNS]
 
 
 def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes) -> PairPlot:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from synthdp.evaluate.association import cramers_v
 from synthdp.evaluate.counting import FloatArray, IntArray
 
-MOST_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
-MOST_KEYS = 1 << 20  # cell numbers held at once
+MAX_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
+MAX_KEYS = 1 << 20  # cell numbers held at once
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -72,13 +72,13 @@ def _occurring(first: Codes, second: Codes, sizes: Sequence[int]) -> tuple[list[
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
-    """Each column with runs of later ones: every pair once, in runs of at most `MOST_CELLS` cells
+    """Each column with runs of later ones: every pair once, in runs of at most `MAX_CELLS` cells
     or a single pair.
     """
     for i, own in enumerate(sizes):
         begin, levels = i + 1, 0
         for j in range(i + 1, len(sizes)):
-            if levels and own * (levels + sizes[j]) > MOST_CELLS:
+            if levels and own * (levels + sizes[j]) > MAX_CELLS:
                 yield i, range(begin, j)
                 begin, levels = j, 0
             levels += sizes[j]
@@ -91,7 +91,7 @@ def _count(levels: Codes, i: int, later: range, starts: IntArray, own: int) -> I
     `[columns, rows]`.
     """
     counts = np.zeros(int(starts[-1]) * own, dtype=np.int64)
-    step = max(1, MOST_KEYS // len(later))
+    step = max(1, MAX_KEYS // len(later))
     for begin in range(0, levels.shape[1], step):
         rows = slice(begin, begin + step)
         keys = levels[later.start : later.stop, rows] + starts[:-1, None]

@@ -53,7 +53,9 @@ class PaperReport:
 
 
 def random_targets(domain: Domain, count: int) -> tuple[str, ...]:
-    """At most `count` columns of two states or more, drawn by a public seed, in the table's order."""
+    """At most `count` columns of two states or more, drawn by a public seed, in the table's
+    order.
+    """
     usable = [c.name for c in domain.columns if c.levels > 1]
     chosen = np.random.default_rng(SEED).permutation(len(usable))[:count]
     return tuple(usable[i] for i in sorted(chosen.tolist()))

@@ -23,7 +23,7 @@ from synthdp.spec import model as spec
 
 STRENGTH = 10.0  # inverse of the penalty, as for the logistic regression of the internal report
 POINT = 2.0**-20  # of log odds: points are whole multiples of it
-MOST_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers of 64 bits
+MAX_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers of 64 bits
 
 
 def score_table(
@@ -58,7 +58,7 @@ def fit_scorecard(
     )
     present = np.unique(labels)
     points = [np.zeros((size, domain[target].levels)) for size in domain.sizes]
-    start = np.full(domain[target].levels, -float(MOST_POINTS))
+    start = np.full(domain[target].levels, -float(MAX_POINTS))
     start[present] = 0.0
     if len(present) > 1 and others:
         features = [sparse.csr_matrix(level_features(domain.columns[i])) for i in others]
@@ -77,7 +77,7 @@ def fit_scorecard(
     return Scorecard(
         target,
         tuple(
-            np.clip(np.rint(p / POINT), -MOST_POINTS, MOST_POINTS).astype(np.int64) for p in points
+            np.clip(np.rint(p / POINT), -MAX_POINTS, MAX_POINTS).astype(np.int64) for p in points
         ),
     )
 

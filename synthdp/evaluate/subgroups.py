@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_COLUMNS, DEFAULT_LEVELS = 3, 8
-LEARNER, MOST_ROWS = "logistic", 10_000
-LEAST_TEST_ROWS = 20  # of a group: fewer tell no accuracy
+LEARNER, MAX_ROWS = "logistic", 10_000
+MIN_TEST_ROWS = 20  # of a group: fewer tell no accuracy
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _rows(
     for level, label in enumerate(domain[name].labels):
         ours, fresh, drawn = (table[table[:, at] == level] for table in (real, held_out, synthetic))
         inside = held_out[:, at] == level
-        known = right is not None and inside.sum() >= LEAST_TEST_ROWS
+        known = right is not None and inside.sum() >= MIN_TEST_ROWS
         accuracies = (
             [float(side[inside].mean()) for side in right]
             if right is not None and known
@@ -136,13 +136,13 @@ def _predicted_right(
     """Which held-out rows are predicted right by a learner on real and by one on synthetic rows,
     shape `[held-out rows]` each.
     """
-    from synthdp.evaluate.learners import CLASSIFIERS, MOST_TREE_LEVELS, class_scores
+    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
     names = [n for n in domain.names if n != target]
     if not names:
         return None
     mask, seed = (
-        category_mask(domain, names, most_levels=MOST_TREE_LEVELS),
+        category_mask(domain, names, most_levels=MAX_TREE_LEVELS),
         int(rng.integers(2**31)),
     )
     test, truth = (
@@ -151,7 +151,7 @@ def _predicted_right(
     )
     found = []
     for frame in (real, synthetic):
-        chosen = frame.iloc[rng.permutation(len(frame))[:MOST_ROWS]]
+        chosen = frame.iloc[rng.permutation(len(frame))[:MAX_ROWS]]
         train = join([*build_features(domain, chosen, names).values()])
         labels = target_levels(domain[target], chosen[target])
         said = class_scores(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEARNERS = ("logistic", "boosted_trees")
-MOST_ROWS = 5000  # of each table
-LEAST_ROWS = 40
+MAX_ROWS = 5000  # of each table
+MIN_ROWS = 40
 RESAMPLES, TAILS = 200, (0.025, 0.975)
 
 
@@ -57,8 +57,8 @@ def two_sample(
 
     Both comparisons have as many rows of either kind, so that they can be compared with each other.
     """
-    size = min(MOST_ROWS, *(len(frame) for frame in (real_train, real_test, synthetic)))
-    if size < LEAST_ROWS:
+    size = min(MAX_ROWS, *(len(frame) for frame in (real_train, real_test, synthetic)))
+    if size < MIN_ROWS:
         return ()
     names = {"synthetic from real": synthetic, "real from real": real_train}
     drawn = {
@@ -86,7 +86,7 @@ def _row(
     rng: np.random.Generator,
 ) -> TwoSampleRow:
     """Learn on half of the rows of either kind, judge on the others."""
-    from synthdp.evaluate.learners import CLASSIFIERS, MOST_TREE_LEVELS, class_scores
+    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
     half = len(real) // 2
     parts = [
@@ -94,7 +94,7 @@ def _row(
         for rows in (np.arange(half), np.arange(half, len(real)))
     ]
     (train, labels), (test, truth) = parts
-    mask = category_mask(domain, domain.names, most_levels=MOST_TREE_LEVELS)
+    mask = category_mask(domain, domain.names, most_levels=MAX_TREE_LEVELS)
     said = class_scores(
         CLASSIFIERS[learner],
         train,

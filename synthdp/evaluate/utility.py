@@ -234,9 +234,9 @@ def _classification(
     features: Mapping[str, Features],
     classifiers: Sequence[str],
 ) -> _Task:
-    from synthdp.evaluate.learners import CLASSIFIERS, MOST_TREE_LEVELS, class_scores
+    from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
-    mask = category_mask(domain, names, most_levels=MOST_TREE_LEVELS)
+    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
     labels = {
         side: target_levels(domain[target], frame[target]) for side, frame in frames.items().items()
     }
@@ -271,10 +271,10 @@ def _regression(
     features: Mapping[str, Features],
     classifiers: Sequence[str],
 ) -> _Task | None:
-    from synthdp.evaluate.learners import MOST_TREE_LEVELS, REGRESSORS, predictions
+    from synthdp.evaluate.learners import MAX_TREE_LEVELS, REGRESSORS, predictions
 
     column = domain[target]
-    mask = category_mask(domain, names, most_levels=MOST_TREE_LEVELS)
+    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
     numbers = {
         side: clamped_numbers(column, frame[target]) for side, frame in frames.items().items()
     }

@@ -168,7 +168,9 @@ class CausalGraph:
         return tuple(nx.lexicographical_topological_sort(self.dag, key=rank.__getitem__))
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """Direct causes of a column in the (extended) DAG, in column order: what its decoder reads."""
+        """Direct causes of a column in the (extended) DAG, in column order: what its decoder
+        reads.
+        """
         causes = set(self.dag.predecessors(name))
         return tuple(n for n in self.nodes if n in causes)
 

@@ -19,13 +19,13 @@ from synthdp.graph.validation import (
     VALIDATION_SHARES,
     ValidationReport,
     doubtful,
-    judged_again,
+    rejudge,
     required_tables,
     tables_of,
     validate,
 )
 from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
-from synthdp.privacy.plan import Plan, Start, adaptive_round
+from synthdp.privacy.plan import MechanismFactory, Plan, adaptive_round
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
@@ -52,7 +52,7 @@ class GraphResult:
         return None if self.report is None else self.report.value
 
 
-def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, Start]:
+def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, MechanismFactory]:
     """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is
     expected to see.
     """
@@ -137,7 +137,7 @@ def validated(
     if not claims:
         return first
     return first.zip(measure_round(releaser, "confirm", tables_of(claims, domain))).map(
-        lambda both: judged_again(both[0], claims, both[1])
+        lambda both: rejudge(both[0], claims, both[1])
     )
 
 

@@ -66,7 +66,9 @@ class NoisyTables:
         )
 
     def margin(self, columns: tuple[str, ...], *, without: str | None = None) -> View | None:
-        """Least noisy counts over `columns`, one axis each in this order, and their noise per cell."""
+        """Least noisy counts over `columns`, one axis each in this order, and their noise per
+        cell.
+        """
         key = columns, without
         if key not in self._margins:
             found = self.best(columns, without=without)

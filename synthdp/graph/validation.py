@@ -17,7 +17,7 @@ claims is public, each is tested at its part of the level, and the chance of any
 the sum of all]).
 
 Twice: every claim from one round of tables, then the independences that look worst from tables of
-their own, which are few and so have little noise (`doubtful`, `judged_again`). An effect must stand
+their own, which are few and so have little noise (`doubtful`, `rejudge`). An effect must stand
 out in the first round only enough to be picked.
 
 Independences are tested for average partial association: dependence that turns from stratum to
@@ -84,7 +84,7 @@ class Implication:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimEvidence:
     """What the tables say of a claim."""
 
     claim: Implication
@@ -130,10 +130,10 @@ class ValidationReport:
     graph: CausalGraph
     level: float
     negligible: float
-    findings: tuple[Finding, ...]
+    findings: tuple[ClaimEvidence, ...]
 
     @property
-    def refuted(self) -> tuple[Finding, ...]:
+    def refuted(self) -> tuple[ClaimEvidence, ...]:
         """Claims that the tables contradict, clearest first."""
         return tuple(
             sorted(
@@ -289,7 +289,7 @@ def tables_of(claims: Iterable[Implication], domain: Domain) -> tuple[tuple[str,
     return tuple(tuple(n for n in domain.names if n in columns) for columns in kept)
 
 
-def judged_again(
+def rejudge(
     report: ValidationReport, claims: Collection[Implication], tables: Iterable[NoisyTable]
 ) -> ValidationReport:
     """`report` with `claims` judged by fresh `tables` alone, at the level of one claim among all.
@@ -305,7 +305,8 @@ def judged_again(
         _answers(NoisyTables(tables), list(claims), level=each, margin=report.negligible)
     )
     second = {
-        claim: Finding(claim, _status(claim, answer), answer) for claim, answer in answers.items()
+        claim: ClaimEvidence(claim, _status(claim, answer), answer)
+        for claim, answer in answers.items()
     }
     return replace(report, findings=tuple(second.get(f.claim, f) for f in report.findings))
 
@@ -340,7 +341,7 @@ def validate(
         graph,
         level,
         negligible,
-        tuple(Finding(c, _status(c, answers[c]), answers[c]) for c in claims),
+        tuple(ClaimEvidence(c, _status(c, answers[c]), answers[c]) for c in claims),
     )
 
 

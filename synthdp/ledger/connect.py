@@ -75,8 +75,11 @@ def other_ids(release: spec.ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     others = {
         e.dataset for e in entries if e.kind == "reserve" and e.body.get("columns_sha256") == mine
     } - {own}
-    return [f"dataset {other!r} of this ledger has the same columns; if it is the same table, say dataset.id: {other}, so that what both "
-            f"spend adds up" for other in sorted(others)]  # fmt: skip
+    return [
+        f"dataset {other!r} of this ledger has the same columns; if it is the same table, say"
+        f" dataset.id: {other}, so that what both spend adds up"
+        for other in sorted(others)
+    ]
 
 
 def balance_of(release: spec.ReleaseSpec, spec_path: Path) -> Balance:
@@ -129,7 +132,7 @@ def check_affordable(release: spec.ReleaseSpec, balance: Balance) -> None:
     )
 
 
-def steward() -> str:
+def steward_name() -> str:
     """Who answers for the spend, where they wish to be named: the bundle publishes the ledger's
     entries, so that the name is cut.
     """

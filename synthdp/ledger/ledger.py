@@ -349,7 +349,9 @@ def _no_reservation(dataset: str, run: str) -> BudgetError:
 
 
 def _same_reservation(held: Entry, dataset: str, wanted: dict[str, Any]) -> Entry:
-    """The reservation that the run has, if it is the one it asks for (who asks may have changed)."""
+    """The reservation that the run has, if it is the one it asks for (who asks may have
+    changed).
+    """
     if held.dataset != dataset or {**held.body, "by": None} != {**wanted, "by": None}:
         raise BudgetError(
             f"run {held.run} already has another reservation, on dataset {held.dataset}",

@@ -17,7 +17,7 @@ from synthdp.model.network import CausalVae
 from synthdp.model.raking import Probabilities
 
 ROUNDS = 10
-MOST_SHIFT = 20.0  # of a bias, either way
+MAX_SHIFT = 20.0  # of a bias, either way
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def calibrated_bias(
         for _ in range(ROUNDS):
             present = factor * (chances @ (factor @ chances).reciprocal_()) / rows
             factor *= wanted / present.clamp(min=1e-12)
-        shift = factor.log().clamp(-MOST_SHIFT, MOST_SHIFT)
+        shift = factor.log().clamp(-MAX_SHIFT, MAX_SHIFT)
         bias[sampler.column, : sampler.levels] += shift
         logits[:, : sampler.levels] += shift
         codes[sampler.column] = levels_of(logits, torch.rand(rows, 1, generator=generator)).clamp_(

@@ -23,14 +23,14 @@ from synthdp.data.domain import ColumnDomain
 from synthdp.model.raking import Probabilities
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-LEAST_PAIRS = 8  # measured arrows, fewer of which say little of the others
+MIN_PAIRS = 8  # measured arrows, fewer of which say little of the others
 CLEAR = 2.5  # standard deviations of its noise that the summed covariance must exceed
 ROWS = 4096  # simulated
 MOST, STEPS = (
     8.0,
     10,
-    # largest strength that is looked for, in logits between least and greatest score, and halvings of
-    # the search
+    # largest strength that is looked for, in logits between least and greatest score, and halvings
+    # of the search
 )
 ROUNDS = 4  # that bring a simulated column to its margin
 
@@ -58,7 +58,7 @@ def common_strength(
     *,
     rng: np.random.Generator,
 ) -> float:
-    """The strength of all `arrows`, in logits; 0 where fewer than `LEAST_PAIRS` of them were
+    """The strength of all `arrows`, in logits; 0 where fewer than `MIN_PAIRS` of them were
     measured, or noise explains what was.
 
     `margins[c]` `[levels]` are of column c and have no zero. `rng` only draws the simulated rows.
@@ -81,7 +81,7 @@ def common_strength(
         found += float((table.counts * weight).sum()) / total
         variance += (table.sigma / total) ** 2 * float((weight**2).sum())
         pairs.append((cause, effect))
-    if len(pairs) < LEAST_PAIRS or abs(found) <= CLEAR * math.sqrt(variance):
+    if len(pairs) < MIN_PAIRS or abs(found) <= CLEAR * math.sqrt(variance):
         return 0.0
     seed = int(rng.integers(2**63))
 

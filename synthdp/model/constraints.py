@@ -24,9 +24,9 @@ from synthdp.model.derived import Derived
 from synthdp.spec.expressions.expressions import Expression, parse
 from synthdp.spec.model import ReleaseSpec
 
-LEAST_SHARE = 0.01  # drawing again is given up where fewer rows hold
+MIN_SHARE = 0.01  # drawing again is given up where fewer rows hold
 FIRST_DRAW = 20_000  # no share is judged on fewer rows
-MOST_REDRAWS = 1 << 20  # rows that are drawn again at once
+MAX_REDRAWS = 1 << 20  # rows that are drawn again at once
 
 Mask = npt.NDArray[np.bool_]
 Values = Mapping[str, npt.NDArray[np.float64]]
@@ -105,14 +105,14 @@ class Constraints:
         those that do not.
 
         Raises:
-            ConstraintsUnmet: fewer than `LEAST_SHARE` of what is drawn holds.
+            ConstraintsUnmet: fewer than `MIN_SHARE` of what is drawn holds.
         """
         if not self.expressions:
             return draw(rows)
         kept: list[Codes] = []
         broken, drawn, have = np.zeros(len(self.expressions)), 0, 0
         while have < rows:
-            share = max(have / drawn, LEAST_SHARE) if drawn else 1.0
+            share = max(have / drawn, MIN_SHARE) if drawn else 1.0
             codes = draw(
                 int(np.clip(1.05 * (rows - have) / share, FIRST_DRAW, max(FIRST_DRAW, rows)))
             )
@@ -129,7 +129,7 @@ class Constraints:
         Raises:
             ConstraintsUnmet: naming the constraint that most rows violate.
         """
-        if drawn >= FIRST_DRAW and kept < LEAST_SHARE * drawn:
+        if drawn >= FIRST_DRAW and kept < MIN_SHARE * drawn:
             worst = int(np.argmax(broken))
             raise ConstraintsUnmet(
                 f"constraints: only {kept / drawn:.2g} of {drawn:,} synthetic rows fulfil all of"
@@ -137,7 +137,7 @@ class Constraints:
                 f" {1 - broken[worst] / drawn:.2g}",
                 hint=(
                     "rows are drawn until enough fulfil the constraints, down to a share of"
-                    f" {LEAST_SHARE:g}; loosen that one, or use wider bins"
+                    f" {MIN_SHARE:g}; loosen that one, or use wider bins"
                 ),
             )
 
@@ -146,7 +146,7 @@ class Constraints:
         drawn again inside its bins.
 
         Levels of which a share q of decodings holds were kept with chance q and take 1 / q redraws,
-        so that all rows together take at most 1 / `LEAST_SHARE` each in expectation.
+        so that all rows together take at most 1 / `MIN_SHARE` each in expectation.
 
         Raises:
             ConstraintsUnmet: a row's levels hold next to no values that fulfil the constraints.
@@ -159,10 +159,10 @@ class Constraints:
         )
         tries, redrawn = 1, 0
         while len(bad):
-            tries = min(2 * tries, max(1, MOST_REDRAWS // len(bad)))
+            tries = min(2 * tries, max(1, MAX_REDRAWS // len(bad)))
             again = np.repeat(bad, tries)
             redrawn += len(again)
-            if redrawn > 4 * MOST_REDRAWS + 10 / LEAST_SHARE * len(
+            if redrawn > 4 * MAX_REDRAWS + 10 / MIN_SHARE * len(
                 codes
             ):  # ten times what is expected at most
                 raise ConstraintsUnmet(

@@ -28,7 +28,7 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
 DECODE_LEVELS = "decode_levels"
 WORTHWHILE = 0.8  # of the padded levels are left, at most, where columns are decoded in two groups
-LEAST_SAVED = 64  # padded levels, fewer of which are not worth a second group
+MIN_SAVED = 64  # padded levels, fewer of which are not worth a second group
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
     levels = [sizes[i] for i in order]
     cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
     cut = 1 + int(np.argmin(cells))
-    if cells[cut - 1] > min(WORTHWHILE * cells[-1], cells[-1] - LEAST_SAVED):
+    if cells[cut - 1] > min(WORTHWHILE * cells[-1], cells[-1] - MIN_SAVED):
         return (tuple(sorted(order)),)
     return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 

@@ -35,7 +35,7 @@ from synthdp.model.raking import (
     smoothed,
 )
 from synthdp.model.row_selection import balanced, measured_pairs
-from synthdp.model.stratified import even_levels, neighbours_first, raked_chances
+from synthdp.model.stratified import kd_tree_order, raked_chances, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -59,9 +59,9 @@ class TrainingReleaser(Releaser, Protocol):
 ONE_THREAD_WORK = (
     4_000_000  # hidden values of one batch; below this more threads cost more than they save
 )
-LEAST_CALIBRATION_ROWS, MOST_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
+MIN_CALIBRATION_ROWS, MAX_CALIBRATION_ROWS = 4096, 65_536  # drawn to see the model's own margins
 TRIED_ROWS = 4096  # written, of those that are drawn to try the constraints
-MOST_FEATURE_CELLS = 1 << 24  # of all columns' features
+MAX_FEATURE_CELLS = 1 << 24  # of all columns' features
 START_FLOOR_ROWS = (
     5.0  # no level starts training with less than this many rows' worth of probability
 )
@@ -123,7 +123,7 @@ def train(
 ) -> Released[Synthesizer]:
     """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables."""
     torch.set_num_threads(release.compute.threads or threads_for(release, domain))
-    device, draft = release.compute.device, drafted(release, domain, marginals, graph)
+    device, draft = release.compute.device, build_start(release, domain, marginals, graph)
     heads = None
     if draft.regression:  # short enough to be begun again if killed
         stage = Training(
@@ -142,11 +142,11 @@ def train(
         device,
     )
     trained = releaser.release(training, purpose="train")
-    return finished(draft, release, trained, heads)
+    return assemble(draft, release, trained, heads)
 
 
 @dataclass(frozen=True)
-class Draft:
+class TrainingStart:
     """What a training starts from, all of it public or released: the modules with their starting
     weights, and what the result is held to.
     """
@@ -159,12 +159,12 @@ class Draft:
     paid: Released[tuple[NoisyTable, ...]]
 
 
-def drafted(
+def build_start(
     release: spec.ReleaseSpec,
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
-) -> Draft:
+) -> TrainingStart:
     """The network, and the targets' regression if there are targets, started from the one-way
     margins of all noisy tables.
     """
@@ -180,7 +180,7 @@ def drafted(
     if regression:
         regression.start_from(marginals.value, domain)
     paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
-    return Draft(network, regression, architecture, domain.names, margins, paid)
+    return TrainingStart(network, regression, architecture, domain.names, margins, paid)
 
 
 def training_of(plan: Plan, purpose: str) -> DpSgd:
@@ -190,8 +190,8 @@ def training_of(plan: Plan, purpose: str) -> DpSgd:
     return planned.mechanism
 
 
-def finished(
-    draft: Draft,
+def assemble(
+    draft: TrainingStart,
     release: spec.ReleaseSpec,
     weights: Released[Weights],
     heads: Released[Weights] | None,
@@ -210,9 +210,7 @@ def finished(
 
     def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
         synthesizer = Synthesizer(draft.columns, architecture, w[0])
-        rows = min(
-            MOST_CALIBRATION_ROWS, max(LEAST_CALIBRATION_ROWS, 2 * expected_fit_rows(release))
-        )
+        rows = min(MAX_CALIBRATION_ROWS, max(MIN_CALIBRATION_ROWS, 2 * expected_fit_rows(release)))
         return (
             synthesizer.calibrated(draft.margins, rows=int(rows), generator=_fresh())
             if release.sampling.rake
@@ -233,7 +231,7 @@ def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) ->
     architecture = without_targets(whole, targets)
     ordered = (
         any(column.ordered for column in domain.columns)
-        and len(domain) * 2 * max(domain.sizes) ** 2 <= MOST_FEATURE_CELLS
+        and len(domain) * 2 * max(domain.sizes) ** 2 <= MAX_FEATURE_CELLS
     )
     features = (
         [torch.from_numpy(level_features(column)).float() for column in domain.columns]
@@ -373,7 +371,7 @@ def sample(
         begin("drawing what comes last")
         first = [i for i in columns if i not in last]
         order = (
-            neighbours_first(chosen[:, first], [domain.columns[i] for i in first])
+            kd_tree_order(chosen[:, first], [domain.columns[i] for i in first])
             if last
             else np.arange(rows)
         )
@@ -381,7 +379,7 @@ def sample(
             raked = raked_chances(
                 chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes
             )
-            chosen[:, target] = even_levels(raked, order, rng=rng)
+            chosen[:, target] = stratified_draw(raked, order, rng=rng)
         return chosen
 
     return fitted.synthesizer.zip(fitted.tables).map(draw)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
-from synthdp.privacy.plan import Plan, Spend, expected_fit_rows, make_plan
+from synthdp.privacy.plan import Plan, PlannedPurpose, expected_fit_rows, make_plan
 from synthdp.spec import model as spec
 
 
@@ -18,7 +18,7 @@ def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     )
 
 
-def serves(spend: Spend) -> tuple[str, ...]:
+def serves(spend: PlannedPurpose) -> tuple[str, ...]:
     """What a planned spend is used for: noisy tables serve everything that can use them, at one
     price.
     """

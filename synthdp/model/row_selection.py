@@ -24,18 +24,18 @@ from synthdp.data.encoding import Codes
 from synthdp.model.raking import pooled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-MOST_PAIRS, MOST_CELLS = (
+MAX_PAIRS, MAX_CELLS = (
     512,
     1 << 20,
 )  # of columns whose tables are held, and of these tables; beyond it a random choice
-MOST_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
-MOST_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
-LEAST_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
-MOST_KEPT = 1 << 20  # cells of a pool's rows that are kept: 8 MiB
-MOST_LOOKED_UP = (
+MAX_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
+MAX_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
+MIN_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
+MAX_KEPT = 1 << 20  # cells of a pool's rows that are kept: 8 MiB
+MAX_LOOKED_UP = (
     1 << 22
-    # cells of the rows that are looked at in a round: 32 MiB; nearly all rows of Adult, and fewer where
-    # there are more pairs
+    # cells of the rows that are looked at in a round: 32 MiB; nearly all rows of Adult, and fewer
+    # where there are more pairs
 )
 TRIED = 6  # rows looked at for one that is exchanged
 CLEAR = 3.0  # standard deviations of its noise that the sum of a measured table must exceed
@@ -48,7 +48,7 @@ Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPair:
     """A noisy two-way table: positions of its columns, counts `[levels, levels]`, and the standard
     deviation of their noise.
     """
@@ -58,7 +58,7 @@ class Measured:
     sigma: float
 
 
-def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Measured]:
+def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[MeasuredPair]:
     """What `tables`, whatever they were measured for, say together of each pair of columns; within
     the limits the most precise.
     """
@@ -72,10 +72,10 @@ def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[M
     margins = sorted(
         (pooled(held, pair) for pair, held in holding.items()),
         key=lambda t: (t.sigma, t.counts.size),
-    )[:MOST_PAIRS]
-    fits = np.cumsum([t.counts.size for t in margins]) <= MOST_CELLS
+    )[:MAX_PAIRS]
+    fits = np.cumsum([t.counts.size for t in margins]) <= MAX_CELLS
     return [
-        Measured((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma)
+        MeasuredPair((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma)
         for t, fit in zip(margins, fits, strict=True)
         if fit
     ]
@@ -88,7 +88,7 @@ def balanced(
     *,
     rows: int,
     rng: np.random.Generator,
-    measured: Sequence[Measured] = (),
+    measured: Sequence[MeasuredPair] = (),
 ) -> Codes:
     """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the pool's under
     `weights` `[pool rows]`.
@@ -100,7 +100,7 @@ def balanced(
     share = weights / weights.sum()
     points = (np.arange(rows) + rng.random()) / rows
     chosen = np.minimum(np.searchsorted(np.cumsum(share), points, side="right"), len(pool) - 1)
-    if len(sizes) < 2 or (rows > MOST_ROWS and not measured):
+    if len(sizes) < 2 or (rows > MAX_ROWS and not measured):
         return _shuffled(pool, chosen, rng)
     cells = _Cells(sizes, [m.columns for m in measured], rng)
     if not cells.total:
@@ -111,11 +111,11 @@ def balanced(
         wanted[own] = blended(wanted[own].reshape(cells.shape_of(table.columns)), table).ravel()
     importance, of = 1 / (wanted + 1), cells.lookup(pool)
     present = cells.counts(pool[chosen], np.ones(rows))
-    most = max(LEAST_TRIED, min(rows, MOST_LOOKED_UP // len(cells.first)))
+    most = max(MIN_TRIED, min(rows, MAX_LOOKED_UP // len(cells.first)))
     step = max(1.0, min(rows, most) / 400)
-    for _ in range(min(MOST_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
+    for _ in range(min(MAX_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
         excess = present - wanted
-        tried = min(rows, most, max(LEAST_TRIED, int(TRIED * step)))
+        tried = min(rows, most, max(MIN_TRIED, int(TRIED * step)))
         place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
         leave, enter = of(chosen[place]), of(other)
         pull = (2 * excess * importance).astype(np.float32)
@@ -138,7 +138,7 @@ def balanced(
 
 
 def blended(
-    model: Weights, measured: Measured, *, doubt: tuple[float, float] = (0.0, 0.0)
+    model: Weights, measured: MeasuredPair, *, doubt: tuple[float, float] = (0.0, 0.0)
 ) -> Weights:
     """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances;
     the total is the model's.
@@ -195,8 +195,10 @@ class _Cells:
         return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
-        """The cells of rows of the pool by their positions; computed once for all of a small pool."""
-        if len(pool) * len(self.first) > MOST_KEPT:
+        """The cells of rows of the pool by their positions; computed once for all of a small
+        pool.
+        """
+        if len(pool) * len(self.first) > MAX_KEPT:
             return lambda rows: self.of(pool[rows])
         return self.of(pool).__getitem__
 
@@ -224,11 +226,11 @@ def _held(
     allow.
     """
     others = [pair for pair in itertools.combinations(range(len(sizes)), 2) if pair not in needed]
-    if len(others) > MOST_PAIRS:
-        others = [others[k] for k in rng.choice(len(others), MOST_PAIRS, replace=False)]
+    if len(others) > MAX_PAIRS:
+        others = [others[k] for k in rng.choice(len(others), MAX_PAIRS, replace=False)]
     cells = np.asarray([sizes[i] * sizes[j] for i, j in others], dtype=np.int64)
     order = rng.permutation(len(others))
-    fits = np.cumsum(cells[order]) <= MOST_CELLS
+    fits = np.cumsum(cells[order]) <= MAX_CELLS
     return sorted(needed | {others[k] for k in order[fits]})
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import ColumnDomain
 from synthdp.data.encoding import Codes
-from synthdp.model.row_selection import Measured, blended
+from synthdp.model.row_selection import MeasuredPair, blended
 
 DIRECTIONS = 20  # principal ones, in which rows are split
 LEAF = 4  # rows that are not split any more
@@ -36,7 +36,7 @@ Points = npt.NDArray[np.float32]
 Probabilities = npt.NDArray[np.float64]
 
 
-def even_levels(
+def stratified_draw(
     chances: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator
 ) -> npt.NDArray[np.uint16]:
     """A level of each row, `[rows]`, with the `chances` `[rows, levels]`, evenly along `order`, a
@@ -69,7 +69,7 @@ def raked_chances(
     codes: Codes,
     target: int,
     margin: Probabilities,
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredPair],
     sizes: Sequence[int],
 ) -> Probabilities:
     """`chances` `[rows, levels]` of the target at position `target` of `codes` `[rows, columns]`,
@@ -110,7 +110,7 @@ def _sums(chances: Probabilities, level: npt.NDArray[np.intp], levels: int) -> P
     return np.stack([np.bincount(level, weights=own, minlength=levels) for own in chances.T], 1)
 
 
-def neighbours_first(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[np.intp]:
+def kd_tree_order(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[np.intp]:
     """An order of the rows of levels `[rows, columns]` in which neighbours are alike, `[rows]`.
 
     Rows are halved at the median of the principal direction in which they differ most, and so are

@@ -32,7 +32,7 @@ from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import Probabilities
 from synthdp.model.redraw import chances_given_others
 
-MOST_SLOTS = (
+MAX_SLOTS = (
     1 << 26
 )  # columns times the most parents of one: what the lookups of a foreign model may take
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
@@ -238,7 +238,7 @@ class Synthesizer:
         ) or any(len(set(p)) < len(p) for p in own.parents):
             return False
         if (
-            len(columns) * max(map(len, own.parents)) > MOST_SLOTS
+            len(columns) * max(map(len, own.parents)) > MAX_SLOTS
             or {k: tuple(v.shape) for k, v in self.weights.items()} != own.shapes()
         ):
             return False

@@ -40,7 +40,7 @@ DIFFERS, STEPS = (
 )
 ANCHOR = 0.02  # of that first prior is kept for a body, as a whole
 CLEAR = 2.5  # standard deviations of its noise that the rows of a level must exceed
-LEAST_CHANCE = (
+MIN_CHANCE = (
     1e-3  # that a level of a target keeps, whatever was counted, and the least spread of its levels
 )
 
@@ -209,7 +209,7 @@ def _likelier(
     a level that few rows have, or none but noise, follows its neighbours on both sides.
     """
     seen = np.clip(table, 0, None)
-    rows, spread = np.maximum(seen.sum(1), 1.0), max(float(1 - (share**2).sum()), LEAST_CHANCE)
+    rows, spread = np.maximum(seen.sum(1), 1.0), max(float(1 - (share**2).sum()), MIN_CHANCE)
     clear = table.sum(1) > CLEAR * sigma * len(share) ** 0.5
     precision = clear / (sigma**2 / rows**2 + spread / rows)
     first, last = len(column.spikes), column.levels - column.missing
@@ -224,7 +224,7 @@ def _likelier(
     chances = np.linalg.solve(
         system, precision[:, None] * seen / rows[:, None] + prior[:, None] * share
     )
-    chances = np.maximum(chances, np.minimum(LEAST_CHANCE, share))
+    chances = np.maximum(chances, np.minimum(MIN_CHANCE, share))
     ratio: Probabilities = np.log(chances / chances.sum(1, keepdims=True) / share)
     return ratio
 

@@ -40,7 +40,7 @@ Adjacency = Literal["add_remove", "replace_one"]
 FINE, COARSE = 1e-4, 1e-3
 # A mixture has one component for each row of a group, and its PLD takes seconds beyond this many;
 # larger groups get the generic group bound.
-MOST_GROUP_ROWS = 20
+MAX_GROUP_ROWS = 20
 LARGEST_EPSILON, SMALLEST_EPSILON = 600.0, 1e-6
 # The library wants deltas below one, so that mechanisms without protection were given 1 - 1e-9 or
 # more. Deltas above this are rounded up to one again, and none above it is asked for: both are
@@ -49,7 +49,7 @@ LARGEST_DELTA = 1 - 1e-8
 REMEMBERED = 8  # compositions, of some megabytes each
 # Squared Gaussian mu up to which the grid is fine: beyond it epsilons are above twenty, and a fine
 # grid takes minutes.
-MOST_FINE = 25.0
+MAX_FINE = 25.0
 UNITS: dict[Adjacency, int] = {"add_remove": 1, "replace_one": 2}  # that differ
 RELATION = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -113,7 +113,7 @@ def _remembered(
     """
     width = (
         COARSE
-        if any(_has_mixture(e) for e in listed) or sum(map(_squared_loss, listed)) > MOST_FINE
+        if any(_has_mixture(e) for e in listed) or sum(map(_squared_loss, listed)) > MAX_FINE
         else FINE
     )
     total = pld.identity(value_discretization_interval=width)
@@ -217,8 +217,8 @@ def _pld(
         ) if adjacency == "add_remove":
             if (
                 chances[-1] == 1
-                # all rows of a unit join: one Gaussian, of whose mixture the library finds no tail at
-                # some noises
+                # all rows of a unit join: one Gaussian, of whose mixture the library finds no tail
+                # at some noises
             ):
                 return pld.from_gaussian_mechanism(
                     noise / moves[-1], value_discretization_interval=width

@@ -27,9 +27,10 @@ TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
 LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
 NO_PROTECTION = (
     1 - 1e-9
-    # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting` reports 1
+    # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting`
+    # reports 1
 )
-MOST_ONE_BY_ONE = 1000  # choices: of more, that bound is the looser one, and takes minutes
+MAX_ONE_BY_ONE = 1000  # choices: of more, that bound is the looser one, and takes minutes
 JUDGED_AT = 1e-6  # the delta at which two sound bounds are compared
 POINTS = 4000  # of the grid: a coarser one costs tightness, never soundness
 
@@ -116,7 +117,7 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
     if spread > LARGEST_EPSILON:
         return _nothing(width)
     as_zcdp = concentrated_pld(count * spread**2 / 8, width=width)
-    if count > MOST_ONE_BY_ONE:
+    if count > MAX_ONE_BY_ONE:
         return as_zcdp
     steps = _grid(spread, width)
     inside = np.clip(steps * width, -spread, spread)

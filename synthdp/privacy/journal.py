@@ -22,7 +22,9 @@ from synthdp.privacy.mechanisms.marginals import Arrays
 
 
 class Checkpoints(Protocol):
-    """Where a mechanism of many steps keeps how far it came; what it gives must be noisy already."""
+    """Where a mechanism of many steps keeps how far it came; what it gives must be noisy
+    already.
+    """
 
     def last(self) -> Arrays | None:
         """What was kept last."""

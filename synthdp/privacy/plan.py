@@ -29,18 +29,18 @@ from synthdp.privacy.mechanisms.scores import ScoreBudget
 from synthdp.spec import model as spec
 
 
-class Planned(Protocol):
+class PlannedMechanism(Protocol):
     """What a plan knows of a mechanism before it may look at rows."""
 
     @property
     def name(self) -> str: ...
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent: ...
-    def scaled(self, factor: float) -> Planned:
+    def scaled(self, factor: float) -> PlannedMechanism:
         """The same mechanism with `factor` times the noise."""
         ...
 
 
-Start = Callable[[float], Planned]
+MechanismFactory = Callable[[float], PlannedMechanism]
 """A mechanism about as costly as one Gaussian mechanism of sensitivity / noise = mu. Only a
 starting point: see above.
 """
@@ -48,7 +48,7 @@ starting point: see above.
 
 # times the noise of the rough plan for each row of a unit: near the truth wherever the accountant
 # can tell
-MOST_FACTOR = 8.0
+MAX_FACTOR = 8.0
 GROUP_SIZES = (1, 2, 3, 5, 10)
 PROFILE_EPSILONS = (
     0.0,
@@ -71,19 +71,19 @@ PROFILE_EPSILONS = (
     15.0,
     20.0,
 )
-LEAST_FACTOR = 1e-6
-MOST_GUESSES = 10  # before the search halves, which is sure
+MIN_FACTOR = 1e-6
+MAX_GUESSES = 10  # before the search halves, which is sure
 TARGET_STEPS = 0.3  # of the network's
 TARGET_SETTINGS = {"clip": 2.5, "learning_rate": 0.02, "ema": 0.99}
 EPSILON_TOLERANCE = 2e-3  # the plan may leave this fraction of epsilon unspent
 
 
 @dataclass(frozen=True)
-class Spend:
+class PlannedPurpose:
     """One planned mechanism and what it is for."""
 
     purpose: str
-    mechanism: Planned
+    mechanism: PlannedMechanism
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class Plan:
     delta: float
     adjacency: accounting.Adjacency
     rows_per_unit: int
-    spends: tuple[Spend, ...]
+    spends: tuple[PlannedPurpose, ...]
 
-    def find(self, purpose: str) -> Spend | None:
+    def find(self, purpose: str) -> PlannedPurpose | None:
         """The spend with this purpose."""
         return next((s for s in self.spends if s.purpose == purpose), None)
 
@@ -117,7 +117,7 @@ class Plan:
         """Epsilon of all spends together at the plan's delta; never above `epsilon`."""
         return accounting.epsilon(self.events, delta=self.delta, adjacency=self.adjacency)
 
-    def epsilon_of(self, spend: Spend) -> float:
+    def epsilon_of(self, spend: PlannedPurpose) -> float:
         """Epsilon of one spend alone at the plan's delta (the parts sum to more than the whole)."""
         return accounting.epsilon(
             [spend.mechanism.event(self.rows_per_unit)], delta=self.delta, adjacency=self.adjacency
@@ -143,7 +143,7 @@ class Plan:
 
     def _group_epsilon(self, size: int) -> float:
         rows = size * self.rows_per_unit
-        if self.adjacency == "replace_one" or rows > accounting.MOST_GROUP_ROWS:
+        if self.adjacency == "replace_one" or rows > accounting.MAX_GROUP_ROWS:
             return accounting.group_epsilon(
                 self.events, size=size, delta=self.delta, adjacency=self.adjacency
             )
@@ -175,7 +175,7 @@ def make_plan(
     release: spec.ReleaseSpec,
     domain: Domain,
     *,
-    graph_rounds: Mapping[str, Start] = MappingProxyType({}),
+    graph_rounds: Mapping[str, MechanismFactory] = MappingProxyType({}),
 ) -> Plan:
     """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each
     started from its whole share.
@@ -190,7 +190,7 @@ def make_plan(
 
 
 def make_search_plan(
-    rounds: Mapping[str, Start],
+    rounds: Mapping[str, MechanismFactory],
     *,
     epsilon: float,
     delta: float,
@@ -202,7 +202,7 @@ def make_search_plan(
     return _calibrated(Plan(epsilon, delta, adjacency, rows_per_unit, ()), rough)
 
 
-def adaptive_round(domain: Domain, part: float) -> Start:
+def adaptive_round(domain: Domain, part: float) -> MechanismFactory:
     """A round of tables chosen later, for `part` of the share of all rounds."""
     return lambda mu: AdaptiveMarginals(domain, 1 / (mu * math.sqrt(part)))
 
@@ -214,8 +214,8 @@ def expected_fit_rows(release: spec.ReleaseSpec) -> float:
 
 
 def _rough_spends(
-    release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, Start]
-) -> list[Spend]:
+    release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, MechanismFactory]
+) -> list[PlannedPurpose]:
     privacy, shares = release.privacy, release.privacy.shares
 
     scores = release.evaluation.charged_share
@@ -225,10 +225,12 @@ def _rough_spends(
 
     one_way = tuple((name,) for name in domain.names)
     sigma = math.sqrt(len(one_way)) / gaussian_mu(shares.measure)
-    spends = [Spend("measure", NoisyMarginals(domain, one_way, sigma, _scales(domain, one_way)))]
+    spends = [
+        PlannedPurpose("measure", NoisyMarginals(domain, one_way, sigma, _scales(domain, one_way)))
+    ]
     if privacy.pairs:
         spends.append(
-            Spend(
+            PlannedPurpose(
                 "pairs",
                 NoisyMarginals(
                     domain, privacy.pairs, math.sqrt(len(privacy.pairs)) / gaussian_mu(shares.pairs)
@@ -239,7 +241,7 @@ def _rough_spends(
         spends += _graph_spends(rounds, gaussian_mu(shares.graph))
     if release.synthesizer.targets:
         spends.append(
-            Spend(
+            PlannedPurpose(
                 "targets",
                 _rough_training(
                     _target_settings(release.synthesizer),
@@ -249,7 +251,7 @@ def _rough_spends(
             )
         )
     spends.append(
-        Spend(
+        PlannedPurpose(
             "train",
             _rough_training(
                 release.synthesizer, expected_fit_rows(release), gaussian_mu(shares.train)
@@ -257,7 +259,9 @@ def _rough_spends(
         )
     )
     if scores:
-        spends.append(Spend("scores", _rough_scores(release, domain, gaussian_mu(scores, of=1))))
+        spends.append(
+            PlannedPurpose("scores", _rough_scores(release, domain, gaussian_mu(scores, of=1)))
+        )
     return spends
 
 
@@ -282,11 +286,11 @@ def _scales(domain: Domain, tables: Sequence[Columns]) -> tuple[float, ...]:
     return () if len(set(wanted)) == 1 else tuple(w * cost for w in wanted)
 
 
-def _graph_spends(rounds: Mapping[str, Start], mu: float) -> list[Spend]:
-    return [Spend(f"graph: {name}", start(mu)) for name, start in rounds.items()]
+def _graph_spends(rounds: Mapping[str, MechanismFactory], mu: float) -> list[PlannedPurpose]:
+    return [PlannedPurpose(f"graph: {name}", start(mu)) for name, start in rounds.items()]
 
 
-def _target_settings(settings: spec.Synthesizer) -> spec.Synthesizer:
+def _target_settings(settings: spec.SynthesizerSettings) -> spec.SynthesizerSettings:
     """Public rule for the targets' stage: a linear model needs fewer steps, and larger ones."""
     steps = math.ceil(TARGET_STEPS * settings.steps)
     return settings.model_copy(
@@ -294,7 +298,7 @@ def _target_settings(settings: spec.Synthesizer) -> spec.Synthesizer:
     )
 
 
-def _rough_training(settings: spec.Synthesizer, rows: float, mu: float) -> DpSgd:
+def _rough_training(settings: spec.SynthesizerSettings, rows: float, mu: float) -> DpSgd:
     rate = min(1.0, settings.batch / rows)
     # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al.,
     # "Deep Learning with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for
@@ -338,17 +342,18 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
     return low
 
 
-def _calibrated(plan: Plan, rough: Sequence[Spend]) -> Plan:
+def _calibrated(plan: Plan, rough: Sequence[PlannedPurpose]) -> Plan:
     """`plan` with these spends, at the least common factor of their noise that meets its total."""
-    for_unit = [Spend(s.purpose, _of_unit(s.mechanism, plan.rows_per_unit)) for s in rough]
+    for_unit = [PlannedPurpose(s.purpose, _of_unit(s.mechanism, plan.rows_per_unit)) for s in rough]
     return _calibrate(
         lambda factor: replace(
-            plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in for_unit)
+            plan,
+            spends=tuple(PlannedPurpose(s.purpose, s.mechanism.scaled(factor)) for s in for_unit),
         )
     )
 
 
-def _of_unit(mechanism: Planned, rows_per_unit: int) -> Planned:
+def _of_unit(mechanism: PlannedMechanism, rows_per_unit: int) -> PlannedMechanism:
     """The same mechanism; counts with the noise whose cost is known exactly for units of so many
     rows.
     """
@@ -372,14 +377,14 @@ def _calibrate(plan_at: Callable[[float], Plan]) -> Plan:
     plan = plan_at(1.0)
     target, most = (
         plan.epsilon,
-        MOST_FACTOR * plan.rows_per_unit * (1 if plan.adjacency == "add_remove" else 2),
+        MAX_FACTOR * plan.rows_per_unit * (1 if plan.adjacency == "add_remove" else 2),
     )
     best, factor, seen = None, 1.0, [(0.0, math.inf)]  # with no noise anything is lost
     for _ in range(60):
         seen.append((factor, plan.epsilon_spent))
         if plan.epsilon_spent <= target:
             best = plan  # every guess lies below the factors that were enough before
-            if plan.epsilon_spent >= target * (1 - EPSILON_TOLERANCE) or factor < LEAST_FACTOR:
+            if plan.epsilon_spent >= target * (1 - EPSILON_TOLERANCE) or factor < MIN_FACTOR:
                 break
         elif factor >= most:
             break
@@ -418,4 +423,4 @@ def _next_factor(seen: Sequence[tuple[float, float]], target: float) -> float:
         return min(guess, high / stride)
     if high == math.inf:
         return max(guess, low * stride)
-    return guess if low < guess < high and len(seen) < MOST_GUESSES else math.sqrt(low * high)
+    return guess if low < guess < high and len(seen) < MAX_GUESSES else math.sqrt(low * high)

@@ -155,5 +155,7 @@ class Confidential(_Sealed, Generic[T]):
         return Confidential(fn(self._open()), self.reason, key=_KERNEL_KEY)
 
     def for_steward(self) -> T:
-        """The content, for the internal report, tracking, and gates that were opted into by name."""
+        """The content, for the internal report, tracking, and gates that were opted into by
+        name.
+        """
         return self._open()

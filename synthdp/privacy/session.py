@@ -127,7 +127,9 @@ class Session:
 
 
 def inspect(private: Private[Table], fn: Callable[[Table], T], *, reason: str) -> Confidential[T]:
-    """`fn` of sealed rows for the steward alone, outside any run: nothing can be released this way."""
+    """`fn` of sealed rows for the steward alone, outside any run: nothing can be released this
+    way.
+    """
     return Confidential(fn(private.unseal(key=_KERNEL_KEY)), reason, key=_KERNEL_KEY)
 
 

@@ -15,7 +15,7 @@ from synthdp.bundle.certificate.facts import plan_digest, planned_of
 from synthdp.bundle.signing.keys import load_signer
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError, OutputError
-from synthdp.ledger.connect import steward
+from synthdp.ledger.connect import steward_name
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.planning import plan_for
 from synthdp.release import run_folder
@@ -56,7 +56,7 @@ def amended(folder: RunFolder, ledger: Ledger, spec_path: Path, *, out: Path) ->
                 hint="resume it without --spec, or start a new release",
             )
         if changed or _spec_of(ledger, folder) != _digest(text):
-            body = {"by": steward(), "spec_sha256": _digest(text), "changed": list(changed)}
+            body = {"by": steward_name(), "spec_sha256": _digest(text), "changed": list(changed)}
             ledger.amend(new.dataset.id, folder.run, body=body, after=entries[-1].hash)
     return run_folder.respecified(folder, text)
 

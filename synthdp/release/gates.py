@@ -26,15 +26,19 @@ ATTACK_FIELDS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that a gate may name; `source` says what gave it, where that is not its name alone."""
+    """A figure that a gate may name; `source` says what gave it, where that is not its name
+    alone.
+    """
 
     value: float
     source: str = ""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One gate and the figure it was held against; a figure that is not available fails its gate."""
+class GateVerdict:
+    """One gate and the figure it was held against; a figure that is not available fails its
+    gate.
+    """
 
     gate: spec.Gate
     value: float | None
@@ -73,11 +77,17 @@ class Verdict:
         return f"{self.gate.metric}: needs {self.bound}, got {self.value:.4g}{source}{missed}"
 
 
-def check_gates(gates: Sequence[spec.Gate], figures: Mapping[str, Figure]) -> tuple[Verdict, ...]:
+def check_gates(
+    gates: Sequence[spec.Gate], figures: Mapping[str, Figure]
+) -> tuple[GateVerdict, ...]:
     """Every gate with its figure."""
     found = ((gate, figures.get(gate.metric)) for gate in gates)
     return tuple(
-        Verdict(gate, None) if figure is None else Verdict(gate, figure.value, figure.source)
+        (
+            GateVerdict(gate, None)
+            if figure is None
+            else GateVerdict(gate, figure.value, figure.source)
+        )
         for gate, figure in found
     )
 

@@ -33,7 +33,7 @@ from synthdp.graph.stage import GraphResult, find_graph, rounds
 from synthdp.graph.validation import GraphRefuted, ValidationReport
 from synthdp.ledger.connect import budget_told, cap_of, open_ledger
 from synthdp.privacy.mechanisms.anm import Score
-from synthdp.privacy.plan import Plan, Start, expected_fit_rows, make_search_plan
+from synthdp.privacy.plan import MechanismFactory, Plan, expected_fit_rows, make_search_plan
 from synthdp.progress import Reporter
 from synthdp.release import run_folder
 from synthdp.release.run import Job, open_session
@@ -99,7 +99,7 @@ def graph_plan(release: spec.ReleaseSpec, domain: Domain) -> Plan:
     return _search_plan(release, rounds(release.graph, domain, rows=expected_fit_rows(release)))
 
 
-def _search_plan(release: spec.ReleaseSpec, spends: Mapping[str, Start]) -> Plan:
+def _search_plan(release: spec.ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> Plan:
     privacy, unit = release.privacy, release.dataset.privacy_unit
     return make_search_plan(
         spends,

@@ -21,15 +21,14 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.pipeline import Fitted
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import Plan
-from synthdp.release.gates import Verdict
+from synthdp.release.gates import GateVerdict
 from synthdp.release.judge import Judgement
 from synthdp.release.run_folder import RunFolder
 from synthdp.report.internal.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.internal.page import write_internal_report
 from synthdp.spec import model as spec
 from synthdp.tracking.mlflow_run import Tracker
-from synthdp.tracking.note import AttackOutcome
-from synthdp.tracking.note import Verdict as Conclusion
+from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 
 # What MLflow gets of a bundle: all that describes it, and the model, but no rows.
 TRACKED = (
@@ -38,7 +37,7 @@ TRACKED = (
 )
 
 
-class Run(Protocol):
+class ReportedRun(Protocol):
     """The public facts of a run that the report shows."""
 
     @property
@@ -57,10 +56,10 @@ class Run(Protocol):
 
 def internal_report(
     target: Path,
-    run: Run,
+    run: ReportedRun,
     fitted: Fitted,
     judgement: Judgement,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[GateVerdict],
     *,
     audits: Sequence[AuditRecord],
     seconds: Mapping[str, float],
@@ -96,7 +95,7 @@ def internal_report(
 
 def refused_report(
     target: Path,
-    run: Run,
+    run: ReportedRun,
     found: ValidationReport,
     *,
     audits: Sequence[AuditRecord],
@@ -120,7 +119,7 @@ def refused_report(
 
 
 def _content(
-    run: Run, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
+    run: ReportedRun, *, audits: Sequence[AuditRecord], seconds: Mapping[str, float]
 ) -> ReportContent:
     """What the report says of every run."""
     return ReportContent(
@@ -137,7 +136,7 @@ def _content(
     )
 
 
-def _graph_view(run: Run, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
+def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
     edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
     return GraphView(
         mode=run.release.graph.mode,
@@ -149,10 +148,10 @@ def _graph_view(run: Run, graph: CausalGraph, found: ValidationReport | None) ->
 
 def record(
     log: Tracker,
-    run: Run,
+    run: ReportedRun,
     fitted: Fitted,
     judgement: Judgement,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[GateVerdict],
     *,
     bundle: Path | None,
     report: Path,
@@ -178,7 +177,7 @@ def record(
         for name in TRACKED:
             log.artifact(bundle / name, folder="bundle/privacy" if name == "privacy" else "bundle")
     log.conclude(
-        Conclusion(
+        PublicationVerdict(
             released=bundle is not None,
             gates=tuple(f"gate {v}: {'passed' if v.passed else 'failed'}" for v in verdicts),
         )
@@ -186,12 +185,14 @@ def record(
     log.keep(report.parent.parent)
 
 
-def record_refusal(log: Tracker, run: Run, found: ValidationReport, *, report: Path) -> None:
+def record_refusal(
+    log: Tracker, run: ReportedRun, found: ValidationReport, *, report: Path
+) -> None:
     """What MLflow learns of a run whose graph the tables refuted."""
     log.metrics(_spent(run) | graph_figures(found.apply("flag"), found))
     log.artifact(report)
     log.conclude(
-        Conclusion(
+        PublicationVerdict(
             released=False, gates=tuple(f"the graph is refuted: {f.claim}" for f in found.refuted)
         )
     )
@@ -213,7 +214,7 @@ def graph_figures(graph: CausalGraph, found: ValidationReport | None) -> dict[st
     }
 
 
-def _spent(run: Run) -> dict[str, float]:
+def _spent(run: ReportedRun) -> dict[str, float]:
     """What the whole plan composes to, which is the guarantee, and what this outcome used of it."""
     return {"epsilon_spent": run.spent.epsilon_spent, "epsilon_planned": run.plan.epsilon_spent}
 
@@ -246,7 +247,7 @@ def _attack_outcomes(
         )
 
 
-def _budget(run: Run) -> Budget:
+def _budget(run: ReportedRun) -> Budget:
     plan, used, balance = run.plan, run.spent, run.ledger.balance(run.release.dataset.id)
     events = plan.events
     needed = {s.purpose for s in used.spends}

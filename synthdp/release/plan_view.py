@@ -89,8 +89,7 @@ def _composed(release: spec.ReleaseSpec) -> dict[str, Any]:
     }
 
 
-# --- what is remembered
-# --------------------------------------------------------------------------------------
+# --- what is remembered ---
 
 
 def _folder() -> Path:

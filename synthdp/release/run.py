@@ -37,7 +37,7 @@ from synthdp.ledger.connect import (
     entries_of,
     open_ledger,
     other_ids,
-    steward,
+    steward_name,
 )
 from synthdp.ledger.ledger import Ledger
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
@@ -59,7 +59,7 @@ from synthdp.privacy.source import read_private
 from synthdp.progress import Reporter, Steps
 from synthdp.release import run_folder
 from synthdp.release.amend import amended, check_spec
-from synthdp.release.gates import Verdict, check_gates, check_simulated, simulated_figures
+from synthdp.release.gates import GateVerdict, check_gates, check_simulated, simulated_figures
 from synthdp.release.internal import internal_report, record, record_refusal, refused_report
 from synthdp.release.judge import judge
 from synthdp.release.run_folder import RunFolder
@@ -114,19 +114,19 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReleaseOutcome:
     """What a run came to. `bundle` is None where a gate withheld it."""
 
     job: Job
     bundle: Path | None
     report: Path
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[GateVerdict, ...]
     metrics: dict[str, float]
     seconds: dict[str, float]
     warnings: tuple[str, ...]
 
     @property
-    def failed(self) -> tuple[Verdict, ...]:
+    def failed(self) -> tuple[GateVerdict, ...]:
         """Gates that did not hold."""
         return tuple(v for v in self.verdicts if not v.passed)
 
@@ -137,7 +137,7 @@ def release(
     out: Path | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-) -> Outcome:
+) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working
     folder).
 
@@ -152,7 +152,7 @@ def release(
 
 def _release(
     account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter
-) -> Outcome:
+) -> ReleaseOutcome:
     with reporter.stage("plan"):
         text = spec_text(spec_path)  # read once: what is run, kept and digested is one text
         loaded = parse_spec(text, path=str(spec_path))
@@ -190,7 +190,7 @@ def _release(
 
 def resume(
     out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None
-) -> Outcome:
+) -> ReleaseOutcome:
     """Continue the interrupted run in `out` under the reservation it already holds; from now on by
     the spec at `spec_path`, where one is given.
 
@@ -211,7 +211,7 @@ def resume(
 
 def _resume(
     account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter
-) -> Outcome:
+) -> ReleaseOutcome:
     if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
         hint = (
             f"continue it with {run_folder.how_to_continue(out)}, or choose another folder with"
@@ -243,7 +243,7 @@ def _resume(
     )
 
 
-def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
+def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
     """The whole release."""
     release, notes, folder = job.release, list[str](), job.folder
     paid = bool(job.ledger.run_entries(folder.run))
@@ -353,7 +353,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> Outcome:
             else []
         ),
     )
-    return Outcome(
+    return ReleaseOutcome(
         job,
         bundle,
         report,
@@ -385,7 +385,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
         _check_unpaid(job)
         privacy = release.privacy
         body = {
-            "by": steward(),
+            "by": steward_name(),
             "spec_sha256": job.spec_sha256,
             "unit": release.dataset.privacy_unit.meaning,
             "adjacency": privacy.adjacency,

@@ -18,7 +18,7 @@ from synthdp.evaluate.fidelity import nearest_distribution
 
 FloatArray = npt.NDArray[np.float64]
 
-MOST_PAIR_TABLES = 400
+MAX_PAIR_TABLES = 400
 # of what is ranked: machines that differ in the last bit must rank alike, for `verify` to draw the
 # same page
 DIGITS = 9
@@ -104,7 +104,7 @@ def measured_pairs(
             key = (pair[0], pair[1]) if (pair[1], pair[0]) not in smallest else (pair[1], pair[0])
             if key not in smallest or smallest[key].counts.size > table.counts.size:
                 smallest[key] = table
-    for pair, table in [*smallest.items()][:MOST_PAIR_TABLES]:
+    for pair, table in [*smallest.items()][:MAX_PAIR_TABLES]:
         yield _measured_pair(domain, codes, pair, table)
 
 

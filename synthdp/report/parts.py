@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-MOST_BYTES = 3_000_000
+MAX_BYTES = 3_000_000
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from synthdp.data.encoding import encode_column, level_of, to_numbers
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.wording import nearest
 
-MOST_SHOWN = 40  # categories or columns in a message
+MAX_SHOWN = 40  # categories or columns in a message
 
 
 @dataclass(frozen=True)
@@ -105,4 +105,4 @@ def _allowed(column: ColumnDomain) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
+    return ", ".join(names[:MAX_SHOWN]) + (", ..." if len(names) > MAX_SHOWN else "")

@@ -46,8 +46,8 @@ READ = (
 FIRST_CELLS, FIRST_ROWS = 20_000_000, 131_072  # the first draw: at most so many values and rows
 BLOCK_CELLS = 4_000_000  # values in memory as a table
 CONSTRAINED_ROWS = 4096  # least rows to look for some that fulfil the constraints
-MOST_DRAWS = 200  # drawn rows for one that is used, at most
-LEAST_PROBABILITY = 1e-9  # below it a condition is held to be impossible
+MAX_DRAWS = 200  # drawn rows for one that is used, at most
+MIN_PROBABILITY = 1e-9  # below it a condition is held to be impossible
 USED_TWICE = 0.01  # share of rows that may be a second use
 
 Progress = Callable[[int, int], None]
@@ -168,7 +168,7 @@ class Sampler:
         weights = np.concatenate([Weighing(factors).weights(*draw) for draw in draws])
         if observed:
             _check_possible(np.exp(np.concatenate([log for _, log in draws]).astype(np.float64)))
-        return Weighing(factors, min(one_use(weights), weights.mean() * MOST_DRAWS))
+        return Weighing(factors, min(one_use(weights), weights.mean() * MAX_DRAWS))
 
     def _blocks(
         self,
@@ -229,16 +229,16 @@ def _check_possible(evidence: npt.NDArray[np.float64]) -> None:
         OutputError: it is (nearly) impossible under the model.
     """
     probability = float(evidence.mean())
-    if probability < LEAST_PROBABILITY:
+    if probability < MIN_PROBABILITY:
         raise OutputError(
             f"--given: under the model this has a probability of about {probability:.1e}; below"
-            f" {LEAST_PROBABILITY:g} it counts as impossible",
+            f" {MIN_PROBABILITY:g} it counts as impossible",
             hint="give fewer conditions, or more likely ones",
         )
-    if one_use(evidence) > MOST_DRAWS * probability:
+    if one_use(evidence) > MAX_DRAWS * probability:
         raise OutputError(
             f"--given: under the model this has a probability of about {probability:.1e}; fewer"
-            f" than one drawn row in {MOST_DRAWS} could be used",
+            f" than one drawn row in {MAX_DRAWS} could be used",
             hint=(
                 "give fewer conditions, or more likely ones; conditions on causes cost less than"
                 " conditions on effects"

@@ -23,15 +23,31 @@ from synthdp.spec.wording import got
 
 # `*` is any name. What is not the whole of a section is named by its field.
 CHANGEABLE = (
-    "columns.*.description", "columns.*.unit", "constraints", "dataset.citation", "dataset.description", "dataset.licence", "dataset.title",
+    "columns.*.description",
+    "columns.*.unit",
+    "constraints",
+    "dataset.citation",
+    "dataset.description",
+    "dataset.licence",
+    "dataset.title",
     "derived columns",
-    "evaluation.classifiers", "evaluation.effects", "evaluation.max_rows", "evaluation.random_targets", "evaluation.subgroups",
-    "evaluation.targets", "evaluation.triples", "gates", "publication", "sampling", "signing", "tracking",
-)  # fmt: skip
+    "evaluation.classifiers",
+    "evaluation.effects",
+    "evaluation.max_rows",
+    "evaluation.random_targets",
+    "evaluation.subgroups",
+    "evaluation.targets",
+    "evaluation.triples",
+    "gates",
+    "publication",
+    "sampling",
+    "signing",
+    "tracking",
+)
 # What the synthetic table and its published scores are made by: fixed once the scores were counted.
 SCORED_TABLE = ("constraints", "derived columns", "evaluation.max_rows", "sampling")
 REAL_GATES = "gates on real rows"
-MOST_SHOWN = 200  # characters of a value
+MAX_SHOWN = 200  # characters of a value
 
 
 @dataclass(frozen=True)
@@ -147,4 +163,4 @@ def _shown(value: object) -> str:
     text = (
         got(value) if value is None or isinstance(value, str | bool | int | float) else str(value)
     )
-    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

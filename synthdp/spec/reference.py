@@ -34,7 +34,7 @@ A complete spec with all sections; only `dataset`, `columns` and `privacy` are r
 ```yaml
 {example}
 ```
-"""
+"""  # noqa: E501
 
 # What the patterns of the contract mean to someone who does not read regular expressions.
 PATTERNS = {

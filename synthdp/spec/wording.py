@@ -24,7 +24,7 @@ MAX_FINDINGS = 500
 
 
 @dataclass(frozen=True)
-class Finding:
+class SpecMistake:
     """One mistake at `loc`, a path of keys and list positions from the root of the spec."""
 
     loc: Loc
@@ -33,7 +33,7 @@ class Finding:
     kind: Literal["value", "missing", "unknown"] = "value"
 
 
-def findings(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
+def findings(error: ValidationError, root: type[BaseModel]) -> list[SpecMistake]:
     """Every mistake in `error`, which came from validating `root`."""
     found = [
         f
@@ -93,28 +93,28 @@ def got(value: object) -> str:
     )
 
 
-def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[Finding]:
+def _finding(detail: ErrorDetails, root: type[BaseModel]) -> Iterator[SpecMistake]:
     loc, model, kind = _resolve(detail["loc"], root)
     rule, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if rule == "wrong":
         for name, message in context["problems"]:
-            yield Finding((*loc, name) if name else loc, message)
+            yield SpecMistake((*loc, name) if name else loc, message)
     elif rule == "missing":
         field = model.model_fields.get(str(loc[-1])) if model else None
-        yield Finding(
+        yield SpecMistake(
             loc, "missing; it is required", field.description if field else None, "missing"
         )
     elif rule == "extra_forbidden":
         keys = list(model.model_fields) if model else []
         hint = nearest(str(loc[-1]), keys) or f"keys that can stand here: {', '.join(keys)}"
-        yield Finding(loc, "unknown key", hint, "unknown")
+        yield SpecMistake(loc, "unknown key", hint, "unknown")
     elif rule.startswith("union_tag"):
         yield _tag(loc, rule, context, kind)
     else:
-        yield Finding(loc, *_value(rule, context, value, detail["msg"]))
+        yield SpecMistake(loc, *_value(rule, context, value, detail["msg"]))
 
 
-def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> Finding:
+def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> SpecMistake:
     key = context["discriminator"].strip("'")
     allowed = [
         str(tag)
@@ -122,11 +122,11 @@ def _tag(loc: Loc, rule: str, context: dict[str, Any], union: Any) -> Finding:
         for tag in get_args(_bare(member).model_fields[key].annotation)
     ]
     if rule == "union_tag_not_found":
-        return Finding(
+        return SpecMistake(
             (*loc, key), "missing; it is required", f"one of: {', '.join(allowed)}", "missing"
         )
     tag = str(context["tag"])
-    return Finding(
+    return SpecMistake(
         (*loc, key), f"got {got(tag)}; allowed: {', '.join(allowed)}", nearest(tag, allowed)
     )
 

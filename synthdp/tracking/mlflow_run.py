@@ -41,8 +41,8 @@ from synthdp.tracking.note import (
     EXPERIMENT_NOTE,
     VIEW_TAG,
     AttackOutcome,
+    PublicationVerdict,
     Status,
-    Verdict,
     note,
     public_params,
     view_state,
@@ -67,7 +67,7 @@ class Tracker(Protocol):
     def metrics(self, values: Mapping[str, float]) -> None: ...
     def artifact(self, path: Path, *, folder: str | None = None) -> None: ...
     def attack(self, outcome: AttackOutcome) -> None: ...
-    def conclude(self, verdict: Verdict) -> None: ...
+    def conclude(self, verdict: PublicationVerdict) -> None: ...
     def keep(self, out: Path) -> None: ...
 
 
@@ -100,7 +100,7 @@ class NullTracker:
     def attack(self, outcome: AttackOutcome) -> None:
         """Nothing."""
 
-    def conclude(self, verdict: Verdict) -> None:
+    def conclude(self, verdict: PublicationVerdict) -> None:
         """Nothing."""
 
     def keep(self, out: Path) -> None:
@@ -264,7 +264,7 @@ class MlflowTracker:
         self._log(f"log attack {outcome.name}", log)
         self.metrics({f"attack_{k}": v for k, v in outcome.metrics.items()})
 
-    def conclude(self, verdict: Verdict) -> None:
+    def conclude(self, verdict: PublicationVerdict) -> None:
         """What became of the release; shown in the runs list and at the head of the description."""
         self._told.verdict = verdict
         self._log(

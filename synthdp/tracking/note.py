@@ -37,7 +37,7 @@ VIEW_COLUMNS = (
 )
 # MLflow shows each column 100 pixels wide otherwise, and cuts what is longer: two columns would
 # bear the same name.
-CHARACTER_PIXELS, CELL_PIXELS, LEAST_PIXELS = 8, 28, 90
+CHARACTER_PIXELS, CELL_PIXELS, MIN_PIXELS = 8, 28, 90
 # Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
 # until the note is opened.
 EXPERIMENT_NOTE = " ".join(
@@ -76,7 +76,7 @@ class AttackOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PublicationVerdict:
     """Whether the bundle was published, and what each gate said, in words."""
 
     released: bool
@@ -112,7 +112,7 @@ def note(
     facts: Mapping[str, str],
     figures: Mapping[str, float],
     attacks: Sequence[AttackOutcome],
-    verdict: Verdict | None,
+    verdict: PublicationVerdict | None,
     *,
     status: Status,
 ) -> str:
@@ -163,7 +163,7 @@ def _summary(facts: Mapping[str, str], figures: Mapping[str, float]) -> str:
     return line
 
 
-def _headline(verdict: Verdict | None, status: Status) -> str:
+def _headline(verdict: PublicationVerdict | None, status: Status) -> str:
     if verdict is not None:
         return (
             "Released: the bundle was published"
@@ -181,7 +181,7 @@ def view_state() -> dict[str, Any]:
     default.
     """
     widths = {
-        c: max(LEAST_PIXELS, CHARACTER_PIXELS * len(c.split("`")[1]) + CELL_PIXELS)
+        c: max(MIN_PIXELS, CHARACTER_PIXELS * len(c.split("`")[1]) + CELL_PIXELS)
         for c in VIEW_COLUMNS
     }
     columns = {

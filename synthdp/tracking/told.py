@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from synthdp.errors import OutputError
 from synthdp.files import parse_json, read_text, write_private
-from synthdp.tracking.note import AttackOutcome, Verdict
+from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 
 FILE = Path("internal") / "tracking.json"  # in the release's output folder
 
@@ -30,10 +30,12 @@ class Told:
     metrics: dict[str, float] = field(default_factory=dict)
     attacks: list[AttackOutcome] = field(default_factory=list)
     files: list[tuple[str, str | None]] = field(default_factory=list)
-    verdict: Verdict | None = None
+    verdict: PublicationVerdict | None = None
 
     def keep(self, out: Path) -> None:
-        """Write it into the output folder `out`, for the steward alone; files are named from there."""
+        """Write it into the output folder `out`, for the steward alone; files are named from
+        there.
+        """
         files = [
             (str(Path(file).absolute().relative_to(out.absolute())), folder)
             for file, folder in self.files

@@ -1,1 +1,3 @@
-"""Verification of a bundle by anyone, offline: files, ledger, epsilon, table, model, certificate."""
+"""Verification of a bundle by anyone, offline: files, ledger, epsilon, table, model,
+certificate.
+"""

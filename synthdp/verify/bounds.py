@@ -20,11 +20,11 @@ from synthdp.graph.validation import MAX_TABLES
 from synthdp.privacy.plan import expected_fit_rows
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
-MOST_ENTRIES = 1000
-MOST_PARTS, MOST_EVENTS = 200, 400  # of one purpose, and of a plan
-MOST_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
-LEAST_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
-MOST_ROWS, MOST_MOVED = (
+MAX_ENTRIES = 1000
+MAX_PARTS, MAX_EVENTS = 200, 400  # of one purpose, and of a plan
+MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
+MIN_NOISE = 0.02  # of Gaussians, in units of what moves: an epsilon of 100 leaves .08
+MAX_ROWS, MAX_MOVED = (
     64,
     10_000_000,
 )  # of a unit: as in the spec; and of what one row moves an answer by
@@ -37,7 +37,7 @@ LOSSES, FREE_LOSS, MIXTURE_WEIGHT = 10.0, 10.0, 0.1
 
 
 @dataclass(frozen=True)
-class Limits:
+class PlanLimits:
     """What the plan of a spec can hold at most: rows of a unit, purposes, steps of a training,
     tables, answers of a search, expected loss.
     """
@@ -50,7 +50,7 @@ class Limits:
     loss: float
 
     @classmethod
-    def of(cls, spec: ReleaseSpec) -> Limits:
+    def of(cls, spec: ReleaseSpec) -> PlanLimits:
         """Those of a spec."""
         columns = len(spec.columns)
         named = rounds(spec.graph, Domain.from_spec(spec.columns), rows=expected_fit_rows(spec))
@@ -70,7 +70,7 @@ def rows_of(spec: ReleaseSpec) -> int:
     return unit.max_rows if isinstance(unit, IdUnit) else 1
 
 
-def event_problems(events: Sequence[Mapping[str, Any]], limits: Limits) -> Iterator[str]:
+def event_problems(events: Sequence[Mapping[str, Any]], limits: PlanLimits) -> Iterator[str]:
     """Why `events` are not composed; nothing if they can be."""
     if len(events) > limits.purposes:
         yield f"{len(events)} charges are more than this spec's plan can have, {limits.purposes}"
@@ -95,7 +95,7 @@ def event_problems(events: Sequence[Mapping[str, Any]], limits: Limits) -> Itera
             "its charges spend far more than the spec allows (an expected loss of up to"
             f" {math.fsum(losses):.3g})"
         )
-    if leaves > MOST_EVENTS:
+    if leaves > MAX_EVENTS:
         yield f"its charges are of {leaves} events, more than any release makes"
 
 
@@ -115,7 +115,7 @@ def _leaves(event: Mapping[str, Any]) -> int:
     return 1
 
 
-def _loss(event: Mapping[str, Any], limits: Limits, times: int = 1) -> float:
+def _loss(event: Mapping[str, Any], limits: PlanLimits, times: int = 1) -> float:
     """An upper bound on the expected privacy loss of `event`, made `times` times, in nats, under
     add/remove.
 
@@ -132,13 +132,13 @@ def _loss(event: Mapping[str, Any], limits: Limits, times: int = 1) -> float:
             return _loss(
                 inner, limits, times * _whole(count, limits.steps + limits.tables + limits.answers)
             )
-        case {"event": "all", "of": list(parts)} if len(parts) <= MOST_PARTS:
+        case {"event": "all", "of": list(parts)} if len(parts) <= MAX_PARTS:
             return math.fsum(_loss(part, limits, times) for part in parts)
         case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": moved}:
             _whole(times, limits.tables)
-            return times * (_whole(moved, MOST_ROWS) / _positive(sigma, MOST_SIGMA)) ** 2 / 2
+            return times * (_whole(moved, MAX_ROWS) / _positive(sigma, MAX_SIGMA)) ** 2 / 2
         case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": moved}:
-            return times * (_whole(moved, MOST_ROWS) / _positive(sigma)) ** 2 / 2
+            return times * (_whole(moved, MAX_ROWS) / _positive(sigma)) ** 2 / 2
         case {"event": "gaussian", "noise_multiplier": noise}:
             return times * _noise(noise) ** -2 / 2
         case {
@@ -180,20 +180,20 @@ def _loss(event: Mapping[str, Any], limits: Limits, times: int = 1) -> float:
             _positive(rate, 1), _whole(times, limits.answers)
             return (
                 times
-                * _whole(own, MOST_ROWS)
-                * _whole(moved, MOST_MOVED)
+                * _whole(own, MAX_ROWS)
+                * _whole(moved, MAX_MOVED)
                 * (1 / _positive(threshold) + 2 / _positive(query))
             )
         case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": own}:
             _whole(times, limits.answers)
-            spread = 2 * _whole(own, MOST_ROWS) * _whole(moved, MOST_MOVED) / _positive(scale)
+            spread = 2 * _whole(own, MAX_ROWS) * _whole(moved, MAX_MOVED) / _positive(scale)
             return times * min(spread, spread**2 / 8)
     raise ValueError(f"unknown event {str(event)[:60]!r}")
 
 
 def _noise(value: Any) -> float:
     """A noise multiplier of Gaussians."""
-    if _positive(value) < LEAST_NOISE:
+    if _positive(value) < MIN_NOISE:
         raise ValueError(f"a noise of {value:g} is next to none")
     return float(value)
 

@@ -35,9 +35,9 @@ from synthdp.verify.privacy import PRIVACY_CHECKS
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.rows import ROWS_CHECKS
 
-MOST_LISTED, MOST_WORDS = 100, 20_000  # problems, and characters of one
+MAX_LISTED, MAX_WORDS = 100, 20_000  # problems, and characters of one
 # Bytes: what would take hours to hash is no bundle. The table's own bound follows from the spec.
-MOST_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
+MAX_BYTES = {CSV_NAME: 64 << 30, PARQUET_NAME: 64 << 30, "model.safetensors": 8 << 30}
 Progress = Callable[[int, int], None]
 
 
@@ -104,8 +104,8 @@ def verify_bundle(
     if report.problems:
         count = len(report.problems)
         listed = [
-            *report.problems[:MOST_LISTED],
-            *([f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else []),
+            *report.problems[:MAX_LISTED],
+            *([f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []),
         ]
         head, hint = (
             f"{folder}: {count} problem{'s' if count != 1 else ''}",
@@ -159,12 +159,11 @@ def _problems(file: str, check: Check, reader: Reader) -> list[str]:
             f"{file}: is not what it should be ({type(error).__name__}: {str(error)[:200]})"
         )
     return [
-        problem if len(problem) <= MOST_WORDS else f"{problem[:MOST_WORDS]}..." for problem in found
+        problem if len(problem) <= MAX_WORDS else f"{problem[:MAX_WORDS]}..." for problem in found
     ]
 
 
-# --- the folder
-# --------------------------------------------------------------------------------------------
+# --- the folder ---
 
 
 def _check_folder(reader: Reader) -> Iterator[str]:
@@ -185,7 +184,7 @@ def _check_folder(reader: Reader) -> Iterator[str]:
                 yield f"{relative!r}: is a link or a device, not a plain file"
             else:
                 found.add(relative)
-                if path.lstat().st_size > MOST_BYTES.get(relative, MAX_TEXT):
+                if path.lstat().st_size > MAX_BYTES.get(relative, MAX_TEXT):
                     yield f"{relative!r}: is larger than any bundle's"
     expected = {*FILES, SUMS}
     yield from (

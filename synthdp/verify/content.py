@@ -26,7 +26,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.reader import Check, Reader
 
 CHUNK_ROWS = 200_000
-MOST_KEPT = 50_000  # rows
+MAX_KEPT = 50_000  # rows
 LONGEST_NUMBER = 32  # characters of a number or a date
 ACTIVE_SVG = re.compile(
     r"<script|<!DOCTYPE|<!ENTITY|<foreignObject|\son\w+\s*=|javascript:|(href|src)\s*=\s*[\"'](?!#)",
@@ -35,8 +35,7 @@ ACTIVE_SVG = re.compile(
 PICKLE_STARTS = (b"\x80", b"PK\x03\x04", b"(", b"c", b"]", b"}")
 
 
-# --- the table
-# ---------------------------------------------------------------------------------------------
+# --- the table ---
 
 
 def _check_csv(reader: Reader) -> Iterator[str]:
@@ -129,10 +128,10 @@ def _keep(reader: Reader, codes: Codes) -> None:
     wanted = max(1, reader.spec.sampling.rows or 1)
     chosen = (
         codes
-        if wanted <= MOST_KEPT
-        else codes[fresh_generator().random(len(codes)) < MOST_KEPT / wanted]
+        if wanted <= MAX_KEPT
+        else codes[fresh_generator().random(len(codes)) < MAX_KEPT / wanted]
     )
-    if len(chosen) and sum(map(len, reader.rows)) <= 2 * MOST_KEPT:
+    if len(chosen) and sum(map(len, reader.rows)) <= 2 * MAX_KEPT:
         reader.rows.append(chosen)
 
 
@@ -153,8 +152,7 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
     return malformed or encoded.misfits, encoded.codes
 
 
-# --- graph, counts, model
-# ----------------------------------------------------------------------------------
+# --- graph, counts, model ---
 
 
 def _check_graph(reader: Reader) -> Iterator[str]:
@@ -177,7 +175,7 @@ def _check_graph(reader: Reader) -> Iterator[str]:
     if picture != graph.to_svg(title=graph_title(spec)):
         yield (
             "graph.svg:"
-            f" {'holds a script, an entity or a link' if ACTIVE_SVG.search(picture) else 'does not show graph.json'}"
+            f" {'holds a script, an entity or a link' if ACTIVE_SVG.search(picture) else 'does not show graph.json'}"  # noqa: E501
         )
 
 

@@ -25,12 +25,12 @@ from synthdp.verify.checks import verify_bundle
 from synthdp.verify.quality import apart, distances
 
 Verdict = Literal["better", "worse", "same", "different", "not comparable"]
-MOST_NAMED = 10  # columns
+MAX_NAMED = 10  # columns
 CLOSE = 1e-6  # relative: another version of the accountant may differ in the last digits
 
 
 @dataclass(frozen=True)
-class Finding:
+class Difference:
     """One thing that both bundles state; `verdict` is of the second. `why` says what a number
     cannot.
     """
@@ -49,7 +49,7 @@ class BundleDifference:
 
     a: Path
     b: Path
-    findings: tuple[Finding, ...]
+    findings: tuple[Difference, ...]
     graph: GraphDifference
 
     def to_json(self) -> dict[str, Any]:
@@ -126,11 +126,10 @@ def open_verified(folder: Path, progress: Advance | None = None) -> Opened:
         ) from None
 
 
-# --- budget
-# ------------------------------------------------------------------------------------------------
+# --- budget ---
 
 
-def _budget(a: Opened, b: Opened) -> Iterator[Finding]:
+def _budget(a: Opened, b: Opened) -> Iterator[Difference]:
     one, two = a.certificate, b.certificate
     other = _other_promise(one, two)
     for what in ("adjacency", "unit_meaning", "unit_rows"):
@@ -158,7 +157,7 @@ def _other_promise(one: Certificate, two: Certificate) -> str:
     )
 
 
-def _trade_off(a: Opened, b: Opened, *, why: str) -> Finding:
+def _trade_off(a: Opened, b: Opened, *, why: str) -> Difference:
     """The whole curve: better where delta is nowhere larger and somewhere smaller, over the
     epsilons of both.
     """
@@ -176,25 +175,24 @@ def _trade_off(a: Opened, b: Opened, *, why: str) -> Finding:
         for o in (a, b)
     ]
     if why or (above and below) or not shared:
-        return Finding(
+        return Difference(
             "budget", at, values[0], values[1], "not comparable", why or "the curves cross"
         )
-    return Finding(
+    return Difference(
         "budget", at, values[0], values[1], "worse" if above else "better" if below else "same"
     )
 
 
-# --- graph and table
-# ---------------------------------------------------------------------------------------
+# --- graph and table ---
 
 
-def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Finding]:
+def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Difference]:
     yield _equal("graph", "mode", a.spec.graph.mode, b.spec.graph.mode)
     changes = (
         f"{len(found.added)} added, {len(found.removed)} removed, {len(found.turned)} turned;"
         f" {found.common} in common"
     )
-    yield Finding(
+    yield Difference(
         "graph",
         "links",
         len(found.before.edges),
@@ -204,7 +202,7 @@ def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Finding]:
     )
     counts = [sum(e.provenance == "refuted" for e in o.graph.edges) for o in (a, b)]
     if any(counts):
-        yield Finding(
+        yield Difference(
             "graph",
             "refuted arrows",
             counts[0],
@@ -213,7 +211,7 @@ def _graph(a: Opened, b: Opened, found: GraphDifference) -> Iterator[Finding]:
         )
 
 
-def _table(a: Opened, b: Opened) -> Iterator[Finding]:
+def _table(a: Opened, b: Opened) -> Iterator[Difference]:
     yield _equal("table", "dataset", a.spec.dataset.id, b.spec.dataset.id)
     gone, new = (
         [n for n in x.spec.columns if n not in y.spec.columns] for x, y in ((a, b), (b, a))
@@ -223,7 +221,7 @@ def _table(a: Opened, b: Opened) -> Iterator[Finding]:
     ]
     said = {"gone": gone, "new": new, "declared otherwise": changed}
     why = "; ".join(f"{how}: {_some(names)}" for how, names in said.items() if names)
-    yield Finding(
+    yield Difference(
         "table",
         "columns",
         len(a.spec.columns),
@@ -242,15 +240,15 @@ def _table(a: Opened, b: Opened) -> Iterator[Finding]:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:MOST_NAMED]) + (
-        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + (
+        f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     )
 
 
-def _quality(a: Opened, b: Opened) -> Iterator[Finding]:
+def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
     """Distances to the noisy tables: only where both describe one dataset by the same levels."""
     if a.domain != b.domain:
-        yield Finding(
+        yield Difference(
             "quality",
             "distance to the noisy tables",
             None,
@@ -260,7 +258,7 @@ def _quality(a: Opened, b: Opened) -> Iterator[Finding]:
         )
         return
     if a.spec.dataset.id != b.spec.dataset.id:
-        yield Finding(
+        yield Difference(
             "quality",
             "distance to the noisy tables",
             None,
@@ -274,7 +272,7 @@ def _quality(a: Opened, b: Opened) -> Iterator[Finding]:
             f"mean total variation, {found.tables} tables; noise alone moves the difference by"
             f" {found.noise:.1g}"
         )
-        yield Finding(
+        yield Difference(
             "quality",
             f"distance to noisy {found.ways}-way tables",
             found.a,
@@ -283,7 +281,7 @@ def _quality(a: Opened, b: Opened) -> Iterator[Finding]:
             why,
         )
     between = apart(a.folder, b.folder, a.domain)
-    yield Finding(
+    yield Difference(
         "quality",
         "distance between the two, 1-way",
         None,
@@ -304,18 +302,22 @@ def _equal(
     b: Any,
     *,
     same: bool | None = None,
-) -> Finding:
-    return Finding(topic, what, a, b, "same" if (a == b if same is None else same) else "different")
+) -> Difference:
+    return Difference(
+        topic, what, a, b, "same" if (a == b if same is None else same) else "different"
+    )
 
 
 def _less(
     topic: Literal["budget"], what: str, a: float | None, b: float | None, *, why: str
-) -> Finding:
+) -> Difference:
     """A bound, where less is better; None is no bound at all."""
     if why:
-        return Finding(topic, what, a, b, "not comparable", why)
+        return Difference(topic, what, a, b, "not comparable", why)
     if a is None or b is None:
-        return Finding(topic, what, a, b, "same" if a is b else "better" if a is None else "worse")
+        return Difference(
+            topic, what, a, b, "same" if a is b else "better" if a is None else "worse"
+        )
     if abs(a - b) <= CLOSE * max(a, b):
-        return Finding(topic, what, a, b, "same")
-    return Finding(topic, what, a, b, "better" if b < a else "worse")
+        return Difference(topic, what, a, b, "same")
+    return Difference(topic, what, a, b, "better" if b < a else "worse")

@@ -18,7 +18,7 @@ from synthdp.bundle.write import sha256
 from synthdp.data.domain import Domain
 from synthdp.verify.reader import Check, Reader
 
-MOST_FOOTER = 64 << 20  # bytes of a text, and entries of a list, in Parquet's footer
+MAX_FOOTER = 64 << 20  # bytes of a text, and entries of a list, in Parquet's footer
 PAGE_BYTES = 256  # what a page or a label takes beyond its content
 
 
@@ -31,7 +31,7 @@ def _check_parquet(reader: Reader) -> Iterator[str]:
     rows, size = reader.spec.sampling.rows or 0, group_rows(columns)
     try:
         with pq.ParquetFile(
-            path, thrift_string_size_limit=MOST_FOOTER, thrift_container_size_limit=MOST_FOOTER
+            path, thrift_string_size_limit=MAX_FOOTER, thrift_container_size_limit=MAX_FOOTER
         ) as file:
             if not file.schema_arrow.equals(arrow_schema(columns), check_metadata=True):
                 yield f"{PARQUET_NAME}: its columns and types are not the spec's"

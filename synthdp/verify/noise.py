@@ -22,8 +22,8 @@ from synthdp.verify.reader import Check, Reader
 FALSE_ALARMS = (
     1e-6  # of `verify`: nobody is to refuse an honest bundle, and it cannot be made again
 )
-MOST_CELLS = 4000  # of all tables that are compared
-MOST_COMPARED = 1500  # differences, whose covariance is a matrix
+MAX_CELLS = 4000  # of all tables that are compared
+MAX_COMPARED = 1500  # differences, whose covariance is a matrix
 
 Floats = npt.NDArray[np.float64]
 Contrast = dict[int, float]  # weights of cells by their position
@@ -61,11 +61,11 @@ def noise_of(tables: Sequence[NoisyTable], *, false_alarms: float) -> TableNoise
     L', one m_i after the other, that sum is at most the product of the sums over n of exp(-2 pi^2
     n^2 D_i / (1 + 2 s)), since a shift only makes such a sum smaller.
     Too much: discrete Gaussians are sub-Gaussian, so that E exp(s q) is at most that of chi-square,
-    and Chernoff's bound holds.] Tables beyond `MOST_CELLS` cells, and contrasts beyond
-    `MOST_COMPARED`, are left out.
+    and Chernoff's bound holds.] Tables beyond `MAX_CELLS` cells, and contrasts beyond
+    `MAX_COMPARED`, are left out.
     """
     used = _compared(tables)
-    contrasts = [c for _, own in used for c in own][:MOST_COMPARED]
+    contrasts = [c for _, own in used for c in own][:MAX_COMPARED]
     if not contrasts:
         return None
     square, inverse, steps = _distance([t for t, _ in used], contrasts)
@@ -150,7 +150,7 @@ def _compared(tables: Sequence[NoisyTable]) -> list[tuple[NoisyTable, list[Contr
         )
         found.append((table, [total] if found else []))
     for table in (t for t in tables if len(t.columns) > 1 and set(t.columns) <= set(single)):
-        if cells + table.counts.size <= MOST_CELLS:
+        if cells + table.counts.size <= MAX_CELLS:
             found.append((table, list(_margins(table, single, starts, cells))))
             cells += table.counts.size
     return found

@@ -27,7 +27,7 @@ from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
-from synthdp.verify.bounds import MOST_ENTRIES, Limits, event_problems, group_problems, rows_of
+from synthdp.verify.bounds import MAX_ENTRIES, PlanLimits, event_problems, group_problems, rows_of
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
@@ -56,7 +56,7 @@ def _check_spec(reader: Reader) -> Iterator[str]:
 def _check_ledger(reader: Reader) -> Iterator[str]:
     """Every entry's hash is that of its content, entries chain, and they tell one whole run."""
     content, spec = reader.json("privacy/ledger.json"), reader.spec
-    if len(content["entries"]) > MOST_ENTRIES:
+    if len(content["entries"]) > MAX_ENTRIES:
         yield (
             f"privacy/ledger.json: {len(content['entries'])} entries are more than any release"
             " makes"
@@ -64,7 +64,9 @@ def _check_ledger(reader: Reader) -> Iterator[str]:
         return
     entries = [Entry(**e) for e in content["entries"]]
     beyond = list(
-        event_problems([e.body["event"] for e in entries if e.kind == "charge"], Limits.of(spec))
+        event_problems(
+            [e.body["event"] for e in entries if e.kind == "charge"], PlanLimits.of(spec)
+        )
     )
     yield from (f"privacy/ledger.json: {problem}" for problem in beyond)
     reader.entries = (
@@ -130,7 +132,7 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     reader.certificate = stated = Certificate.model_validate(raw)
     beyond = [
         *group_problems(stated.groups),
-        *event_problems([p.event for p in stated.planned], Limits.of(spec)),
+        *event_problems([p.event for p in stated.planned], PlanLimits.of(spec)),
     ]
     beyond = beyond or list(_too_much(stated.planned, spec))
     if beyond or not reader.entries:
@@ -188,7 +190,9 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
 
 
 def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[str]:
-    """The first planned spend that passes the spec's epsilon alone: then nothing more is composed."""
+    """The first planned spend that passes the spec's epsilon alone: then nothing more is
+    composed.
+    """
     allowed = spec.privacy.epsilon * (1 + TOLERANCE)
     for spend in planned:
         alone = accounting.epsilon(
@@ -258,7 +262,7 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * rows_of(spec)
     widened = [
-        _widened(p.event, size) if rows <= accounting.MOST_GROUP_ROWS else None for p in planned
+        _widened(p.event, size) if rows <= accounting.MAX_GROUP_ROWS else None for p in planned
     ]
     if adjacency == "replace_one" or None in widened:
         return accounting.group_epsilon(

@@ -31,16 +31,16 @@ CLEAR = 2.0  # standard deviations of the reference's noise beyond which a diffe
 
 
 @dataclass(frozen=True)
-class Measured:
+class PooledTable:
     """A noisy table, its counts `[cells]` in C order, and the parameter of its noise, in counts."""
 
     counts: FloatArray
     sigma: float
 
-    def pooled(self, other: Measured) -> Measured:
+    def pooled(self, other: PooledTable) -> PooledTable:
         """Both, averaged by inverse variance."""
         mine, theirs = self.sigma**-2, other.sigma**-2
-        return Measured(
+        return PooledTable(
             (mine * self.counts + theirs * other.counts) / (mine + theirs), (mine + theirs) ** -0.5
         )
 
@@ -68,21 +68,21 @@ class Distance:
         return "better" if self.b < self.a else "worse"
 
 
-def measured_tables(bundle: Path) -> dict[Columns, Measured]:
+def measured_tables(bundle: Path) -> dict[Columns, PooledTable]:
     """The noisy tables of a verified bundle; several of the same columns are pooled."""
-    found: dict[Columns, Measured] = {}
+    found: dict[Columns, PooledTable] = {}
     for table in parse_json(read_text(bundle / "marginals.json"))["tables"]:
         columns, new = (
             tuple(table["columns"]),
-            Measured(np.asarray(table["counts"], dtype=np.float64), float(table["sigma"])),
+            PooledTable(np.asarray(table["counts"], dtype=np.float64), float(table["sigma"])),
         )
         found[columns] = found[columns].pooled(new) if columns in found else new
     return found
 
 
 def references(
-    a: Mapping[Columns, Measured], b: Mapping[Columns, Measured]
-) -> dict[Columns, Measured]:
+    a: Mapping[Columns, PooledTable], b: Mapping[Columns, PooledTable]
+) -> dict[Columns, PooledTable]:
     """The tables of both bundles, pooled where both have them."""
     return {
         c: a[c].pooled(b[c]) if c in a and c in b else (a if c in a else b)[c]
@@ -110,7 +110,7 @@ def distances(a: Path, b: Path, domain: Domain) -> Iterator[Distance]:
 
 
 def _noise_of(
-    shares: Sequence[Mapping[Columns, FloatArray]], against: Mapping[Columns, Measured]
+    shares: Sequence[Mapping[Columns, FloatArray]], against: Mapping[Columns, PooledTable]
 ) -> float:
     """Standard deviation of the difference of two mean distances: noise is added to the reference
     once more, and again (a parametric bootstrap).

@@ -21,16 +21,16 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import Constraints
 from synthdp.model.raking import probabilities, raking_factors, raking_weights
-from synthdp.model.row_selection import Measured, blended, measured_pairs
+from synthdp.model.row_selection import MeasuredPair, blended, measured_pairs
 from synthdp.model.stratified import DOUBT
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.noise import FALSE_ALARMS, published_tables
 from synthdp.verify.reader import Check, Reader
 
-MOST_DRAWN = 50_000  # rows of the model
-MOST_CELLS = 20_000_000  # values of what is drawn
-MOST_PAIRS = 300
+MAX_DRAWN = 50_000  # rows of the model
+MAX_CELLS = 20_000_000  # values of what is drawn
+MAX_PAIRS = 300
 CHOSEN, PULLED = (
     2.0,
     0.02,
@@ -72,8 +72,8 @@ def _check_rows(reader: Reader) -> Iterator[str]:
         )
     )
     pairs = list(itertools.combinations(range(len(domain)), 2))
-    if len(pairs) > MOST_PAIRS:
-        pairs = [pairs[i] for i in rng.choice(len(pairs), MOST_PAIRS, replace=False)]
+    if len(pairs) > MAX_PAIRS:
+        pairs = [pairs[i] for i in rng.choice(len(pairs), MAX_PAIRS, replace=False)]
     for first, second in pairs:
         own, model = (
             _shares(c, w, (first, second), domain.sizes)
@@ -93,14 +93,14 @@ def _check_rows(reader: Reader) -> Iterator[str]:
 
 def _drawn(
     reader: Reader, domain: Domain, rows: int, rng: np.random.Generator
-) -> tuple[dict[tuple[int, int], Measured], _Drawn]:
+) -> tuple[dict[tuple[int, int], MeasuredPair], _Drawn]:
     """Rows of the law that the release drew from: held to the constraints, weighted to the noisy
     margins; and the measured pairs that it heard.
     """
     spec = reader.spec
     synthesizer = Synthesizer.load(reader.folder)
     constraints = Constraints.from_spec(spec, domain)
-    count = max(1000, min(MOST_DRAWN, 4 * rows, MOST_CELLS // len(domain)))
+    count = max(1000, min(MAX_DRAWN, 4 * rows, MAX_CELLS // len(domain)))
     codes = constraints.draw(lambda n: synthesizer.sample(n, rng=rng, threads=1), count, rng=rng)
     if not spec.sampling.rake:
         return {}, _Drawn(codes, np.full(len(codes), 1 / len(codes)))
@@ -127,7 +127,7 @@ def _shares(codes: Codes, weights: Floats, pair: tuple[int, int], sizes: Sequenc
     return shares.reshape(sizes[first], sizes[second])
 
 
-def _apart(own: Floats, model: Floats, measured: Measured | None) -> float:
+def _apart(own: Floats, model: Floats, measured: MeasuredPair | None) -> float:
     """Total variation of a table from the model's; of a measured pair, from whatever lies between
     the model, the measurement and their blends.
     """

@@ -154,7 +154,9 @@ def test_halves_are_linked_through_their_own_row_only() -> None:
 
 
 def test_ties_link_by_chance_and_not_by_a_common_rule() -> None:
-    """All synthetic rows are equally far: two parties meet as often as two who draw rows at random."""
+    """All synthetic rows are equally far: two parties meet as often as two who draw rows at
+    random.
+    """
     synthetic, targets = np.zeros((50, 2), dtype=int), np.ones((500, 2), dtype=int)
     risk = linkability(synthetic, targets, targets, parties=([0], [1]), rng=rng())
     assert risk.attack is not None and risk.attack.value < 0.06
@@ -194,9 +196,12 @@ def test_the_closest_rows_vote() -> None:
 def test_a_copied_table_shows_every_risk_and_trees_some() -> None:
     report = asked(1.0)
     assert [risk.question for risk in report.risks] == [
-        "singling out by one column", "singling out by several columns", "linking 5 columns with 4",
-        "inferring column 8 by closest", "inferring column 8 by forest",
-    ]  # fmt: skip
+        "singling out by one column",
+        "singling out by several columns",
+        "linking 5 columns with 4",
+        "inferring column 8 by closest",
+        "inferring column 8 by forest",
+    ]
     assert len(report.shown) == 4 and report.shown[0].question == "singling out by several columns"
     assert "4 of 5 attacks learned more" in report.conclusion and "not a proof" in report.conclusion
     draw = np.random.default_rng(7)

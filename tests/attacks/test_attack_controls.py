@@ -39,9 +39,15 @@ def attacked(
 ) -> MembershipReport:
     names = {} if everything else {"extractors": (), "classifiers": ()}
     return attack_membership(
-        with_outlier(rows, seed), trainer, public=PUBLIC, targets=[0], pairs=pairs, rng=np.random.default_rng(seed), fleet=Fleet(folder=folder),
+        with_outlier(rows, seed),
+        trainer,
+        public=PUBLIC,
+        targets=[0],
+        pairs=pairs,
+        rng=np.random.default_rng(seed),
+        fleet=Fleet(folder=folder),
         **names,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def oblivious(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:

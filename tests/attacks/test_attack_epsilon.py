@@ -1,4 +1,6 @@
-"""Ceilings that differential privacy puts on attacks, and lower bounds that attacks put on epsilon."""
+"""Ceilings that differential privacy puts on attacks, and lower bounds that attacks put on
+epsilon.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Extractors against values by hand and brute force; target selection; classifiers as one family."""
+"""Extractors against values by hand and brute force; target selection; classifiers as one
+family.
+"""
 
 from __future__ import annotations
 

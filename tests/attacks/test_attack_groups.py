@@ -30,7 +30,9 @@ ROWS = np.arange(120).reshape(40, 3) % 7
 
 @dataclass(frozen=True)
 class Squares:
-    """Counts in files how often each task was begun and finished, and kills its process where told."""
+    """Counts in files how often each task was begun and finished, and kills its process where
+    told.
+    """
 
     runs: Path
     group: int = 4

@@ -48,7 +48,7 @@ def closed(kept):
     def inner(rows, *, seed_sequence, sigma=1.0):
         return kept, rows
     return inner
-"""
+"""  # noqa: E501
 
 
 def loaded(folder: Path, source: str) -> dict[str, Any]:

@@ -369,9 +369,17 @@ def test_a_private_release_stays_under_its_ceiling(tmp_path: Path) -> None:
     """
     made = table(60)[:, :2]
     report = attack_membership(
-        made, epsilon_tenth, public=Public((4, 4)), targets=[0], pairs=300, rng=np.random.default_rng(4), fleet=Fleet(folder=tmp_path),
-        claim=Claim(0.1, 0.0), extractors=(), classifiers=(),
-    )  # fmt: skip
+        made,
+        epsilon_tenth,
+        public=Public((4, 4)),
+        targets=[0],
+        pairs=300,
+        rng=np.random.default_rng(4),
+        fleet=Fleet(folder=tmp_path),
+        claim=Claim(0.1, 0.0),
+        extractors=(),
+        classifiers=(),
+    )
     assert (
         report.ceiling is not None
         and report.main.advantage.lower <= report.ceiling

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from attacks import Claim, MembershipReport, Outcome, Verdict, shared_confidence
+from attacks import AttackVerdict, Claim, GameOutcome, MembershipReport, shared_confidence
 from attacks.epsilon import allowed_true_positives
 from attacks.report import judged
 from attacks.statistics import CONFIDENCE, Counts, Interval, advantage, models_to_tell
@@ -31,20 +31,20 @@ def verdict(
     control: Counts | None = CHANCE,
     claim: Claim | None = None,
     confidence: float = CONFIDENCE,
-) -> Verdict:
+) -> AttackVerdict:
     """On guesses of these counts."""
     hits, alarms = (
         np.arange(counts.positives) < counts.true_positives,
         np.arange(counts.negatives) < counts.false_positives,
     )
-    outcome = Outcome(
+    outcome = GameOutcome(
         np.where(np.concatenate([hits, alarms]), 1.0, -1.0),
         np.repeat([True, False], [len(hits), len(alarms)]),
     )
     return judged(name, "knn", outcome, counts, control, claim=claim, confidence=confidence)
 
 
-def report(main: Verdict, *others: Verdict) -> MembershipReport:
+def report(main: AttackVerdict, *others: AttackVerdict) -> MembershipReport:
     return MembershipReport(
         verdict=main,
         per_target=(main.row.advantage,),

@@ -19,7 +19,7 @@ from attacks import (
     Claim,
     Fleet,
     MembershipReport,
-    NoisyTable,
+    NoisyCounts,
     Public,
     ThreatModel,
     WhiteBox,
@@ -41,11 +41,11 @@ PAIRS = ((0, 1), (2, 3), (1, 2))
 
 def noisy_tables(
     rows: Codes, sigma: float, rng: np.random.Generator, *, said: float | None = None
-) -> list[NoisyTable]:
+) -> list[NoisyCounts]:
     """Three pair tables with Gaussian noise of `sigma` counts, which call it `said`."""
     exact = [np.bincount(3 * rows[:, a] + rows[:, b], minlength=9).reshape(3, 3) for a, b in PAIRS]
     return [
-        NoisyTable(pair, counts + rng.normal(scale=sigma, size=(3, 3)), said or sigma)
+        NoisyCounts(pair, counts + rng.normal(scale=sigma, size=(3, 3)), said or sigma)
         for pair, counts in zip(PAIRS, exact, strict=True)
     ]
 
@@ -82,9 +82,14 @@ def attacked(
         "targets": [0],
     }
     return attack_membership(
-        ROWS, trainer, public=PUBLIC, pairs=pairs, rng=np.random.default_rng(seed), fleet=Fleet(folder=folder),
+        ROWS,
+        trainer,
+        public=PUBLIC,
+        pairs=pairs,
+        rng=np.random.default_rng(seed),
+        fleet=Fleet(folder=folder),
         **{**defaults, **more},  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -96,7 +101,7 @@ def test_ratio_is_the_one_of_the_two_gaussians() -> None:
     rng = np.random.default_rng(3)
     tables, target = (
         [
-            NoisyTable(t.columns, t.counts, s)
+            NoisyCounts(t.columns, t.counts, s)
             for t, s in zip(noisy_tables(ROWS, 2.0, rng), (2.0, 1.0, 0.5), strict=True)
         ],
         ROWS[5],
@@ -125,7 +130,7 @@ def test_table_attacks_are_as_strong_as_the_closed_form(sigma: float) -> None:
         clean = noisy_tables(rows, 1e-12, rng)
         noise = rng.normal(scale=sigma, size=(20_000, 3))
         draws = [
-            [NoisyTable(t.columns, t.counts + n, sigma) for t, n in zip(clean, row, strict=True)]
+            [NoisyCounts(t.columns, t.counts + n, sigma) for t, n in zip(clean, row, strict=True)]
             for row in noise[:2_000]
         ]
         ratios = np.array([table_ratio(tables, rest)(target) for tables in draws])
@@ -391,9 +396,9 @@ def test_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
             main=MAIN,
         )
     with pytest.raises(AttackError, match="one axis for each"):
-        NoisyTable((0, 1), np.zeros(3), 1.0)
+        NoisyCounts((0, 1), np.zeros(3), 1.0)
     with pytest.raises(AttackError, match="above 0"):
-        NoisyTable((0,), np.zeros(3), 0.0)
+        NoisyCounts((0,), np.zeros(3), 0.0)
     with pytest.raises(AttackError, match="no noisy tables"):
         table_score([])
 

@@ -14,7 +14,7 @@ from scipy.stats import binom, norm
 from attacks import (
     AttackError,
     Claim,
-    NoisyTable,
+    NoisyCounts,
     attack_tables,
     best_table_advantage,
     shared_confidence,
@@ -33,20 +33,20 @@ def counted(rows: Codes, columns: tuple[int, ...]) -> np.ndarray:
 
 def measurer(
     sigma: float, *, said: float | None = None, scales: Sequence[float] = (1, 2, 3)
-) -> Callable[[Codes], list[NoisyTable]]:
+) -> Callable[[Codes], list[NoisyCounts]]:
     """Three tables, each with noise of its own scale; exact counts are kept, since only the noise
     is fresh. `said`: the sigma that they state.
     """
     rng, known = np.random.default_rng(1), {}
 
-    def measure(rows: Codes) -> list[NoisyTable]:
+    def measure(rows: Codes) -> list[NoisyCounts]:
         exact = known.setdefault(rows.tobytes(), [counted(rows, columns) for columns in COLUMNS])
         noisy = [
             c + rng.normal(scale=sigma * scale, size=c.shape)
             for c, scale in zip(exact, scales, strict=True)
         ]
         return [
-            NoisyTable(k, c, (said or sigma) * s)
+            NoisyCounts(k, c, (said or sigma) * s)
             for k, c, s in zip(COLUMNS, noisy, scales, strict=True)
         ]
 

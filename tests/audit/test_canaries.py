@@ -21,7 +21,7 @@ from synthdp.audit.mechanisms.canaries import (
     judge_canaries,
     right_guesses,
 )
-from synthdp.audit.mechanisms.f_curve import Claim
+from synthdp.audit.mechanisms.f_curve import CurveClaim
 from synthdp.audit.mechanisms.registry import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.dpsgd import layers
@@ -35,12 +35,19 @@ from .broken import HalfNoise
 
 SPECS = Path(__file__).parents[2] / "specs"
 SETTINGS = DpSgd(
-    rate=0.05, steps=50, expected_batch=60.0, clip=0.5, noise_multiplier=1.5, learning_rate=0.01, ema=0.9, checkpoint_every=5
-)  # fmt: skip
+    rate=0.05,
+    steps=50,
+    expected_batch=60.0,
+    clip=0.5,
+    noise_multiplier=1.5,
+    learning_rate=0.01,
+    ema=0.9,
+    checkpoint_every=5,
+)
 
 
-def claim_of(settings: DpSgd) -> Claim:
-    return Claim.of([settings.event(1)], delta=1e-5, adjacency="add_remove")
+def claim_of(settings: DpSgd) -> CurveClaim:
+    return CurveClaim.of([settings.event(1)], delta=1e-5, adjacency="add_remove")
 
 
 def test_the_true_kernel_passes() -> None:

@@ -14,7 +14,7 @@ from scipy.stats import binom, norm
 
 from synthdp.audit.mechanisms.f_curve import (
     AuditResult,
-    Claim,
+    CurveClaim,
     Scores,
     detection_rate,
     epsilon_bound,
@@ -29,13 +29,15 @@ PER_LIMIT = 0.05 / 4  # two thresholds with two limits each
 Draw = Callable[[np.random.Generator, int], tuple[Scores, Scores]]
 
 
-def gaussian_claim(mu: float) -> Claim:
-    return Claim.of([dp_accounting.GaussianDpEvent(1 / mu)], delta=DELTA, adjacency="add_remove")
+def gaussian_claim(mu: float) -> CurveClaim:
+    return CurveClaim.of(
+        [dp_accounting.GaussianDpEvent(1 / mu)], delta=DELTA, adjacency="add_remove"
+    )
 
 
-def pure_claim(epsilon: float) -> Claim:
+def pure_claim(epsilon: float) -> CurveClaim:
     """Only epsilon-DP, where randomised response sits in the corner of the curve."""
-    return Claim(epsilon, DELTA, ((0.0, math.tanh(epsilon / 2)), (epsilon, 0.0)))
+    return CurveClaim(epsilon, DELTA, ((0.0, math.tanh(epsilon / 2)), (epsilon, 0.0)))
 
 
 def gaussian_runs(mu: float) -> Draw:
@@ -112,7 +114,7 @@ def test_too_few_runs_are_refused() -> None:
     ids=["narrow gaussian", "wide gaussian", "randomised response"],
 )
 def test_a_true_claim_is_let_pass(
-    claim: Claim, draw: Draw, epsilon: float, figure: Callable[..., None]
+    claim: CurveClaim, draw: Draw, epsilon: float, figure: Callable[..., None]
 ) -> None:
     rng, repeats = np.random.default_rng(0), 400
     verdicts = [judge(*draw(rng, 400), claim) for _ in range(repeats)]
@@ -136,7 +138,7 @@ def test_a_true_claim_is_let_pass(
     ],
     ids=["half the noise", "randomised response that lies too little", "half the noise, wide"],
 )
-def test_a_false_claim_is_refuted(claim: Claim, draw: Draw) -> None:
+def test_a_false_claim_is_refuted(claim: CurveClaim, draw: Draw) -> None:
     rng = np.random.default_rng(1)
     assert sum(judge(*draw(rng, 1000), claim).alarm for _ in range(20)) >= 19
 

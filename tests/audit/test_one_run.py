@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from synthdp.audit.mechanisms.canaries import right_guesses
-from synthdp.audit.mechanisms.f_curve import Claim
+from synthdp.audit.mechanisms.f_curve import CurveClaim
 from synthdp.audit.mechanisms.one_run import (
     curve_allows,
     curve_p_value,
@@ -23,12 +23,14 @@ from synthdp.audit.mechanisms.one_run import (
 )
 
 
-def pure_claim(epsilon: float, delta: float = 0.0) -> Claim:
-    return Claim(epsilon, delta, ((epsilon, delta),))
+def pure_claim(epsilon: float, delta: float = 0.0) -> CurveClaim:
+    return CurveClaim(epsilon, delta, ((epsilon, delta),))
 
 
-def gaussian_claim(mu: float) -> Claim:
-    return Claim.of([dp_accounting.GaussianDpEvent(1 / mu)], delta=1e-5, adjacency="add_remove")
+def gaussian_claim(mu: float) -> CurveClaim:
+    return CurveClaim.of(
+        [dp_accounting.GaussianDpEvent(1 / mu)], delta=1e-5, adjacency="add_remove"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_mechanism_that_leaks_with_chance_delta_stays_below_the_bound(right: i
     assert curve_p_value(pure_claim(1.0, 0.01), canaries=8, guesses=8, right=right) >= exact
 
 
-def oracle(claim: Claim, canaries: int, guesses: int, right: int) -> float:
+def oracle(claim: CurveClaim, canaries: int, guesses: int, right: int) -> float:
     """The largest P[C >= right] that (1) leaves possible, for all tails T and both forms of every
     line of the curve.
     """
@@ -121,7 +123,7 @@ def oracle(claim: Claim, canaries: int, guesses: int, right: int) -> float:
 )
 @pytest.mark.parametrize(("canaries", "guesses"), [(20, 20), (100, 24)])
 def test_recursion_finds_what_a_linear_programme_finds(
-    claim: Claim, canaries: int, guesses: int
+    claim: CurveClaim, canaries: int, guesses: int
 ) -> None:
     for right in (0, guesses // 2, round(0.7 * guesses), guesses - 1, guesses):
         expected = oracle(claim, canaries, guesses, right)

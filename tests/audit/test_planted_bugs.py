@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synthdp.audit.mechanisms.findings import Finding
+from synthdp.audit.mechanisms.findings import ReplayFinding
 from synthdp.audit.mechanisms.neighbours import Pair, neighbours
 from synthdp.audit.mechanisms.reading import raw_neighbours, replay_reading
 from synthdp.audit.mechanisms.replay import replay
@@ -48,7 +48,7 @@ def pairs(domain: Domain) -> list[Pair]:
     return list(neighbours(domain, batch=BATCH, max_rows=ROWS_PER_UNIT))
 
 
-def found_by(mechanism: Any, pairs: list[Pair], domain: Domain) -> Iterator[Finding]:
+def found_by(mechanism: Any, pairs: list[Pair], domain: Domain) -> Iterator[ReplayFinding]:
     for pair in pairs:
         yield from replay(mechanism, [pair], domain=domain, rows_per_unit=ROWS_PER_UNIT).findings
 
@@ -100,7 +100,7 @@ def dataset(unit: str) -> spec.Dataset:
         id="d",
         source=spec.CsvSource(kind="csv", path="t.csv"),
         privacy_unit=UNITS[unit],
-        rows=spec.Rows(kind="approximate", value=100),
+        rows=spec.DeclaredRows(kind="approximate", value=100),
     )
 
 

@@ -39,7 +39,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 
 PAIRS_REQUIRED, CONFIGURATIONS_REQUIRED = 1000, 50
 # of the pairs that each configuration is replayed on; its neighbours in the list take the others
@@ -177,7 +177,9 @@ def test_pairs_that_are_chosen_together_move_no_further_than_is_charged() -> Non
     with their number would pass.
     """
     own = numbers()
-    plan = Plan(1.0, 1e-5, "add_remove", 1, (Spend("graph: orient", OrientationBudget(own, 2.0)),))
+    plan = Plan(
+        1.0, 1e-5, "add_remove", 1, (PlannedPurpose("graph: orient", OrientationBudget(own, 2.0)),)
+    )
     replayed = replay_plan(plan, own, module=lambda purpose, domain: vae(domain))
     assert replayed.findings == () and replayed.largest_share > 0.99
     examples = EXAMPLES[ChosenOrientations](own)
@@ -249,16 +251,15 @@ def test_what_another_thread_prints_is_not_the_mechanisms(
     assert found.passed and "50%" in capsys.readouterr().err
 
 
-# --- a plan
-# ----------------------------------------------------------------------------------------------------------
+# --- a plan ---
 
 
 def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> Plan:
     tables = tuple((name,) for name in domain.names)
     spends = (
-        Spend("measure", NoisyMarginals(domain, tables, 2.0)),
-        Spend("graph: pairs", AdaptiveMarginals(domain, 3.0)),
-        Spend("train", replace(SETTINGS, steps=1000)),
+        PlannedPurpose("measure", NoisyMarginals(domain, tables, 2.0)),
+        PlannedPurpose("graph: pairs", AdaptiveMarginals(domain, 3.0)),
+        PlannedPurpose("train", replace(SETTINGS, steps=1000)),
     )
     return Plan(1.0, 1e-5, adjacency, rows, spends)
 
@@ -314,8 +315,7 @@ def test_a_plan_with_a_leaky_module_does_not_pass() -> None:
     )
 
 
-# --- the verdict
-# -------------------------------------------------------------------------------------------------------
+# --- the verdict ---
 
 
 def noise(kind: Any, values: Any, sigma: float) -> NoiseCall:
@@ -384,8 +384,7 @@ def test_an_unknown_event_pays_for_nothing() -> None:
     assert verdict(dp_accounting.NonPrivateDpEvent(), [])[0] == ["charged"]
 
 
-# --- the plug-in
-# -------------------------------------------------------------------------------------------------------
+# --- the plug-in ---
 
 THIRD_PARTY = """
 from dataclasses import dataclass
@@ -414,9 +413,25 @@ def test_nothing(replay):
 def test_the_fixture_works_in_a_project_of_third_parties(tmp_path: Path) -> None:
     (tmp_path / "test_third_party.py").write_text(THIRD_PARTY)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", "/dev/null", str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(tmp_path),
+            "-c",
+            "/dev/null",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+    )
     assert "1 passed" in done.stdout and "2 failed" in done.stdout, done.stdout
     assert (
         "discrete Gaussian, sigma 2, on 1 tables: charged" in done.stdout

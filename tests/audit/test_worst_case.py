@@ -12,8 +12,14 @@ import numpy as np
 import pytest
 
 from synthdp.audit.mechanisms import directions, worst_case
-from synthdp.audit.mechanisms.f_curve import AuditResult, Claim, Scores
-from synthdp.audit.mechanisms.games import HALF_NOISE, BatchGame, Game, GradientGame, TableGame
+from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores
+from synthdp.audit.mechanisms.games import (
+    HALF_NOISE,
+    BatchGame,
+    GradientGame,
+    MechanismGame,
+    TableGame,
+)
 from synthdp.audit.mechanisms.worst_case import audit_game, audit_plan, games_of, power, unaudited
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.accounting import Adjacency
@@ -21,7 +27,7 @@ from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, Spend, make_plan
+from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan
 from synthdp.spec.load.loader import load_spec
 from tests.chance import fails_so_often
 
@@ -30,14 +36,21 @@ from .broken import FixedBatches, HalfNoise
 SPECS = Path(__file__).parents[2] / "specs"
 DOMAIN = Domain(tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd"))
 TRAINING = DpSgd(
-    rate=0.3, steps=10, expected_batch=30.0, clip=0.5, noise_multiplier=1.5, learning_rate=0.01, ema=0.9, checkpoint_every=5
-)  # fmt: skip
+    rate=0.3,
+    steps=10,
+    expected_batch=30.0,
+    clip=0.5,
+    noise_multiplier=1.5,
+    learning_rate=0.01,
+    ema=0.9,
+    checkpoint_every=5,
+)
 TABLES = NoisyMarginals(DOMAIN, (("a",), ("b",)), 2.0)
 PAIRS = AdaptiveMarginals(DOMAIN, 1.4).choose([("a", "b"), ("c",), ("b", "d")])
 MECHANISMS = {"tables": TABLES, "chosen tables": PAIRS, "gradients": TRAINING}
 
 
-def game_of(name: str, *, rows: int = 1, adjacency: Adjacency = "add_remove") -> Game:
+def game_of(name: str, *, rows: int = 1, adjacency: Adjacency = "add_remove") -> MechanismGame:
     mechanism = MECHANISMS[name]
     return (
         GradientGame(mechanism, rows, adjacency)
@@ -47,7 +60,7 @@ def game_of(name: str, *, rows: int = 1, adjacency: Adjacency = "add_remove") ->
 
 
 def audit(
-    game: Game,
+    game: MechanismGame,
     *,
     runs: int,
     fresh: Callable[[], Streams] = Streams.fresh,
@@ -145,7 +158,7 @@ def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
     result = audit(faint, runs=2000)
     assert result.unit_rows > 1
     assert result.detects_fault > 0.9
-    alone = Claim.of([faint.event()], delta=1e-5, adjacency="add_remove")
+    alone = CurveClaim.of([faint.event()], delta=1e-5, adjacency="add_remove")
     assert power(faint, alone, runs=2000, repeats=50) < 0.5
 
 
@@ -226,7 +239,11 @@ def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
         1e-5,
         "add_remove",
         1,
-        (Spend("measure", TABLES), Spend("graph: a", PAIRS.budget), Spend("train", TRAINING)),
+        (
+            PlannedPurpose("measure", TABLES),
+            PlannedPurpose("graph: a", PAIRS.budget),
+            PlannedPurpose("train", TRAINING),
+        ),
     )
     ticks: list[tuple[int, int]] = []
 
@@ -250,11 +267,17 @@ def test_a_mechanism_without_a_game_is_named() -> None:
     class Strange:
         name = "strange"
 
-    plan = Plan(5.0, 1e-5, "add_remove", 1, (Spend("measure", TABLES), Spend("odd", Strange())))  # type: ignore[arg-type]
+    plan = Plan(
+        5.0,
+        1e-5,
+        "add_remove",
+        1,
+        (PlannedPurpose("measure", TABLES), PlannedPurpose("odd", Strange())),
+    )  # type: ignore[arg-type]
     assert unaudited(plan, DOMAIN) == ("strange",)
 
 
-def adult_games() -> list[Game]:
+def adult_games() -> list[MechanismGame]:
     spec = load_spec(SPECS / "adult.yaml")
     domain = Domain.from_spec(spec.columns)
     plan = make_plan(spec, domain)
@@ -269,7 +292,9 @@ def adult_games() -> list[Game]:
 def test_faults_are_found_at_5000_runs_with_the_settings_of_adult(
     figure: Callable[..., None],
 ) -> None:
-    """Real runs of the planned mechanisms, each with the fault its game looks for, and as they are."""
+    """Real runs of the planned mechanisms, each with the fault its game looks for, and as they
+    are.
+    """
     faults = {HALF_NOISE: HalfNoise.fresh, "batches of fixed size": FixedBatches.fresh}
     found = {fault: 0 for fault in faults}
     audits = {fault: 0 for fault in faults}

@@ -158,7 +158,7 @@ def test_summary_has_means_and_every_failure_and_the_plot_is_drawn(tmp_path: Pat
     assert (tmp_path / "peers.png").stat().st_size > 10_000
 
 
-def test_protocol_gives_real_rows_no_distance_and_scores_that_a_constant_target_does_not_reach() -> (
+def test_protocol_gives_real_rows_no_distance_and_scores_that_a_constant_target_does_not_reach() -> (  # noqa: E501
     None
 ):
     table = Table("rand-hie")

@@ -53,7 +53,7 @@ BY_PANDAS = """held = _objects(cells.dictionary)
 
             read = pd.to_datetime(pd.Series(held, dtype=object), errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
             held = [str(value)[:19] for value in read]
-        once = _one_by_one(held, meaning)"""
+        once = _one_by_one(held, meaning)"""  # noqa: E501
 RELEASE = "synthdp/release/run.py"
 RETURN = (
     "        return Released(value, frozenset({Receipt(self._run, entry.hash)}), key=_KERNEL_KEY)\n"

@@ -26,7 +26,9 @@ LONG = (
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The two reports, with all their sections, names that do not fit, and names that try to run."""
+    """The two reports, with all their sections, names that do not fit, and names that try to
+    run.
+    """
     from dataclasses import replace
 
     from synthdp.report.internal.page import render

@@ -28,7 +28,7 @@ SIDEWAYS = """() => [document.documentElement.scrollWidth - document.documentEle
 CLIPPED = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => { const frame = svg.getBoundingClientRect();
   return [...svg.querySelectorAll('text')].filter(t => { const b = t.getBoundingClientRect();
     return b.width && (b.left < frame.left - 2 || b.right > frame.right + 2 || b.top < frame.top - 2 || b.bottom > frame.bottom + 2); })
-    .map(t => t.textContent); })"""
+    .map(t => t.textContent); })"""  # noqa: E501
 
 
 @contextmanager

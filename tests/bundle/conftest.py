@@ -68,7 +68,7 @@ publication:
   region: Nowhere
   sector: Healthcare
 signing: {key_env: CLINIC_SIGNING_KEY}
-"""
+"""  # noqa: E501
 
 TABLES = (("sex",), ("grade", "smoker"), ("visits",))
 SIGMA = 12.0

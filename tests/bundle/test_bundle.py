@@ -403,7 +403,7 @@ columns:
   "1": {type: number, lower: -1e-7, upper: 1e22, spikes: [0.1], decimals: 12}
   y: {type: datetime, lower: 2020-01-01, upper: 2021-01-01, edges: [2020-01-01, 2020-06-01]}
 privacy: {epsilon: 1, delta: 1e-7}
-"""
+"""  # noqa: E501
     spec: ReleaseSpec = public_spec(parse_spec(text, path="s"))
     assert parse_spec(spec_yaml(spec), path="s") == spec
 

@@ -22,13 +22,13 @@ from synthdp.data.encoding import decode
 from synthdp.errors import VerifyError
 from synthdp.evaluate.fidelity import nearest_distribution
 from synthdp.spec.load.loader import load_spec
-from synthdp.verify.diff import BundleDifference, Finding, compare
-from synthdp.verify.quality import Distance, Measured, _noise_of, distances, references
+from synthdp.verify.diff import BundleDifference, Difference, compare
+from synthdp.verify.quality import Distance, PooledTable, _noise_of, distances, references
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
-def finding(found: BundleDifference, what: str) -> Finding:
+def finding(found: BundleDifference, what: str) -> Difference:
     (one,) = [f for f in found.findings if what in f.what]
     return one
 
@@ -164,8 +164,8 @@ class TestVerdicts:
 class TestDistances:
     def test_pooling_is_by_inverse_variance(self) -> None:
         a, b = (
-            {("x",): Measured(np.array([10.0, 0.0]), 1.0)},
-            {("x",): Measured(np.array([0.0, 10.0]), 2.0), ("y",): Measured(np.ones(3), 1.0)},
+            {("x",): PooledTable(np.array([10.0, 0.0]), 1.0)},
+            {("x",): PooledTable(np.array([0.0, 10.0]), 2.0), ("y",): PooledTable(np.ones(3), 1.0)},
         )
         pooled = references(a, b)
         np.testing.assert_allclose(pooled["x",].counts, [8, 2])
@@ -184,7 +184,7 @@ class TestDistances:
                 for t in noisy
             ]
         )
-        assert _noise_of(shares, {("x",): Measured(n * true, sigma)}) == pytest.approx(
+        assert _noise_of(shares, {("x",): PooledTable(n * true, sigma)}) == pytest.approx(
             spread, rel=0.3
         )
 

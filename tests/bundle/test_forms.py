@@ -53,8 +53,7 @@ def snippets(bundle: Path, language: str) -> list[str]:
     ]
 
 
-# --- the README's snippets
-# ---------------------------------------------------------------------------------
+# --- the README's snippets ---
 
 
 class TestSnippets:
@@ -106,8 +105,7 @@ class TestSnippets:
         ), done.stderr
 
 
-# --- Parquet
-# -----------------------------------------------------------------------------------------------
+# --- Parquet ---
 
 
 class TestParquet:
@@ -135,8 +133,8 @@ class TestParquet:
     def test_awkward_texts_and_groups_of_rows(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(parquet_table, "LEAST_ROWS", 3)
-        monkeypatch.setattr(parquet_table, "MOST_ROWS", 3)
+        monkeypatch.setattr(parquet_table, "MIN_ROWS", 3)
+        monkeypatch.setattr(parquet_table, "MAX_ROWS", 3)
         columns = parse_spec(
             f"""
 synthdp: 1
@@ -147,7 +145,7 @@ columns:
   n: {{type: integer, lower: -9007199254740991, upper: 9007199254740991, missing: true}}
   r: {{type: number, lower: -1.0e-7, upper: 1.0e+22, decimals: 12}}
 privacy: {{epsilon: 1, delta: 1.0e-7}}
-""",
+""",  # noqa: E501
             path="s",
         ).columns
         wide = [9_007_199_254_740_991, -9_007_199_254_740_990, None] * 3
@@ -264,8 +262,7 @@ class TestVerify:
         assert "synthetic.parquet has no receipt" in problems(bundle)
 
 
-# --- Croissant and the data card
-# ---------------------------------------------------------------------------
+# --- Croissant and the data card ---
 
 
 def croissant_records(bundle: Path, count: int) -> tuple[Any, list[dict[str, Any]]]:

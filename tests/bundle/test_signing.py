@@ -217,7 +217,9 @@ class TestEnvelope:
     def test_openssl_accepts_the_signature(
         self, signed: Path, keys: tuple[Path, Path], tmp_path: Path
     ) -> None:
-        """Another implementation of ed25519 and of PEM, over bytes that are put together by hand."""
+        """Another implementation of ed25519 and of PEM, over bytes that are put together by
+        hand.
+        """
         content = envelope(signed)
         payload = base64.b64decode(content["payload"])
         (tmp_path / "message").write_bytes(
@@ -575,10 +577,13 @@ class TestProgram:
         content = release.content
         monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
         job: Any = Names(
-            release=release.spec, folder=Names(run=content.run),
+            release=release.spec,
+            folder=Names(run=content.run),
             plan=Names(group_epsilons=content.group_epsilons),
-            bundle=release.folder / "bundle", ledger=release.ledger, audit=None,
-        )  # fmt: skip
+            bundle=release.folder / "bundle",
+            ledger=release.ledger,
+            audit=None,
+        )
         fitted: Any = Names(
             synthesizer=content.model,
             tables=content.tables,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.data.basis import MOST_LEVELS, Basis
+from synthdp.data.basis import MAX_LEVELS, Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.scales import rank_scale
 from synthdp.errors import SynthdpError
@@ -137,7 +137,7 @@ def test_norms_are_public_and_never_above_the_largest() -> None:
 
 
 def test_too_many_categories_are_refused_by_name() -> None:
-    domain = Domain((number("x"), category("postcode", MOST_LEVELS + 1)))
+    domain = Domain((number("x"), category("postcode", MAX_LEVELS + 1)))
     with pytest.raises(SynthdpError, match=r"column 'postcode' has 13 categories"):
         Basis(domain, domain.names)
 

@@ -1,4 +1,6 @@
-"""The pain tables follow a noisy OR over the published graph, with parameters in the stated ranges."""
+"""The pain tables follow a noisy OR over the published graph, with parameters in the stated
+ranges.
+"""
 
 from __future__ import annotations
 

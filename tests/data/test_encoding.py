@@ -35,10 +35,35 @@ COLUMNS: dict[str, spec.Column] = {
     ),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
-STRANGE = ["", "a", "b", "7", "7.0", "true", "false", "0", "-3", "20", "21", "3.5", "1e1", "nan", "inf", "-inf",
-           "2020-02-01", "01/02/2020",
-           "2020-12-31T23:59:59", "2020-02-01T06:30:00Z", "2020-02-01 07:00",
-           "9999-12-31", "0001-01-01", "canary", "=1+1", "-0.0", "1e400"]  # fmt: skip
+STRANGE = [
+    "",
+    "a",
+    "b",
+    "7",
+    "7.0",
+    "true",
+    "false",
+    "0",
+    "-3",
+    "20",
+    "21",
+    "3.5",
+    "1e1",
+    "nan",
+    "inf",
+    "-inf",
+    "2020-02-01",
+    "01/02/2020",
+    "2020-12-31T23:59:59",
+    "2020-02-01T06:30:00Z",
+    "2020-02-01 07:00",
+    "9999-12-31",
+    "0001-01-01",
+    "canary",
+    "=1+1",
+    "-0.0",
+    "1e400",
+]
 
 
 @pytest.mark.parametrize("column", DOMAIN.columns, ids=DOMAIN.names)
@@ -86,7 +111,9 @@ def test_written_digits_never_push_a_value_over_a_bound(
 def test_a_rows_level_depends_on_that_row_alone(
     column: ColumnDomain, values: list[str | None]
 ) -> None:
-    """Sensitivity: if one value could change how another is read, one row could move every count."""
+    """Sensitivity: if one value could change how another is read, one row could move every
+    count.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         together = encode_column(column, pd.Series(values, dtype="str"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.data.features import MOST_LEVELS, level_features
+from synthdp.data.features import MAX_LEVELS, level_features
 from synthdp.spec import model as spec
 
 COLUMNS = {
@@ -14,7 +14,7 @@ COLUMNS = {
     "flag": spec.Boolean(type="boolean"),
     "age": spec.Integer(type="integer", lower=0, upper=79, bins=8, missing=True),
     "gain": spec.Integer(type="integer", lower=0, upper=99, spikes=(0,), bins=5),
-    "long": spec.Ordinal(type="ordinal", categories=tuple(str(i) for i in range(MOST_LEVELS + 1))),
+    "long": spec.Ordinal(type="ordinal", categories=tuple(str(i) for i in range(MAX_LEVELS + 1))),
     "one": spec.Integer(type="integer", lower=0, upper=3, bins=1),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
@@ -25,7 +25,7 @@ def test_levels_have_features_of_their_own_of_norm_one(name: str) -> None:
     features = level_features(DOMAIN[name])
     assert features.shape[0] == DOMAIN[name].levels and (features >= 0).all()
     np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1)
-    if features.shape[0] <= MOST_LEVELS:
+    if features.shape[0] <= MAX_LEVELS:
         assert (
             np.linalg.matrix_rank(features) == features.shape[0]
         )  # nothing that could be learned is lost

@@ -1,4 +1,6 @@
-"""Markdown pages as tests need them: their code blocks, links, headings, and the text that remains."""
+"""Markdown pages as tests need them: their code blocks, links, headings, and the text that
+remains.
+"""
 
 from __future__ import annotations
 

@@ -316,8 +316,7 @@ def answers(command: list[str]) -> bool:
         server.wait(30)
 
 
-# --- the reader notices
-# --------------------------------------------------------------------------------------------
+# --- the reader notices ---
 
 
 @pytest.mark.parametrize(

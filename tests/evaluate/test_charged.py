@@ -36,7 +36,7 @@ columns:
   c: {type: boolean}
 privacy: {epsilon: 1.0, delta: 1e-6}
 evaluation: {disclosure: charged, targets: [c]}
-"""
+"""  # noqa: E501
 DRAWS = 3000
 
 
@@ -56,8 +56,7 @@ def rows_of(count: int, seed: int, *, flip: float = 0.2) -> Codes:
     return np.column_stack([a, b, (a > 0) ^ (rng.random(count) < flip)]).astype(np.uint16)
 
 
-# --- scorecards
-# ---------------------------------------------------------------------------------------------------
+# --- scorecards ---
 
 
 @pytest.mark.parametrize("target", ["c", "a"])
@@ -97,8 +96,7 @@ def test_with_nothing_to_learn_the_commonest_class_is_said() -> None:
     assert same.answers(rows_of(20, 0)).tolist() == [1] * 20
 
 
-# --- intervals
-# ----------------------------------------------------------------------------------------------------
+# --- intervals ---
 
 
 def covered(intervals: list[tuple[float | None, float, float]], truth: float) -> float:

@@ -82,7 +82,7 @@ def test_row_order_and_replication_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"MOST_CELLS": 1}, {"MOST_CELLS": 21, "MOST_KEYS": 5}, {"MOST_KEYS": 1}]
+    "limits", [{"MAX_CELLS": 1}, {"MAX_CELLS": 21, "MAX_KEYS": 5}, {"MAX_KEYS": 1}]
 )
 def test_pairs_in_small_blocks_of_cells_and_rows_agree_with_the_reference(
     limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
@@ -194,8 +194,7 @@ def test_triples_are_public_distinct_and_capped() -> None:
     assert len(set(many)) == 50 and all(i < j < k < 200 for i, j, k in many)
 
 
-# --- association
-# -----------------------------------------------------------------------------------------
+# --- association ---
 
 
 def test_association_of_copies_is_one_and_of_independent_columns_near_zero() -> None:
@@ -223,8 +222,7 @@ def test_a_constant_column_has_no_association() -> None:
     assert compare_pairs(table, table[:, ::-1], (2, 2)).association[0][0, 1] == 0.0
 
 
-# --- against released tables
-# ------------------------------------------------------------------------------
+# --- against released tables ---
 
 
 @dataclass(frozen=True)

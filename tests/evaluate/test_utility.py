@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate.features import MOST_INDICATORS, build_features, join, target_levels
+from synthdp.evaluate.features import MAX_INDICATORS, build_features, join, target_levels
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import UtilityReport, utility
@@ -239,8 +239,7 @@ def test_what_a_model_warns_of_is_recorded_and_does_not_leak(
     )
 
 
-# --- features
-# --------------------------------------------------------------------------------------------
+# --- features ---
 
 
 def test_features_come_from_the_domain_alone() -> None:
@@ -266,12 +265,11 @@ def test_features_stay_inside_public_bounds_and_memory() -> None:
         {"code": m.Categorical(type="categorical", categories=tuple(map(str, range(1000))))}
     )
     frame = pd.DataFrame({"code": ["0", "999", "256"]})
-    assert build_features(many, frame, ["code"])["code"].wide.shape == (3, MOST_INDICATORS)
+    assert build_features(many, frame, ["code"])["code"].wide.shape == (3, MAX_INDICATORS)
     assert target_levels(many["code"], frame["code"]).tolist() == [0, 999, 256]
 
 
-# --- the whole
-# ------------------------------------------------------------------------------------------
+# --- the whole ---
 
 
 def judged(synthetic: pd.DataFrame, test: pd.DataFrame = TEST, **more: object) -> EvaluationReport:
@@ -319,7 +317,9 @@ def test_without_holdout_or_targets_the_rest_is_there() -> None:
 
 @pytest.mark.parametrize("rows", [len(TEST), 0])
 def test_steps_are_counted_by_the_spec_alone(rows: int) -> None:
-    """Where no row is held out nothing is learned, and how far the evaluation is does not say so."""
+    """Where no row is held out nothing is learned, and how far the evaluation is does not say
+    so.
+    """
     heard: list[tuple[int, int, str]] = []
     settings = m.Evaluation(targets=("ill", "dose"), classifiers=("logistic",))
     test, rng = TEST.iloc[:rows].reset_index(drop=True), np.random.default_rng(0)
@@ -347,7 +347,14 @@ def test_the_same_trainings_are_heard_whatever_the_rows(spoilt: str) -> None:
     without = TEST[:0] if spoilt == "every row" else TEST.assign(**{spoilt: None})
     for degenerate, names in heard.items():
         utility(
-            TRAIN, without if degenerate else TEST, TRAIN, domain=DOMAIN, targets=("kind", "dose"), classifiers=("logistic", "knn"),
-            max_rows=300, rng=np.random.default_rng(0), begin=names.append,
-        )  # fmt: skip
+            TRAIN,
+            without if degenerate else TEST,
+            TRAIN,
+            domain=DOMAIN,
+            targets=("kind", "dose"),
+            classifiers=("logistic", "knn"),
+            max_rows=300,
+            rng=np.random.default_rng(0),
+            begin=names.append,
+        )
     assert heard[True] == heard[False] and len(heard[True]) > 4

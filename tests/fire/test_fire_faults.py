@@ -64,8 +64,7 @@ def writes(ledger: Ledger, reserve: Make, charge: Make) -> dict[str, Callable[[]
 WRITES = ["reserve", "charge", "settle"]
 
 
-# --- locks
-# ---------------------------------------------------------------------------------------------------
+# --- locks ---
 
 
 @pytest.mark.parametrize("kind", WRITES)
@@ -107,8 +106,7 @@ def test_a_lock_that_is_let_go_in_time_is_waited_for(url: str, reserve: Make) ->
     thread.join()
 
 
-# --- answers that get lost
-# -----------------------------------------------------------------------------------
+# --- answers that get lost ---
 
 
 @pytest.mark.parametrize("kind", WRITES)
@@ -176,8 +174,7 @@ def test_a_connection_cut_in_the_middle(
     check_unspent_then_write(ledger, write, patch.undo, says="refused to write")
 
 
-# --- servers
-# ---------------------------------------------------------------------------------------------------
+# --- servers ---
 
 
 @pytest.fixture
@@ -257,8 +254,7 @@ def test_a_database_that_cannot_keep_a_ledger_is_refused(url: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-# --- disks
-# -----------------------------------------------------------------------------------------------------
+# --- disks ---
 
 
 def _in_child(write: Callable[[], Any], megabytes: float) -> str:
@@ -419,7 +415,7 @@ def test_a_release_whose_disk_fills_up_is_resumed(
     for number, (stage, step) in enumerate(MOMENTS):
         with small_disk(tmp_path / f"disk-{number}", megabytes=3) as disk:
             prepare(disk)
-            url = f"sqlite:///{(disk if where == 'ledger on the full disk' else tmp_path) / f'{number}.db'}"
+            url = f"sqlite:///{(disk if where == 'ledger on the full disk' else tmp_path) / f'{number}.db'}"  # noqa: E501
             Ledger(url)
             monkeypatch.setitem(SPEC["privacy"], "ledger", url)
             prepare(disk)

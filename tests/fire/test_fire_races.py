@@ -1,4 +1,6 @@
-"""Fifty releases race for the last of a cap: exactly as many win as fit, and nobody waits forever."""
+"""Fifty releases race for the last of a cap: exactly as many win as fit, and nobody waits
+forever.
+"""
 
 from __future__ import annotations
 

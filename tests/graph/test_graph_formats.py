@@ -23,9 +23,35 @@ from synthdp.graph.formats.tokens import quoted, tokens
 from synthdp.spec.model import Graph
 
 HOSTILE = (
-    "node", "graph", "a b", ' lead and trail ', 'say "hi"', "it's", "a->b", "x, y", "a -- b", "größe", "収入", "😀", "back\\slash", "n\\N", "two\\\\",
-    "#1", "// no", "a:b", "{x}", "[y]", "yes", "1e-5", "<b>&amp;</b>", "label=\"x\"", "-1", "~", "null", "U1",
-)  # fmt: skip
+    "node",
+    "graph",
+    "a b",
+    " lead and trail ",
+    'say "hi"',
+    "it's",
+    "a->b",
+    "x, y",
+    "a -- b",
+    "größe",
+    "収入",
+    "😀",
+    "back\\slash",
+    "n\\N",
+    "two\\\\",
+    "#1",
+    "// no",
+    "a:b",
+    "{x}",
+    "[y]",
+    "yes",
+    "1e-5",
+    "<b>&amp;</b>",
+    'label="x"',
+    "-1",
+    "~",
+    "null",
+    "U1",
+)
 KEEPS_ALL = ("dot", "gml", "json")
 
 
@@ -120,8 +146,7 @@ def test_quoting_reads_back_or_is_refused(text: str) -> None:
     assert [t.text for t in tokens(written, file="x")[:-1]] == [text]
 
 
-# --- YAML as in a spec
-# -------------------------------------------------------------------------------------
+# --- YAML as in a spec ---
 
 
 def test_the_graph_part_can_be_pasted_into_a_spec() -> None:
@@ -152,8 +177,7 @@ def test_a_whole_spec_is_read_with_its_groups() -> None:
     assert len(read_graph(path).directed) > 10
 
 
-# --- what others write
-# -------------------------------------------------------------------------------------
+# --- what others write ---
 
 OTHERS = {
     "chain, comment, subgraph": (
@@ -277,8 +301,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_graph(tmp_path / "latin.dot")
 
 
-# --- BIF
-# ---------------------------------------------------------------------------------------------------
+# --- BIF ---
 
 
 @pytest.mark.parametrize(

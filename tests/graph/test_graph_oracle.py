@@ -107,8 +107,7 @@ def test_a_cpdag_is_what_all_equivalent_dags_share(truth: CausalGraph) -> None:
     assert set(truth.cpdag().directed) == (set.intersection(*members) if members else set())
 
 
-# --- background knowledge
-# ----------------------------------------------------------------------------------
+# --- background knowledge ---
 
 
 @settings(max_examples=80, deadline=None)
@@ -200,8 +199,7 @@ def test_groups_are_complete_inside_and_searched_outside() -> None:
     assert set(found.directed) == set(truth.directed)
 
 
-# --- unseen common causes
-# ----------------------------------------------------------------------------------
+# --- unseen common causes ---
 
 
 @settings(max_examples=120, deadline=None)

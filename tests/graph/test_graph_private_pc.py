@@ -24,7 +24,7 @@ from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
 from synthdp.privacy.mechanisms.noisy_max import HowMany
-from synthdp.privacy.mechanisms.sparse_vector import SieveReply
+from synthdp.privacy.mechanisms.sparse_vector import SparseVectorReply
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import model as spec
@@ -144,12 +144,14 @@ def test_plans_meet_their_total(name: str, adjacency: Any) -> None:
 
 
 def test_pairs_that_were_not_reached_are_undecided() -> None:
-    """The transcript ends after one separation: (b, c) was not asked about, and (a, b) not given c."""
+    """The transcript ends after one separation: (b, c) was not asked about, and (a, b) not given
+    c.
+    """
     domain = domain_of("abc")
     knowledge = Knowledge(domain.names)
     questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, knowledge, questions, lambda reply: reply.above)
-    found = outcome(strategy, [SieveReply(False), SieveReply(True)])
+    found = outcome(strategy, [SparseVectorReply(False), SparseVectorReply(True)])
     assert set(found.undecided) == {("a", "b"), ("b", "c")}
     graph = graph_of(found.links, found.undecided, max_parents=6)
     assert set(graph.open_pairs) == set(found.undecided)
@@ -157,11 +159,11 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
     whole = outcome(
         strategy,
         [
-            SieveReply(False),
-            SieveReply(True),
-            SieveReply(False),
-            SieveReply(False),
-            SieveReply(False),
+            SparseVectorReply(False),
+            SparseVectorReply(True),
+            SparseVectorReply(False),
+            SparseVectorReply(False),
+            SparseVectorReply(False),
         ],
     )
     assert not whole.undecided
@@ -179,7 +181,7 @@ def test_a_pair_with_sets_left_is_undecided_too() -> None:
     domain = domain_of("abcd")
     questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, Knowledge(domain.names), questions, lambda reply: reply.above)
-    assert len(outcome(strategy, [SieveReply(False)] * 6).undecided) == 6, (
+    assert len(outcome(strategy, [SparseVectorReply(False)] * 6).undecided) == 6, (
         "all pairs stay linked, all have sets of order one"
     )
 
@@ -196,7 +198,7 @@ def test_strata_that_the_declared_rows_cannot_fill_are_not_asked() -> None:
     while question is not None:
         asked.append(question.given)
         try:
-            question = search.send(SieveReply(False))
+            question = search.send(SparseVectorReply(False))
         except StopIteration:
             break
     assert {len(given) for given in asked} == {0, 1}
@@ -259,8 +261,8 @@ def test_priv_pc_releases_the_strength_of_examined_links() -> None:
     strategy = partial(
         pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score
     )
-    assert outcome(strategy, [SieveReply(False)]).links.strength("a", "b") == np.inf
-    assert outcome(strategy, [SieveReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
+    assert outcome(strategy, [SparseVectorReply(False)]).links.strength("a", "b") == np.inf
+    assert outcome(strategy, [SparseVectorReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
 
 
 @pytest.mark.parametrize("test", ["chi_square", "kendall", "spearman"])
@@ -279,8 +281,7 @@ def test_the_published_algorithm_runs_beside() -> None:
     assert ("b", "c") in found.graph.directed
 
 
-# --- specs
-# ---------------------------------------------------------------------------------------------------------
+# --- specs ---
 
 
 def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> spec.ReleaseSpec:

@@ -101,7 +101,9 @@ def test_independent_columns_are_called_dependent_at_no_more_than_the_level(
 
 
 def test_the_level_is_used_where_nothing_is_tolerated() -> None:
-    """Marginal tests have no tolerance, and a test that never rejects would have no power either."""
+    """Marginal tests have no tolerance, and a test that never rejects would have no power
+    either.
+    """
     rng = np.random.default_rng(3)
     rejected = [
         asked(rng.uniform(-1, 1, (500, 3)), (), sigma=s, rng=rng).p_value <= 0.05

@@ -19,7 +19,7 @@ from synthdp.graph.validation import (
     ValidationReport,
     doubtful,
     implications,
-    judged_again,
+    rejudge,
     required_tables,
     tables_of,
     validate,
@@ -119,12 +119,12 @@ def test_what_looks_worst_is_measured_again_and_judged_by_that_alone(network: Ne
     claims = doubtful(first)
     assert {f.claim for f in first.refuted} <= set(claims) and first.refuted
     assert len(claims) == 4 and all(c.kind == "independence" for c in claims)
-    second = judged_again(first, claims, tables(tables_of(claims, domain)))
+    second = rejudge(first, claims, tables(tables_of(claims, domain)))
     assert not {f.claim for f in second.refuted} & set(claims)
     assert [f for f in second.findings if f.claim not in claims] == [
         f for f in first.findings if f.claim not in claims
     ]
-    again = judged_again(first, claims, tables(tables_of(claims, domain), wrong="smoke"))
+    again = rejudge(first, claims, tables(tables_of(claims, domain), wrong="smoke"))
     assert {f.claim for f in again.refuted} == {f.claim for f in first.refuted}
 
 

@@ -22,8 +22,7 @@ from synthdp.data.kernel import KernelGrid, scatter
 Floats = npt.NDArray[np.float64]
 
 
-# --- PCD, Algorithm 1
-# ---------------------------------------------------------------------------------------
+# --- PCD, Algorithm 1 ---
 
 
 def _chance_of_deletion(flipped: int, *, rows: int = 200, runs: int = 1000) -> float:
@@ -129,8 +128,7 @@ def test_rcit_score_bound_is_false_at_the_inflection_of_the_kernel() -> None:
     assert abs(math.sqrt(hsic(moved)) - math.sqrt(hsic(sign))) <= 2 * (4 / rows) / width + 4 / rows
 
 
-# --- ANM
-# ------------------------------------------------------------------------------------------------------
+# --- ANM ---
 
 
 def _rho(a: Floats, b: Floats) -> float:
@@ -299,8 +297,7 @@ def test_bins_that_follow_the_data_break_propose_test_release() -> None:
     assert [float(np.quantile(v, 0.75, method="lower")) for v in (ones, more)] == [0.0, math.e]
 
 
-# --- closed forms of ANM
-# --------------------------------------------------------------------------------------------
+# --- closed forms of ANM ---
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0, 5.0])

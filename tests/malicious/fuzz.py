@@ -68,8 +68,7 @@ from tests.malicious import fuzz_files  # noqa: E402
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))
 
 
-# --- what must hold
-# ----------------------------------------------------------------------------------------
+# --- what must hold ---
 
 
 def spec_target(data: bytes) -> str:
@@ -111,7 +110,7 @@ DATASET = models.Dataset(
     id="d",
     source=models.CsvSource(kind="csv", path="t.csv", missing_values=("", "NA")),
     privacy_unit=models.IdUnit(kind="id", column="person", max_rows=2, meaning="one person"),
-    rows=models.Rows(kind="approximate", value=100),
+    rows=models.DeclaredRows(kind="approximate", value=100),
 )
 COLUMNS: dict[str, models.Column] = {
     "sex": models.Categorical(type="categorical", categories=("f", "m")),
@@ -161,8 +160,7 @@ def _chain(error: BaseException | None) -> Iterator[str]:
 TARGETS: dict[str, Target] = {"spec": spec_target, "csv": csv_target, **fuzz_files.TARGETS}
 
 
-# --- what comes in
-# -----------------------------------------------------------------------------------------
+# --- what comes in ---
 
 ATOMS: list[Any] = [
     None,
@@ -434,8 +432,7 @@ STRATEGIES: dict[str, st.SearchStrategy[bytes]] = {
 }
 
 
-# --- running
-# -----------------------------------------------------------------------------------------------
+# --- running ---
 
 
 def fuzz(name: str, seconds: float) -> dict[str, Any]:

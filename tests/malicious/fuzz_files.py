@@ -83,8 +83,7 @@ TIMES = [1, 1, 2, 50, 3000]
 PLACES = st.integers(0, 10**6)
 
 
-# --- limits
-# ------------------------------------------------------------------------------------------------
+# --- limits ---
 
 
 def limited(act: Target, data: bytes, *, seconds: int = SECONDS, megabytes: int = MEGABYTES) -> str:
@@ -122,8 +121,7 @@ def _in_child(act: Target, data: bytes, tell: int, seconds: int, memory: int) ->
         os._exit(code)
 
 
-# --- graphs
-# ------------------------------------------------------------------------------------------------
+# --- graphs ---
 
 
 def _read(data: bytes, suffix: str) -> str:
@@ -174,8 +172,7 @@ def texts(draw: st.DrawFn, seed: str) -> bytes:
     return data[: draw(PLACES) % (len(data) + 1)] if draw(st.integers(0, 9)) == 0 else data
 
 
-# --- bundles
-# -----------------------------------------------------------------------------------------------
+# --- bundles ---
 
 
 @lru_cache(maxsize=1)

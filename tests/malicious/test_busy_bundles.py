@@ -15,7 +15,7 @@ from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
 from synthdp.ledger.ledger import entry_hash
 
 LEDGER, CERTIFICATE = "privacy/ledger.json", "privacy/certificate.json"
-SECONDS, MOST_BYTES = 10, 150_000
+SECONDS, MAX_BYTES = 10, 150_000
 Event = dict[str, Any]
 
 
@@ -95,7 +95,7 @@ def test_no_plan_keeps_verify_busy(
     events, groups = PLANS[name]
     planned(bundle, events, groups=groups)
     mend(bundle)
-    assert (bundle / LEDGER).stat().st_size + (bundle / CERTIFICATE).stat().st_size < MOST_BYTES
+    assert (bundle / LEDGER).stat().st_size + (bundle / CERTIFICATE).stat().st_size < MAX_BYTES
     ended = synthdp("verify", bundle, megabytes=1500, seconds=SECONDS)
     assert ended.code == 6 and ended.declared and "problem" in ended.printed, (
         ended.code,
@@ -141,7 +141,7 @@ def test_no_graph_keeps_verify_busy(
     )
     assert (bundle / "spec.yaml").stat().st_size + (
         bundle / "graph.json"
-    ).stat().st_size < 3 * MOST_BYTES
+    ).stat().st_size < 3 * MAX_BYTES
     mend(bundle)
     ended = synthdp("verify", bundle, megabytes=1500, seconds=SECONDS)
     assert (

@@ -92,7 +92,7 @@ import re, synthdp.graph.bif as bif
 bif._BLOCK = re.compile(r"variable\\s+(\\S+)\\s*\\{|probability\\s*\\(\\s*([^)|]+?)\\s*(?:\\|\\s*([^)]*?)\\s*)?\\)\\s*\\{")
 fuzz.fuzz_files.SECONDS = 2
 fuzz.fuzz_files.SCRAPS = ["probability (", " "]
-"""
+"""  # noqa: E501
 ASKS = """
 import numpy as np, tests.malicious.fuzz_files as files
 files.WRITERS = {**files.WRITERS, "yaml": lambda graph: np.ones(1 << 40).sum()}
@@ -106,7 +106,7 @@ files.read_graph = broken
 LETS_IN = """
 import synthdp.privacy.source as source
 source._check_misfits = lambda encoded, dataset: {name: {"x": column.misfits} for name, column in encoded.items()}
-"""
+"""  # noqa: E501
 PLANTED = {
     "a loader that stumbles over a null": ("spec", STUMBLES),
     "an error that quotes a cell": ("csv", QUOTES),

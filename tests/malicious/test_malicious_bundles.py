@@ -109,69 +109,139 @@ BUNDLES: dict[str, Spoil] = {
     "a file of the same name but for case": write("readme.md", "x"),
     "a hidden file": write(".hidden", "x"),
     "a strange folder": lambda bundle: (bundle / "sub").mkdir(),
-    "a file instead of a folder": lambda bundle: (shutil.rmtree(bundle / "privacy"), (bundle / "privacy").write_text("x")),
+    "a file instead of a folder": lambda bundle: (
+        shutil.rmtree(bundle / "privacy"),
+        (bundle / "privacy").write_text("x"),
+    ),
     "a link to a secret": link("README.md", "/etc/passwd"),
     "a link to itself": link("graph.json", "graph.json"),
-    "a link to a folder": lambda bundle: (shutil.move(bundle / "privacy", bundle.parent / "p"), (bundle / "privacy").symlink_to(bundle.parent / "p")),
+    "a link to a folder": lambda bundle: (
+        shutil.move(bundle / "privacy", bundle.parent / "p"),
+        (bundle / "privacy").symlink_to(bundle.parent / "p"),
+    ),
     "a device": link("graph.svg", "/dev/zero"),
     "a name with a terminal escape": write("\x1b[2J\x1b]0;x\x07", "x"),
-    "a name that is no text": lambda bundle: Path(os.fsdecode(os.fsencode(bundle) + b"/\xff\xfe")).write_text("x"),
-    "a checksum of a path that climbs": lambda bundle: (bundle / SUMS).write_text((bundle / SUMS).read_text() + "0" * 64 + "  ../../etc/passwd\n"),
-    "a checksum of an absolute path": lambda bundle: (bundle / SUMS).write_text((bundle / SUMS).read_text() + "0" * 64 + "  /etc/passwd\n"),
+    "a name that is no text": lambda bundle: Path(
+        os.fsdecode(os.fsencode(bundle) + b"/\xff\xfe")
+    ).write_text("x"),
+    "a checksum of a path that climbs": lambda bundle: (bundle / SUMS).write_text(
+        (bundle / SUMS).read_text() + "0" * 64 + "  ../../etc/passwd\n"
+    ),
+    "a checksum of an absolute path": lambda bundle: (bundle / SUMS).write_text(
+        (bundle / SUMS).read_text() + "0" * 64 + "  /etc/passwd\n"
+    ),
     "a million checksums": write(SUMS, ("0" * 64 + "  x\n") * 200_000),
     "checksums that are no text": write(SUMS, bytes(range(256)) * 100),
-    **{f"a pipe for {name}": pipe(name) for name in ("synthetic.csv", "model.json", "model.safetensors", "spec.yaml", LEDGER, SUMS)},
-    **{f"{name} of a terabyte": sparse(name, 1 << 40) for name in ("synthetic.csv", "model.safetensors", "model.json", "README.md", LEDGER, SUMS)},
+    **{
+        f"a pipe for {name}": pipe(name)
+        for name in ("synthetic.csv", "model.json", "model.safetensors", "spec.yaml", LEDGER, SUMS)
+    },
+    **{
+        f"{name} of a terabyte": sparse(name, 1 << 40)
+        for name in ("synthetic.csv", "model.safetensors", "model.json", "README.md", LEDGER, SUMS)
+    },
     **{f"{name} is empty": write(name, b"") for name in (*FILES, SUMS)},
-    **{f"{name} is a pickle": write(name, PICKLE) for name in ("model.safetensors", "model.json", LEDGER, "synthetic.csv", "marginals.json")},
+    **{
+        f"{name} is a pickle": write(name, PICKLE)
+        for name in ("model.safetensors", "model.json", LEDGER, "synthetic.csv", "marginals.json")
+    },
     # the spec
     "spec: alias bomb": write("spec.yaml", "a: &a [x]\nb: &b [*a, *a]\n"),
-    "spec: python object": write("spec.yaml", "!!python/object/apply:os.system ['touch /tmp/it-ran']"),
+    "spec: python object": write(
+        "spec.yaml", "!!python/object/apply:os.system ['touch /tmp/it-ran']"
+    ),
     "spec: a path that climbs": replaced("spec.yaml", "path: visits.csv", "path: ../../etc/passwd"),
     "spec: a file URL": replaced("spec.yaml", "path: visits.csv", "path: file:///etc/passwd"),
     "spec: a billion rows": replaced("spec.yaml", "rows: 200", "rows: 2000000000"),
     # JSON
     **{f"{name}: nested deeply": write(name, DEEP) for name in JSON},
     **{f"{name}: millions of maps": write(name, WIDE) for name in ("marginals.json", LEDGER)},
-    **{f"{name}: millions of numbers": write(name, NUMBERS) for name in ("graph.json", "privacy/profile.json")},
+    **{
+        f"{name}: millions of numbers": write(name, NUMBERS)
+        for name in ("graph.json", "privacy/profile.json")
+    },
     "duplicate keys": replaced(LEDGER, '"entries"', '"entries": [], "entries"'),
     "NaN": replaced("marginals.json", '"sigma": 12.0', '"sigma": NaN'),
     "infinity in digits": replaced("marginals.json", '"sigma": 12.0', '"sigma": 1e999'),
-    "a number of a thousand digits": replaced("marginals.json", '"sigma": 12.0', f'"sigma": {"9" * 1000}'),
-    "a number of a million digits": replaced("marginals.json", '"sigma": 12.0', f'"sigma": {"9" * 1_000_000}'),
+    "a number of a thousand digits": replaced(
+        "marginals.json", '"sigma": 12.0', f'"sigma": {"9" * 1000}'
+    ),
+    "a number of a million digits": replaced(
+        "marginals.json", '"sigma": 12.0', f'"sigma": {"9" * 1_000_000}'
+    ),
     "half a character": replaced(LEDGER, '"purpose": "measure"', '"purpose": "\\ud800"'),
-    "UTF-16": lambda bundle: (bundle / LEDGER).write_bytes((bundle / LEDGER).read_text().encode("utf-16")),
+    "UTF-16": lambda bundle: (bundle / LEDGER).write_bytes(
+        (bundle / LEDGER).read_text().encode("utf-16")
+    ),
     "text for a map": write(LEDGER, '"x"'),
     "entries that are none": edit(LEDGER, lambda c: c.update(entries=[1, None, "x", []])),
     "entries of other keys": edit(LEDGER, lambda c: c["entries"][0].update(__class__="x")),
     "a list for a number": edit(LEDGER, lambda c: c["entries"][0].update(seq=[1])),
     "twenty thousand charges": edit(LEDGER, many_charges),
     "certificate: edited": edit(CERTIFICATE, lambda c: c.update(epsilon=0.1)),
-    "certificate: groups of a trillion": edit(CERTIFICATE, lambda c: c["groups"].append({**c["groups"][0], "size": 10**12})),
-    "certificate: ten thousand groups": edit(CERTIFICATE, lambda c: c.update(groups=[{**c["groups"][0], "size": i + 1} for i in range(10_000)])),
-    "certificate: other types": edit(CERTIFICATE, lambda c: c.update(charges={"a": 1}, epsilon="x")),
+    "certificate: groups of a trillion": edit(
+        CERTIFICATE, lambda c: c["groups"].append({**c["groups"][0], "size": 10**12})
+    ),
+    "certificate: ten thousand groups": edit(
+        CERTIFICATE,
+        lambda c: c.update(groups=[{**c["groups"][0], "size": i + 1} for i in range(10_000)]),
+    ),
+    "certificate: other types": edit(
+        CERTIFICATE, lambda c: c.update(charges={"a": 1}, epsilon="x")
+    ),
     # events that would take days, or mean nothing
     "event: hardly any noise": event(gaussian(1e-9)),
-    "event: noise without end": event({"event": "discrete_gaussian", "sigma": 1e12, "sensitivity": 1}),
-    "event: hardly any noise on counts": event({"event": "rounded_gaussian", "sigma": 1e-9, "sensitivity": 1}),
-    "event: counts of no rows": event({"event": "rounded_gaussian", "sigma": 5.0, "sensitivity": 0}),
-    "event: choices with hardly any noise": event({"event": "gumbel_max", "scale": 1e-9, "sensitivity": 1, "rows": 1}),
+    "event: noise without end": event(
+        {"event": "discrete_gaussian", "sigma": 1e12, "sensitivity": 1}
+    ),
+    "event: hardly any noise on counts": event(
+        {"event": "rounded_gaussian", "sigma": 1e-9, "sensitivity": 1}
+    ),
+    "event: counts of no rows": event(
+        {"event": "rounded_gaussian", "sigma": 5.0, "sensitivity": 0}
+    ),
+    "event: choices with hardly any noise": event(
+        {"event": "gumbel_max", "scale": 1e-9, "sensitivity": 1, "rows": 1}
+    ),
     "event: no noise": event(gaussian(0)),
     "event: negative noise": event(gaussian(-1.0)),
-    "event: a quintillion times": event({"event": "repeated", "count": 10**18, "of": gaussian(5.0)}),
+    "event: a quintillion times": event(
+        {"event": "repeated", "count": 10**18, "of": gaussian(5.0)}
+    ),
     "event: no times": event({"event": "repeated", "count": 0, "of": gaussian(5.0)}),
     "event: minus one times": event({"event": "repeated", "count": -1, "of": gaussian(5.0)}),
     "event: a million strong steps": event(
-        {"event": "repeated", "count": 10**6, "of": {"event": "poisson_sampled", "rate": 1.0, "of": gaussian(0.05)}}
+        {
+            "event": "repeated",
+            "count": 10**6,
+            "of": {"event": "poisson_sampled", "rate": 1.0, "of": gaussian(0.05)},
+        }
     ),
     "event: rate above one": event({"event": "poisson_sampled", "rate": 2.0, "of": gaussian(1.0)}),
     "event: rate zero": event({"event": "poisson_sampled", "rate": 0, "of": gaussian(1.0)}),
     "event: mixture of thousands": event(
-        {"event": "mixture_of_gaussians", "noise_multiplier": 1.0, "sensitivities": list(range(5000)), "chances": [1 / 5000] * 5000}
+        {
+            "event": "mixture_of_gaussians",
+            "noise_multiplier": 1.0,
+            "sensitivities": list(range(5000)),
+            "chances": [1 / 5000] * 5000,
+        }
     ),
-    "event: mixture of nothing": event({"event": "mixture_of_gaussians", "noise_multiplier": 1.0, "sensitivities": [], "chances": []}),
+    "event: mixture of nothing": event(
+        {
+            "event": "mixture_of_gaussians",
+            "noise_multiplier": 1.0,
+            "sensitivities": [],
+            "chances": [],
+        }
+    ),
     "event: mixture beyond all rows": event(
-        {"event": "mixture_of_gaussians", "noise_multiplier": 1.0, "sensitivities": [0.0, 1e9], "chances": [0.5, 0.5]}
+        {
+            "event": "mixture_of_gaussians",
+            "noise_multiplier": 1.0,
+            "sensitivities": [0.0, 1e9],
+            "chances": [0.5, 0.5],
+        }
     ),
     "event: wrapped two hundred times": event(wrapped(200)),
     "event: wrapped without end": event(wrapped(450)),
@@ -181,22 +251,48 @@ BUNDLES: dict[str, Spoil] = {
     "event: unknown": event({"event": "__import__"}),
     "event: none": event(None),
     # graph, table, pictures
-    "graph: a cycle": edit("graph.json", lambda c: c["edges"].append({**EDGE, "from": "visits", "to": "sex"})),
-    "graph: a hundred thousand arrows": edit("graph.json", lambda c: c.update(edges=[EDGE] * 100_000)),
-    "graph: a hundred thousand columns": edit("graph.json", lambda c: c.update(nodes=[f"n{i}" for i in range(100_000)])),
-    "graph: groups that are none": edit("graph.json", lambda c: c.update(groups=[1], latent={"a": 1})),
+    "graph: a cycle": edit(
+        "graph.json", lambda c: c["edges"].append({**EDGE, "from": "visits", "to": "sex"})
+    ),
+    "graph: a hundred thousand arrows": edit(
+        "graph.json", lambda c: c.update(edges=[EDGE] * 100_000)
+    ),
+    "graph: a hundred thousand columns": edit(
+        "graph.json", lambda c: c.update(nodes=[f"n{i}" for i in range(100_000)])
+    ),
+    "graph: groups that are none": edit(
+        "graph.json", lambda c: c.update(groups=[1], latent={"a": 1})
+    ),
     "picture: an event handler": replaced("graph.svg", "</svg>", '<rect onload="x()"/></svg>'),
-    "picture: an animated link": replaced("graph.svg", "</svg>", '<a><animate attributeName="href" values="java&#115;cript:x()"/></a></svg>'),
-    "picture: a style that fetches": replaced("graph.svg", "</svg>", "<style>@import url(//evil.org/x)</style></svg>"),
-    "table: a million columns": write("synthetic.csv", ",".join(f"c{i}" for i in range(1_000_000)) + "\n"),
-    "table: a cell of 200 MB": lambda bundle: (bundle / "synthetic.csv").write_bytes((bundle / "synthetic.csv").read_bytes() + b"x" * 200_000_000),
+    "picture: an animated link": replaced(
+        "graph.svg",
+        "</svg>",
+        '<a><animate attributeName="href" values="java&#115;cript:x()"/></a></svg>',
+    ),
+    "picture: a style that fetches": replaced(
+        "graph.svg", "</svg>", "<style>@import url(//evil.org/x)</style></svg>"
+    ),
+    "table: a million columns": write(
+        "synthetic.csv", ",".join(f"c{i}" for i in range(1_000_000)) + "\n"
+    ),
+    "table: a cell of 200 MB": lambda bundle: (bundle / "synthetic.csv").write_bytes(
+        (bundle / "synthetic.csv").read_bytes() + b"x" * 200_000_000
+    ),
     "table: formulas": replaced("synthetic.csv", "female", "=cmd|' /C calc'!A0"),
-    "noisy counts: shapes beyond memory": edit("marginals.json", lambda c: c["tables"][0].update(shape=[10**9, 10**9])),
-    "noisy counts: text": edit("marginals.json", lambda c: c["tables"][0].update(counts=["x"] * len(c["tables"][0]["counts"]))),
+    "noisy counts: shapes beyond memory": edit(
+        "marginals.json", lambda c: c["tables"][0].update(shape=[10**9, 10**9])
+    ),
+    "noisy counts: text": edit(
+        "marginals.json",
+        lambda c: c["tables"][0].update(counts=["x"] * len(c["tables"][0]["counts"])),
+    ),
     "statement: no envelope": write(STATEMENT, "[]"),
-    "statement: not base64": write(STATEMENT, json.dumps({"payloadType": "x", "payload": "\u00e9", "signatures": [{"sig": "!"}]})),
+    "statement: not base64": write(
+        STATEMENT,
+        json.dumps({"payloadType": "x", "payload": "\u00e9", "signatures": [{"sig": "!"}]}),
+    ),
     "statement: nested": write(STATEMENT, DEEP),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mended", [True, False])

@@ -51,10 +51,14 @@ LARGE = {
     "31 parents": ("x.bif", parents(31)),
     "25 parents": ("x.bif", parents(25)),
     "59 parents": ("x.bif", parents(59)),
-    "many tables of 4 MB": ("x.bif", MANY + "".join(parents(18).removeprefix(MANY).replace("v0 |", f"v{i} |") for i in range(19, 60))),
+    "many tables of 4 MB": (
+        "x.bif",
+        MANY
+        + "".join(parents(18).removeprefix(MANY).replace("v0 |", f"v{i} |") for i in range(19, 60)),
+    ),
     "too many arrows": ("x.dot", "digraph " + crossed("->")),
     "too many unseen causes": ("x.dot", "graph " + crossed("<->")),
-}  # fmt: skip
+}
 BROKEN = {
     "nested GML": ("x.gml", "graph [ " * 20_000),
     "nested DOT": ("x.dot", "digraph { " + "subgraph { " * 20_000),

@@ -90,12 +90,20 @@ MODELS: dict[str, Spoil] = {
     "a tensor too many": both(lambda w: {**w, "extra": np.zeros(3, np.float32)}),
     "a tensor too few": both(lambda w: dict(list(w.items())[1:])),
     "truncated": lambda bundle: os.truncate(bundle / WEIGHTS, 300),
-    "a pickle": lambda bundle: (bundle / WEIGHTS).write_bytes(b"\x80\x04cos\nsystem\n(S'touch /tmp/it-ran'\ntR."),
+    "a pickle": (
+        lambda bundle: (bundle / WEIGHTS).write_bytes(
+            b"\x80\x04cos\nsystem\n(S'touch /tmp/it-ran'\ntR."
+        )
+    ),
     "a torch archive": lambda bundle: (bundle / WEIGHTS).write_bytes(b"PK\x03\x04" + bytes(1000)),
-    "architecture: a cycle": model(lambda c: c["architecture"].update(parents=[[1], [0], [], [], [], [], []])),
+    "architecture: a cycle": model(
+        lambda c: c["architecture"].update(parents=[[1], [0], [], [], [], [], []])
+    ),
     "architecture: its own parent": model(lambda c: c["architecture"]["parents"][0].append(0)),
     "architecture: a parent twice": model(lambda c: c["architecture"]["parents"][0].extend([1, 1])),
-    "architecture: parents out of range": model(lambda c: c["architecture"]["parents"][0].append(10**9)),
+    "architecture: parents out of range": model(
+        lambda c: c["architecture"]["parents"][0].append(10**9)
+    ),
     "architecture: negative parents": model(lambda c: c["architecture"]["parents"][0].append(-1)),
     "architecture: gigantic": model(lambda c: c["architecture"].update(hidden=10**12)),
     "architecture: hidden beyond floats": model(lambda c: c["architecture"].update(hidden=1e308)),
@@ -103,7 +111,9 @@ MODELS: dict[str, Spoil] = {
     "architecture: negative sizes": model(lambda c: c["architecture"].update(sizes=[-1] * 7)),
     "architecture: sizes of text": model(lambda c: c["architecture"].update(sizes=["x"] * 7)),
     "architecture: no sizes": model(lambda c: c["architecture"].update(sizes=[])),
-    "architecture: a wide decoder": both(wide_decoder, lambda c: c["architecture"].update(sizes=[400_000, *[1] * 6])),
+    "architecture: a wide decoder": both(
+        wide_decoder, lambda c: c["architecture"].update(sizes=[400_000, *[1] * 6])
+    ),
     "architecture: no latent": model(lambda c: c["architecture"].update(latent_of=[])),
     "architecture: a list": model(lambda c: c.update(architecture=[1, 2])),
     "columns of lists": model(lambda c: c.update(columns=[[]] * 7)),
@@ -112,13 +122,23 @@ MODELS: dict[str, Spoil] = {
     "no shapes": model(lambda c: c.pop("shapes")),
     "a list": lambda bundle: (bundle / MODEL).write_text("[]"),
     "nested deeply": lambda bundle: (bundle / MODEL).write_text("[" * 10_000_000),
-    "duplicate keys": lambda bundle: (bundle / MODEL).write_text((bundle / MODEL).read_text().replace('"kind"', '"kind": 1, "kind"', 1)),
+    "duplicate keys": (
+        lambda bundle: (bundle / MODEL).write_text(
+            (bundle / MODEL).read_text().replace('"kind"', '"kind": 1, "kind"', 1)
+        )
+    ),
     "not there": lambda bundle: (bundle / MODEL).unlink(),
     "a folder": lambda bundle: ((bundle / WEIGHTS).unlink(), (bundle / WEIGHTS).mkdir()),
     "a pipe": lambda bundle: ((bundle / WEIGHTS).unlink(), os.mkfifo(bundle / WEIGHTS)),
-    "a pipe for its description": lambda bundle: ((bundle / MODEL).unlink(), os.mkfifo(bundle / MODEL)),
-    "a device for its description": lambda bundle: ((bundle / MODEL).unlink(), (bundle / MODEL).symlink_to("/dev/zero")),
-}  # fmt: skip
+    "a pipe for its description": lambda bundle: (
+        (bundle / MODEL).unlink(),
+        os.mkfifo(bundle / MODEL),
+    ),
+    "a device for its description": lambda bundle: (
+        (bundle / MODEL).unlink(),
+        (bundle / MODEL).symlink_to("/dev/zero"),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -211,8 +231,7 @@ def test_a_model_without_its_spec_is_not_sampled(
     assert ended.code in (2, 6) and ended.declared, ended.printed
 
 
-# --- runs
-# ------------------------------------------------------------------------------------------------------
+# --- runs ---
 
 STATE, CHECKPOINT, JOURNAL = "state.json", "train", "measure"
 
@@ -254,23 +273,37 @@ def piped(name: str) -> Spoil:
 
 
 RUNS: dict[str, Spoil] = {
-    **{f"{name} of no sense": content(name, b"\xff" * 100) for name in (STATE, CHECKPOINT, JOURNAL)},
+    **{
+        f"{name} of no sense": content(name, b"\xff" * 100) for name in (STATE, CHECKPOINT, JOURNAL)
+    },
     **{f"{name} empty": content(name, b"") for name in (STATE, CHECKPOINT, JOURNAL)},
-    **{f"{name} a pickle": content(name, b"\x80\x04cos\nsystem\n(S'touch /tmp/it-ran'\ntR.") for name in (STATE, CHECKPOINT, JOURNAL)},
+    **{
+        f"{name} a pickle": content(name, b"\x80\x04cos\nsystem\n(S'touch /tmp/it-ran'\ntR.")
+        for name in (STATE, CHECKPOINT, JOURNAL)
+    },
     **{f"{name} a pipe": piped(name) for name in (STATE, CHECKPOINT, JOURNAL)},
-    **{f"{name} cut": lambda run, n=name: os.truncate(file(run, n), 100) for name in (STATE, CHECKPOINT, JOURNAL)},
+    **{
+        f"{name} cut": lambda run, n=name: os.truncate(file(run, n), 100)
+        for name in (STATE, CHECKPOINT, JOURNAL)
+    },
     "checkpoint for journal": lambda run: shutil.copy(file(run, CHECKPOINT), file(run, JOURNAL)),
     "journal for checkpoint": lambda run: shutil.copy(file(run, JOURNAL), file(run, CHECKPOINT)),
     "journal of other counts": tensors(JOURNAL, lambda t: {k: v[:-1].copy() for k, v in t.items()}),
     "journal without a table": tensors(JOURNAL, lambda t: dict(list(t.items())[1:])),
     "journal with a table more": tensors(JOURNAL, lambda t: {**t, "x": np.zeros(3)}),
     "journal of NaN": tensors(JOURNAL, lambda t: {k: v * np.nan for k, v in t.items()}),
-    "journal of other numbers": tensors(JOURNAL, lambda t: {k: v.astype(np.int16) for k, v in t.items()}),
+    "journal of other numbers": tensors(
+        JOURNAL, lambda t: {k: v.astype(np.int16) for k, v in t.items()}
+    ),
     "journal gone": lambda run: file(run, JOURNAL).unlink(),
     "checkpoint gone": lambda run: file(run, CHECKPOINT).unlink(),
     "checkpoint without a tensor": tensors(CHECKPOINT, lambda t: dict(list(t.items())[1:])),
-    "checkpoint of another network": tensors(CHECKPOINT, lambda t: {k: (v[:1].copy() if v.ndim else v) for k, v in t.items()}),
-    "checkpoint of NaN": tensors(CHECKPOINT, lambda t: {k: (v * np.nan if v.ndim else v) for k, v in t.items()}),
+    "checkpoint of another network": tensors(
+        CHECKPOINT, lambda t: {k: v[:1].copy() if v.ndim else v for k, v in t.items()}
+    ),
+    "checkpoint of NaN": tensors(
+        CHECKPOINT, lambda t: {k: v * np.nan if v.ndim else v for k, v in t.items()}
+    ),
     "checkpoint before the start": step(-1000),
     "checkpoint of step zero": step(0),
     "checkpoint after the end": step(10**9),
@@ -285,8 +318,10 @@ RUNS: dict[str, Spoil] = {
     "state: a nul in the path": state(lambda s: s.update(spec_path="/a\0b")),
     "state: a spec with mistakes": state(lambda s: s.update(spec_text="a: 1")),
     "state: a spec that is a bomb": state(lambda s: s.update(spec_text="[" * 100_000)),
-    "state: of a run that nobody knows": state(lambda s: s.update(run="20200101-000000000000", spec_path="/nowhere/spec.yaml")),
-}  # fmt: skip
+    "state: of a run that nobody knows": state(
+        lambda s: s.update(run="20200101-000000000000", spec_path="/nowhere/spec.yaml")
+    ),
+}
 
 
 def spends(ledger: Ledger) -> list[str]:

@@ -27,7 +27,7 @@ from synthdp.errors import printable
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.spec.load.loader import parse_spec
-from synthdp.tracking.note import Verdict, note, public_params
+from synthdp.tracking.note import PublicationVerdict, note, public_params
 
 SQL = [
     "'; DROP TABLE synthdp_ledger; --",
@@ -179,7 +179,9 @@ def test_words_of_a_publisher_are_words(
         }
         assert not tags & (TAGS - {"svg"}), tags
     params = {k: str(v) for k, v in public_params(release.spec).items()}
-    assert_plain_markdown(note(params, {}, [], Verdict(released=True), status="FINISHED"), 1)
+    assert_plain_markdown(
+        note(params, {}, [], PublicationVerdict(released=True), status="FINISHED"), 1
+    )
     assert (
         Certificate.model_validate_json((folder / "privacy/certificate.json").read_text()).title
         == text
@@ -252,10 +254,23 @@ def test_printable_leaves_languages_alone() -> None:
 def test_plans_are_no_markup() -> None:
     """Rich reads brackets as styles unless told not to."""
     facts = {
-        "dataset": "[red]d[/red]", "epsilon": 1.0, "epsilon_spent": 1.0, "delta": 1e-5, "adjacency": "add_remove", "rows_per_unit": 1,
-        "spends": [{"purpose": "[bold]p[/bold]", "epsilon_alone": 1.0, "mechanism": "[/nothing]", "serves": ["[blink]graph"]}],
-        "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None}, "expected": {"cpu_seconds": 1, "memory_mb": 1},
-    }  # fmt: skip
+        "dataset": "[red]d[/red]",
+        "epsilon": 1.0,
+        "epsilon_spent": 1.0,
+        "delta": 1e-5,
+        "adjacency": "add_remove",
+        "rows_per_unit": 1,
+        "spends": [
+            {
+                "purpose": "[bold]p[/bold]",
+                "epsilon_alone": 1.0,
+                "mechanism": "[/nothing]",
+                "serves": ["[blink]graph"],
+            }
+        ],
+        "ledger": {"spent_before": 0.0, "spent_after": 1.0, "cap": None},
+        "expected": {"cpu_seconds": 1, "memory_mb": 1},
+    }
     text = plan_text(facts)
     assert "[red]d[/red]" in text and "[bold]p[/bold]" in text and "[/nothing]" in text
 

@@ -45,9 +45,13 @@ SPECS: dict[str, str | bytes] = {
     "a megabyte of anchors": "".join(f"&a{i} " for i in range(120_000)),
     "a megabyte of comments and no more": "#" * 999_999,
     "a hundred thousand columns": "columns:\n" + "".join(COLUMN.format(i) for i in range(100_000)),
-    "twenty thousand columns": TEXT.replace("columns:\n", "columns:\n" + "".join(f"  c{i}: {{type: t}}\n" for i in range(20_000))),
+    "twenty thousand columns": TEXT.replace(
+        "columns:\n", "columns:\n" + "".join(f"  c{i}: {{type: t}}\n" for i in range(20_000))
+    ),
     "ten thousand duplicate keys": TEXT + "x: 1\n" * 10_000,
-    "ten thousand arrows in a ring": TEXT.replace("  edges:\n", "  edges:\n" + "".join(f"    - x{i} -> x{i + 1}\n" for i in range(10_000))),
+    "ten thousand arrows in a ring": TEXT.replace(
+        "  edges:\n", "  edges:\n" + "".join(f"    - x{i} -> x{i + 1}\n" for i in range(10_000))
+    ),
     "duplicate key": TEXT + "synthdp: 1\n",
     "nul": TEXT.replace("synthdp: 1", "synthdp: 1\0"),
     "escaped nul in a category": TEXT.replace("[age, sex]", '["a\\0b", sex]'),
@@ -72,7 +76,9 @@ SPECS: dict[str, str | bytes] = {
     "complex key": "? [a, b]\n: 1\n",
     "two documents": TEXT + "---\nsynthdp: 1\n",
     "directive": "%TAG ! tag:evil.org,2000:\n---\n" + TEXT.replace("synthdp: 1", "synthdp: !x 1"),
-    "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94.",
+    "pickle": (
+        b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."
+    ),
     "zip": b"PK\x03\x04" + bytes(range(256)) * 10,
     "elf": b"\x7fELF" + bytes(range(256)) * 10,
     "empty": b"",
@@ -81,15 +87,17 @@ SPECS: dict[str, str | bytes] = {
     "a URL for a path": TEXT.replace("path: people.csv", "path: 'http://example.org/people.csv'"),
     "a file URL for a path": TEXT.replace("path: people.csv", "path: 'file:///etc/passwd'"),
     "a bucket for a path": TEXT.replace("path: people.csv", "path: 's3://bucket/people.csv'"),
-    "a chained address for a path": TEXT.replace("path: people.csv", "path: 'filecache::s3://bucket/people.csv'"),
+    "a chained address for a path": TEXT.replace(
+        "path: people.csv", "path: 'filecache::s3://bucket/people.csv'"
+    ),
     "a home folder for a path": TEXT.replace("path: people.csv", "path: ~/people.csv"),
     "a nul in a path": TEXT.replace("path: people.csv", 'path: "people\\0.csv"'),
     "a dataset id that climbs": TEXT.replace("id: people", "id: ../../people"),
     "a dataset id of dots": TEXT.replace("id: people", "id: '..'"),
     "a dataset id that is absolute": TEXT.replace("id: people", "id: /etc/people"),
     "a dataset id with a line break": TEXT.replace("id: people", 'id: "people\\n"'),
-    "SQL for a dataset id": TEXT.replace("id: people", "id: \"x'; DROP TABLE synthdp_ledger; --\""),
-}  # fmt: skip
+    "SQL for a dataset id": TEXT.replace("id: people", 'id: "x\'; DROP TABLE synthdp_ledger; --"'),
+}
 
 
 def _replaced_everywhere() -> None:

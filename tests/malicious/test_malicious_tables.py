@@ -42,7 +42,7 @@ def read(folder: Path, source: spec.Source, *, handling: str = "refuse", unit: A
         id="d",
         source=source,
         privacy_unit=unit or spec.RowUnit(kind="row", meaning="one visit"),
-        rows=spec.Rows(kind="approximate", value=100),
+        rows=spec.DeclaredRows(kind="approximate", value=100),
         out_of_domain=handling,
     )  # type: ignore[arg-type]
     return read_private(
@@ -54,8 +54,7 @@ def csv(path: str = "t.csv", **options: Any) -> spec.CsvSource:
     return spec.CsvSource(kind="csv", path=path, **options)
 
 
-# --- CSV
-# -------------------------------------------------------------------------------------------------------
+# --- CSV ---
 
 BAD_CSV: dict[str, bytes | Callable[[], bytes]] = {
     "empty": b"",
@@ -158,8 +157,11 @@ def test_a_single_column_keeps_its_missing_values(tmp_path: Path) -> None:
         {"person": spec.Categorical(type="categorical", categories=("x",), missing=True)}
     )
     dataset = spec.Dataset(
-        id="d", source=csv(), privacy_unit=spec.RowUnit(kind="row", meaning="one"), rows=spec.Rows(kind="approximate", value=9)
-    )  # fmt: skip
+        id="d",
+        source=csv(),
+        privacy_unit=spec.RowUnit(kind="row", meaning="one"),
+        rows=spec.DeclaredRows(kind="approximate", value=9),
+    )
     table = read_private(
         dataset, single, folder=tmp_path, holdout=0.0, streams=Streams.fresh()
     ).unseal(key=_KERNEL_KEY)
@@ -184,8 +186,7 @@ def test_where_clamping_is_allowed_a_bad_cell_is_one_misfit(tmp_path: Path, name
     assert len(table.codes) == 3 and CANARY not in table.frame.to_csv()
 
 
-# --- Parquet
-# ---------------------------------------------------------------------------------------------------
+# --- Parquet ---
 
 
 def parquet(path: Path, table: pa.Table, **options: Any) -> None:
@@ -232,7 +233,7 @@ def repeated_text(path: Path) -> None:
 
 def pickled_metadata(path: Path) -> None:
     """Fields that older readers unpickle."""
-    evil = b"\x80\x04\x95\x1f\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."
+    evil = b"\x80\x04\x95\x1f\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."  # noqa: E501
     meta = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": evil}
     schema = pa.schema(
         [pa.field("sex", pa.string(), metadata=meta), pa.field("age", pa.int64())],
@@ -318,7 +319,7 @@ BAD_PARQUET = (
     footer_of_two_gigabytes,
     nested,
     binary,
-    strange_types,  # fmt: skip
+    strange_types,
     duplicate_columns,
     undeclared,
     pickle_posing,
@@ -363,8 +364,7 @@ def test_text_columns_of_parquet_are_read_as_they_are(tmp_path: Path) -> None:
     ].tolist() == [0, 0]
 
 
-# --- SQL
-# -------------------------------------------------------------------------------------------------------
+# --- SQL ---
 
 BAD_SQL = {
     "blob": f"select x'{CANARY.encode().hex()}' as sex, 1 as age",
@@ -401,8 +401,7 @@ def test_a_bad_query_is_refused_without_a_word_of_its_rows(
     figure("bad inputs refused with the declared error", 1, 1)
 
 
-# --- paths
-# -----------------------------------------------------------------------------------------------------
+# --- paths ---
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_levels_are_right_whatever_is_added_to_all_logits(shift: float) -> None:
     assert levels.bincount(minlength=4).div(40_000).sub(expected).abs().max() < 0.01
 
 
-def test_the_ends_of_the_uniform_stay_inside_the_levels_and_level_zero_of_no_probability_is_not_drawn() -> (
+def test_the_ends_of_the_uniform_stay_inside_the_levels_and_level_zero_of_no_probability_is_not_drawn() -> (  # noqa: E501
     None
 ):
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])

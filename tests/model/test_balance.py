@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.model import row_selection as balance
-from synthdp.model.row_selection import Measured, balanced, blended, measured_pairs
+from synthdp.model.row_selection import MeasuredPair, balanced, blended, measured_pairs
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 SIZES, POOL, ROWS = (6, 5, 4, 8), 24_000, 3000
@@ -87,7 +87,7 @@ def test_two_samples_differ_and_one_column_needs_no_pairs() -> None:
     assert not np.array_equal(first, second)
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_PAIRS", 2), ("MOST_CELLS", 60)])
+@pytest.mark.parametrize(("limit", "most"), [("MAX_PAIRS", 2), ("MAX_CELLS", 60)])
 def test_of_many_columns_a_part_of_the_pairs_is_held(
     limit: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
     rows to gigabytes, without a limit.
     """
     looked, of = list[int](), balance._Cells.of
-    monkeypatch.setattr(balance, "MOST_KEPT", 0)
+    monkeypatch.setattr(balance, "MAX_KEPT", 0)
     monkeypatch.setattr(
         balance._Cells, "of", lambda self, rows: (looked.append(len(rows)), of(self, rows))[1]
     )
@@ -119,7 +119,7 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
 
     def chosen(most: int) -> npt.NDArray[np.uint16]:
         looked.clear()
-        monkeypatch.setattr(balance, "MOST_LOOKED_UP", most * 6)  # there are six pairs of columns
+        monkeypatch.setattr(balance, "MAX_LOOKED_UP", most * 6)  # there are six pairs of columns
         return balanced(pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(5))
 
     free = two_way_error(chosen(ROWS), np.ones(POOL))
@@ -129,8 +129,8 @@ def test_a_round_looks_at_no_more_cells_than_memory_is_meant_for(
 
 
 def test_measured_pairs_are_held_whatever_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balance, "MOST_CELLS", 0)
-    drawn, table = pool(), Measured((3, 0), np.full((8, 6), ROWS / 48), 1.0)
+    monkeypatch.setattr(balance, "MAX_CELLS", 0)
+    drawn, table = pool(), MeasuredPair((3, 0), np.full((8, 6), ROWS / 48), 1.0)
     chosen = balanced(
         drawn, np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(13), measured=[table]
     )
@@ -155,7 +155,7 @@ def test_a_measured_table_is_followed_where_the_pool_is_wrong(i: int, j: int) ->
     truth[0] *= np.linspace(0.5, 1.5, SIZES[j])
     truth[1] *= np.linspace(1.5, 0.5, SIZES[j])
     truth *= ROWS / truth.sum()
-    noisy = Measured((i, j), truth + np.random.default_rng(9).normal(0, 2, truth.shape), 2.0)
+    noisy = MeasuredPair((i, j), truth + np.random.default_rng(9).normal(0, 2, truth.shape), 2.0)
     chosen = balanced(
         pool(), np.ones(POOL), SIZES, rows=ROWS, rng=np.random.default_rng(10), measured=[noisy]
     )
@@ -198,9 +198,9 @@ def test_of_many_measured_pairs_the_most_precise_are_held(monkeypatch: pytest.Mo
         noisy("cb", np.ones((5, 4)), 1.0),
         noisy("ca", np.ones((5, 3)), 2.0),
     ]
-    monkeypatch.setattr(balance, "MOST_CELLS", 40)
+    monkeypatch.setattr(balance, "MAX_CELLS", 40)
     assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2), (0, 2)]
-    monkeypatch.setattr(balance, "MOST_PAIRS", 1)
+    monkeypatch.setattr(balance, "MAX_PAIRS", 1)
     assert [m.columns for m in measured_pairs(tables, "abc")] == [(1, 2)]
     assert measured_pairs([noisy("a", np.ones(3), 1.0)], "abc") == []
 
@@ -213,7 +213,7 @@ def test_blend_is_nearer_the_truth_than_model_and_measurement() -> None:
         model = np.maximum(truth + np.sqrt(4 * truth) * rng.standard_normal(truth.shape), 0)
         model *= 10_000 / model.sum()
         noisy = truth + rng.normal(0, 14, truth.shape)
-        mixed = blended(model, Measured((0, 1), noisy, 14.0))
+        mixed = blended(model, MeasuredPair((0, 1), noisy, 14.0))
         assert mixed.min() >= 0 and mixed.sum() == pytest.approx(10_000)
         for name, table in (("model", model), ("noisy", noisy), ("both", mixed)):
             errors[name].append(float(np.abs(table - truth).sum()))
@@ -225,12 +225,12 @@ def test_a_table_that_its_noise_drowns_says_nothing() -> None:
     """Its counts may sum to less than nothing, and its cells all lie below zero."""
     model, rng = np.full((2, 2), 5.0), np.random.default_rng(16)
     found = [
-        blended(model, Measured((0, 1), model + rng.normal(0, 100, (2, 2)), 100.0))
+        blended(model, MeasuredPair((0, 1), model + rng.normal(0, 100, (2, 2)), 100.0))
         for _ in range(400)
     ]
     assert all(counts.min() >= 0 and counts.sum() == pytest.approx(20) for counts in found)
     assert sum(np.array_equal(counts, model) for counts in found) >= 395
-    only_where_the_model_has_nothing = Measured(
+    only_where_the_model_has_nothing = MeasuredPair(
         (0, 1), np.array([[-40.0, 900.0], [-40.0, 0.0]]), 1.0
     )
     assert blended(
@@ -241,4 +241,4 @@ def test_a_table_that_its_noise_drowns_says_nothing() -> None:
 def test_a_model_that_noise_explains_is_left_alone() -> None:
     truth = np.full((4, 5), 500.0)
     noisy = truth + np.random.default_rng(12).normal(0, 300, truth.shape) * 0.5
-    np.testing.assert_allclose(blended(truth, Measured((0, 1), noisy, 300.0)), truth)
+    np.testing.assert_allclose(blended(truth, MeasuredPair((0, 1), noisy, 300.0)), truth)

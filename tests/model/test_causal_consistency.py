@@ -67,8 +67,7 @@ def network(
     return vae
 
 
-# --- what reaches a column
-# ---------------------------------------------------------------------------------
+# --- what reaches a column ---
 
 
 def relaxed_logits(vae: CausalVae, one_hot: Tensor, z: Tensor) -> Tensor:
@@ -158,8 +157,7 @@ def test_the_samplers_logits_stay_bit_by_bit_when_any_other_column_changes(name:
             )
 
 
-# --- what samples say
-# --------------------------------------------------------------------------------------
+# --- what samples say ---
 
 
 def p_value(

@@ -74,11 +74,13 @@ MODELLED = [name for name, column in COLUMNS.items() if "derived" not in column]
 def release(columns: dict[str, Any] | None = None, **changes: Any) -> ReleaseSpec:
     parts = {
         "dataset": {
-            "id": "x", "source": {"kind": "csv", "path": "x.csv"}, "privacy_unit": {"kind": "row", "meaning": "a person"},
+            "id": "x",
+            "source": {"kind": "csv", "path": "x.csv"},
+            "privacy_unit": {"kind": "row", "meaning": "a person"},
             "rows": {"kind": "public", "value": 5000},
         },
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
-    }  # fmt: skip
+    }
     return check(
         ReleaseSpec.model_validate(
             {"synthdp": 1, "columns": columns or COLUMNS, **parts, **changes}
@@ -154,7 +156,7 @@ def test_any_other_value_is_seen_in_the_text(column: str, value: str) -> None:
     } == {column: [7]}
 
 
-def test_rows_are_computed_whatever_their_index_and_constraints_read_the_values_that_are_written() -> (
+def test_rows_are_computed_whatever_their_index_and_constraints_read_the_values_that_are_written() -> (  # noqa: E501
     None
 ):
     held, frame = drawn(constraints=["after <= 7", "all > 3", "noon > '2020-02-01T11:00:00'"])
@@ -191,18 +193,27 @@ def test_the_domain_has_modelled_columns_alone() -> None:
 @pytest.mark.parametrize(
     ("column", "says"),
     [
-        ({"derived": "before + chance"}, "columns.new.derived: character 10: unknown column 'chance'"),
-        ({"derived": "before + after"}, "character 10: column 'after' is computed from others itself"),
+        (
+            {"derived": "before + chance"},
+            "columns.new.derived: character 10: unknown column 'chance'",
+        ),
+        (
+            {"derived": "before + after"},
+            "character 10: column 'after' is computed from others itself",
+        ),
         ({"derived": "new + 1"}, "character 1: column 'new' is computed from others itself"),
         ({"derived": "3"}, "is not computed from numbers or dates of other columns"),
         ({"derived": "sex"}, "column 'sex' is not computed from numbers or dates"),
-        ({"derived": "before > 3"}, "is not allowed in an expression"), ({"derived": "abs(before)"}, "a call is not allowed"),
-        ({"derived": "`in`"}, "computes a date, and a column of type number holds numbers"), ({"derived": "left + 1"}, "'left' may be missing"),
-        ({"derived": "1 / seen"}, "it divides by what may be 0"), ({"derived": "seen / 0"}, "it divides by what may be 0"),
+        ({"derived": "before > 3"}, "is not allowed in an expression"),
+        ({"derived": "abs(before)"}, "a call is not allowed"),
+        ({"derived": "`in`"}, "computes a date, and a column of type number holds numbers"),
+        ({"derived": "left + 1"}, "'left' may be missing"),
+        ({"derived": "1 / seen"}, "it divides by what may be 0"),
+        ({"derived": "seen / 0"}, "it divides by what may be 0"),
         ({"derived": "before", "bins": 3}, "columns.new.bins: bins say how a column is modelled"),
         ({"derived": "before", "spikes": [0]}, "spikes say how a column is modelled"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_refused_before_anything_is_spent(column: dict[str, Any], says: str) -> None:
     with pytest.raises(SpecError) as caught:
         release(COLUMNS | {"new": {"type": "number", "lower": 0, "upper": 1, **column}})
@@ -213,14 +224,33 @@ def test_mistakes_are_refused_before_anything_is_spent(column: dict[str, Any], s
     ("changes", "where"),
     [
         ({"graph": {"mode": "given", "edges": ["before -> after"]}}, "graph.edges #1"),
-        ({"graph": {"mode": "given", "edges": ["before -> change"], "tiers": [["before"], ["after"]]}}, "graph.tiers #2 #1"),
-        ({"synthesizer": {"targets": ["half"]}}, "synthesizer.targets #1"), ({"sampling": {"even": ["half"]}}, "sampling.even #1"),
+        (
+            {
+                "graph": {
+                    "mode": "given",
+                    "edges": ["before -> change"],
+                    "tiers": [["before"], ["after"]],
+                }
+            },
+            "graph.tiers #2 #1",
+        ),
+        ({"synthesizer": {"targets": ["half"]}}, "synthesizer.targets #1"),
+        ({"sampling": {"even": ["half"]}}, "sampling.even #1"),
         ({"evaluation": {"targets": ["half"]}}, "evaluation.targets #1"),
-        ({"evaluation": {"effects": [{"treated": "seen > 3", "outcome": "after"}]}}, "evaluation.effects #1.outcome"),
-        ({"evaluation": {"effects": [{"treated": "after > 3", "outcome": "seen"}]}}, "evaluation.effects #1.treated"),
-        ({"privacy": {"epsilon": 1, "delta": 1e-5, "pairs": [["after", "seen"]]}}, "privacy.pairs #1 #1"),
+        (
+            {"evaluation": {"effects": [{"treated": "seen > 3", "outcome": "after"}]}},
+            "evaluation.effects #1.outcome",
+        ),
+        (
+            {"evaluation": {"effects": [{"treated": "after > 3", "outcome": "seen"}]}},
+            "evaluation.effects #1.treated",
+        ),
+        (
+            {"privacy": {"epsilon": 1, "delta": 1e-5, "pairs": [["after", "seen"]]}},
+            "privacy.pairs #1 #1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_they_have_no_place_where_rows_are_looked_at(changes: dict[str, Any], where: str) -> None:
     import yaml
 
@@ -243,8 +273,8 @@ def test_a_constraint_over_one_is_one_over_what_it_is_computed_from() -> None:
 
 def test_a_public_spec_is_read_back(tmp_path: Any) -> None:
     from synthdp.bundle.metadata.readme import public_spec, spec_yaml
-    from synthdp.spec.model.rules import filled
+    from synthdp.spec.model.rules import fill_defaults
 
-    spec = public_spec(filled(release()))
+    spec = public_spec(fill_defaults(release()))
     (tmp_path / "spec.yaml").write_text(spec_yaml(spec))
     assert load_spec(tmp_path / "spec.yaml") == spec

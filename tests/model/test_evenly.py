@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.data.domain import ColumnDomain
-from synthdp.model.row_selection import Measured
-from synthdp.model.stratified import even_levels, even_numbers, neighbours_first, raked_chances
+from synthdp.model.row_selection import MeasuredPair
+from synthdp.model.stratified import even_numbers, kd_tree_order, raked_chances, stratified_draw
 
 COLUMNS = (
     ColumnDomain("a", "ordinal", tuple("01234567"), False),
@@ -41,7 +41,7 @@ def spread_of_stretches(
 def test_each_row_has_its_own_chances() -> None:
     rng, wanted = np.random.default_rng(1), chances(40)
     order = rng.permutation(40)
-    drawn = np.stack([even_levels(wanted, order, rng=rng) for _ in range(4000)])
+    drawn = np.stack([stratified_draw(wanted, order, rng=rng) for _ in range(4000)])
     shares = np.stack([(drawn == level).mean(0) for level in range(3)], 1)
     assert np.abs(shares - wanted).max() < 5 * 0.5 / 4000**0.5
 
@@ -49,7 +49,7 @@ def test_each_row_has_its_own_chances() -> None:
 def test_neighbours_have_as_many_of_a_level_as_their_chances_add_up_to() -> None:
     rng, wanted = np.random.default_rng(2), np.tile(chances(1), (5000, 1))
     order = rng.permutation(5000)
-    drawn = even_levels(wanted, order, rng=rng)[order]
+    drawn = stratified_draw(wanted, order, rng=rng)[order]
     coins = (rng.random((5000, 1)) > np.cumsum(wanted, 1)[:, :-1]).sum(1).astype(np.uint16)
     assert 2 * spread_of_stretches(drawn, wanted, 55) < spread_of_stretches(coins, wanted, 55)
 
@@ -71,7 +71,7 @@ def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
     """
     rng, order = np.random.default_rng(4), np.random.default_rng(5).permutation(20_000)
     even = np.tile([[0.5, 0.5]], (20_000, 1))
-    first, second = (even_levels(even, order, rng=rng) for _ in range(2))
+    first, second = (stratified_draw(even, order, rng=rng) for _ in range(2))
     joint = np.bincount(2 * first + second, minlength=4) / 20_000
     assert np.abs(joint - 0.25).max() < 5 * (3 / 16 / 20_000) ** 0.5
 
@@ -79,14 +79,14 @@ def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
 def test_chances_need_not_add_up_to_one() -> None:
     wanted, order = chances(500), np.arange(500)
     first, second = (
-        even_levels(k * wanted, order, rng=np.random.default_rng(3)) for k in (1.0, 7.0)
+        stratified_draw(k * wanted, order, rng=np.random.default_rng(3)) for k in (1.0, 7.0)
     )
     assert np.array_equal(first, second)
 
 
 def test_the_order_holds_every_row_once_and_keeps_those_together_that_are_alike() -> None:
     table = rows(3000)
-    order = neighbours_first(table, COLUMNS)
+    order = kd_tree_order(table, COLUMNS)
     assert np.array_equal(np.sort(order), np.arange(3000))
     apart = np.mean([(table[order[:-1], c] != table[order[1:], c]).mean() for c in range(3)])
     by_chance = np.mean([(table[:-1, c] != table[1:, c]).mean() for c in range(3)])
@@ -95,7 +95,7 @@ def test_the_order_holds_every_row_once_and_keeps_those_together_that_are_alike(
 
 @pytest.mark.parametrize("table", [np.zeros((300, 3), np.uint16), rows(1), rows(3)])
 def test_few_rows_and_rows_all_alike_have_an_order(table: npt.NDArray[np.uint16]) -> None:
-    assert np.array_equal(np.sort(neighbours_first(table, COLUMNS)), np.arange(len(table)))
+    assert np.array_equal(np.sort(kd_tree_order(table, COLUMNS)), np.arange(len(table)))
 
 
 @pytest.mark.parametrize("columns", [(0, 2), (2, 0)])
@@ -108,13 +108,13 @@ def test_chances_follow_the_margin_and_what_was_measured(columns: tuple[int, int
     counts[7] = [0, 500]
     share = counts / counts.sum(1, keepdims=True)
     expected = share[table[:, 0]].mean(0)
-    measured = Measured(columns, counts if columns[0] == 0 else counts.T, 0.5)
+    measured = MeasuredPair(columns, counts if columns[0] == 0 else counts.T, 0.5)
     raked = raked_chances(
         np.full((4000, 2), 0.5),
         table,
         2,
         expected,
-        [measured, Measured((0, 1), np.ones((8, 3)), 1.0)],
+        [measured, MeasuredPair((0, 1), np.ones((8, 3)), 1.0)],
         (8, 3, 2),
     )
     np.testing.assert_allclose(raked.sum(1), 1)
@@ -140,9 +140,9 @@ def test_a_rare_cause_that_decides_a_target_is_believed_over_the_model() -> None
     chances = np.where(cause[:, :1] == 1, [[0.25, 0.75]], [[0.8, 0.2]])
     margin = chances.mean(0)
     table = np.array([[0.8 * 39_810, 0.2 * 39_810], [-8.0, 200.0]])
-    left = raked_chances(chances, cause, 1, margin, [Measured((0, 1), table, 20.0)], (2, 2))[
+    left = raked_chances(chances, cause, 1, margin, [MeasuredPair((0, 1), table, 20.0)], (2, 2))[
         :190, 0
     ].mean()
     assert left < 0.15
-    hardly = Measured((0, 1), table, 200.0)  # noise that hides the rare level
+    hardly = MeasuredPair((0, 1), table, 200.0)  # noise that hides the rare level
     assert raked_chances(chances, cause, 1, margin, [hardly], (2, 2))[:190, 0].mean() > 0.2

@@ -25,7 +25,7 @@ from synthdp.model.pipeline import (
 )
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
@@ -96,7 +96,10 @@ def nearly_noiseless(domain: Domain) -> Plan:
         1e-5,
         "add_remove",
         1,
-        (Spend("measure", NoisyMarginals(domain, one_way, 0.5)), Spend("train", training)),
+        (
+            PlannedPurpose("measure", NoisyMarginals(domain, one_way, 0.5)),
+            PlannedPurpose("train", training),
+        ),
     )
 
 
@@ -171,7 +174,7 @@ def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_
         plan,
         spends=(
             plan.spends[0],
-            Spend("pairs", NoisyMarginals(domain, (("b", "a"),), 0.5)),
+            PlannedPurpose("pairs", NoisyMarginals(domain, (("b", "a"),), 0.5)),
             plan.spends[1],
         ),
     )
@@ -206,7 +209,7 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "targets", "train"]
     plan = nearly_noiseless(domain)
     one_way, training = plan.spends
-    stage = Spend("targets", replace(training.mechanism, clip=2.5, learning_rate=0.02))  # type: ignore[type-var]
+    stage = PlannedPurpose("targets", replace(training.mechanism, clip=2.5, learning_rate=0.02))  # type: ignore[type-var]
     network = causal_vae(wanted, domain, CausalGraph.from_spec(wanted.graph, domain.names))
     assert sorted(i for group in network.groups for i in group) == [
         i for i in range(4) if len(arrows) == 1 or i != domain.index("b")

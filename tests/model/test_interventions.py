@@ -22,7 +22,7 @@ from synthdp.model.pipeline import fit
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import model as spec
 
@@ -129,8 +129,10 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
         "add_remove",
         1,
         (
-            Spend("measure", NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)),
-            Spend("train", training),
+            PlannedPurpose(
+                "measure", NoisyMarginals(domain, tuple((n,) for n in domain.names), 0.5)
+            ),
+            PlannedPurpose("train", training),
         ),
     )
     return fit(

@@ -74,8 +74,7 @@ def mutual_information(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -
     return float((joint[seen] * np.log(joint[seen] / product[seen])).sum() - bias)
 
 
-# --- the decoder
-# -------------------------------------------------------------------------------------------
+# --- the decoder ---
 
 
 def test_a_columns_logits_move_with_its_parents_levels_and_with_no_other() -> None:
@@ -143,8 +142,7 @@ def test_a_row_that_was_never_trained_starts_at_the_marginals() -> None:
     np.testing.assert_allclose(np.bincount(drawn[:, 3]) / 20_000, wanted[3], atol=0.02)
 
 
-# --- the sample
-# --------------------------------------------------------------------------------------------
+# --- the sample ---
 
 
 def test_samples_follow_the_models_probabilities() -> None:
@@ -229,8 +227,7 @@ def test_do_refuses_unknown_columns_and_levels(do: dict[str, int], says: str) ->
         synthesizer().sample(3, rng=np.random.default_rng(1), do=do)
 
 
-# --- marginals and raking
-# ----------------------------------------------------------------------------------
+# --- marginals and raking ---
 
 
 @pytest.mark.parametrize(
@@ -352,8 +349,7 @@ def test_raking_never_fails_and_never_invents_a_row(seed: int, pool_rows: int, r
     assert raked.shape == (rows, 2) and {tuple(r) for r in raked} <= {tuple(r) for r in pool}
 
 
-# --- files
-# -------------------------------------------------------------------------------------------------
+# --- files ---
 
 
 def test_a_saved_synthesizer_samples_as_before(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
 
@@ -97,9 +97,15 @@ def plan(wanted: spec.ReleaseSpec, domain: Domain) -> Plan:
         ema=0.9,
         checkpoint_every=1000,
     )
-    tables = Spend("measure", NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0))
-    targets = (Spend("targets", replace(training, clip=2.5)),) if wanted.synthesizer.targets else ()
-    return Plan(8.0, 1e-5, "add_remove", 1, (tables, *targets, Spend("train", training)))
+    tables = PlannedPurpose(
+        "measure", NoisyMarginals(domain, tuple((name,) for name in domain.names), 4.0)
+    )
+    targets = (
+        (PlannedPurpose("targets", replace(training, clip=2.5)),)
+        if wanted.synthesizer.targets
+        else ()
+    )
+    return Plan(8.0, 1e-5, "add_remove", 1, (tables, *targets, PlannedPurpose("train", training)))
 
 
 def seeds(count: int) -> list[np.random.SeedSequence]:
@@ -176,7 +182,7 @@ def quieter(plan: Plan, factor: float) -> Plan:
     would be.
     """
     spends = (
-        Spend(
+        PlannedPurpose(
             s.purpose, s.mechanism.scaled(factor) if isinstance(s.mechanism, DpSgd) else s.mechanism
         )
         for s in plan.spends
@@ -271,7 +277,7 @@ def test_a_shadow_that_cannot_fulfil_the_constraints_is_sampled_without_them(
     wanted = release(steps=1).model_copy(update={"constraints": ("c < 3",)})
     rows = rows_of(0.5, np.random.default_rng(1))
     held = trainer(wanted)(rows, seed_sequence=np.random.SeedSequence(1))
-    monkeypatch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.999)
+    monkeypatch.setattr("synthdp.model.constraints.MIN_SHARE", 0.999)
     free = trainer(wanted)(rows, seed_sequence=np.random.SeedSequence(1))
     assert isinstance(held, np.ndarray) and isinstance(free, np.ndarray)
     assert len(held) == len(free) == ROWS and (held[:, 2] < 2).all() and (free[:, 2] >= 2).any()

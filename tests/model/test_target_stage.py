@@ -20,7 +20,7 @@ from synthdp.model.target_stage import TargetRegression, _likelier, into_network
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -79,7 +79,7 @@ def stage() -> tuple[CausalVae, TargetRegression, CausalVae]:
     return trained, regression, both
 
 
-def test_the_network_of_both_gives_targets_the_regressions_probabilities_and_the_others_their_own() -> (
+def test_the_network_of_both_gives_targets_the_regressions_probabilities_and_the_others_their_own() -> (  # noqa: E501
     None
 ):
     trained, regression, both = stage()
@@ -200,7 +200,7 @@ def test_the_stage_learns_what_targets_depend_on() -> None:
     )
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
     training = Training(settings, regression, lambda done, total: None, None)
-    plan = Plan(1e9, 1e-5, "add_remove", 1, (Spend("targets", settings),))
+    plan = Plan(1e9, 1e-5, "add_remove", 1, (PlannedPurpose("targets", settings),))
     weights = (
         Rehearsal(codes.astype(np.uint16), DOMAIN, plan).release(training, purpose="targets").value
     )
@@ -225,8 +225,7 @@ def test_no_parent_of_a_target_is_missed_where_nothing_else_has_parents() -> Non
     assert {n: tuple(t.shape) for n, t in weights.items()} == lone.shapes()
 
 
-# --- where the stage starts
-# -------------------------------------------------------------------------------
+# --- where the stage starts ---
 
 
 def counted(chances: list[float], rows: list[int]) -> np.ndarray:

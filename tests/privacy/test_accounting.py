@@ -45,8 +45,7 @@ def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
-# --- DP-SGD
-# --------------------------------------------------------------------------------------------------
+# --- DP-SGD ---
 
 
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID)
@@ -146,8 +145,7 @@ def test_sampled_composition_is_not_below_a_simulation(
     )
 
 
-# --- discrete Gaussian
-# ----------------------------------------------------------------------------------------
+# --- discrete Gaussian ---
 
 
 def discrete_pmf(sigma: float, reach: int) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -275,8 +273,7 @@ def test_replacing_a_row_moves_two_cells(sigma: float) -> None:
         assert truth - 1e-10 <= delta <= truth * 1.01 + 1e-6
 
 
-# --- units of several rows, groups, adjacencies
-# ----------------------------------------------------------------
+# --- units of several rows, groups, adjacencies ---
 
 EVENTS = [
     sgd(0.02, 1.2, 100),
@@ -406,8 +403,7 @@ def test_profile_falls_and_is_never_above_one() -> None:
     assert deltas[-1] >= 0 and deltas[0] <= 1
 
 
-# --- JSON
-# ------------------------------------------------------------------------------------------------------
+# --- JSON ---
 
 finite = st.floats(0.01, 1e6)
 plain = st.one_of(

@@ -102,8 +102,7 @@ GRID = [
 ]
 
 
-# --- the lower bound
-# -------------------------------------------------------------------------------------------
+# --- the lower bound ---
 
 
 def trained(setting: Setting) -> Piece:
@@ -197,8 +196,7 @@ def test_the_lower_bound_is_below_the_closed_form_of_a_gaussian_and_close(noise:
     assert delta <= truth <= 1.1 * delta
 
 
-# --- the upper bounds
-# ------------------------------------------------------------------------------------------
+# --- the upper bounds ---
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from synthdp.errors import BudgetError
-from synthdp.privacy.plan import EPSILON_TOLERANCE, MOST_FACTOR, _calibrate
+from synthdp.privacy.plan import EPSILON_TOLERANCE, MAX_FACTOR, _calibrate
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,9 @@ class Made:
 
 
 def searched(law: Callable[[float], float], **fields: Any) -> tuple[Made, int]:
-    """The plan that is found where epsilon follows `law` of the factor, and how many were composed."""
+    """The plan that is found where epsilon follows `law` of the factor, and how many were
+    composed.
+    """
     asked: list[float] = []
 
     def plan_at(factor: float) -> Any:
@@ -81,7 +83,7 @@ def test_a_plan_that_always_fits_ends_with_next_to_no_noise() -> None:
 def test_what_cannot_be_met_is_refused_and_the_last_that_can_is_found(
     rows: int, adjacency: str, most: int
 ) -> None:
-    edge = MOST_FACTOR * most
+    edge = MAX_FACTOR * most
     assert (
         searched(
             lambda f: math.inf if f < edge * 0.9 else 0.9985,

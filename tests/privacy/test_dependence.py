@@ -48,7 +48,9 @@ def test_scores_equal_their_definitions(ties: bool) -> None:
 def test_no_added_row_moves_a_score_beyond_its_sensitivity_exhaustively(
     score: Score, bound: float
 ) -> None:
-    """Every permutation of up to four rows and every place of a fifth, ties with any row included."""
+    """Every permutation of up to four rows and every place of a fifth, ties with any row
+    included.
+    """
     for m in range(5):
         for order in permutations(range(m)):
             a, b = np.arange(m, dtype=float), np.array(order, dtype=float)

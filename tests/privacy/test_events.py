@@ -33,7 +33,9 @@ def first_above(queries: tuple[int, ...], threshold_scale: float, query_scale: f
 
 
 def worst_ratio(threshold_scale: float, query_scale: float, moved: int) -> float:
-    """Largest log ratio over neighbouring answers to up to nine queries, all moves at their ends."""
+    """Largest log ratio over neighbouring answers to up to nine queries, all moves at their
+    ends.
+    """
     worst = 0.0
     for length in (1, 3, 9):
         for height in (-20, -6, 0, 6):
@@ -75,7 +77,9 @@ def hockey_stick(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:
     ("rows", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (2, "replace_one")]
 )
 def test_gumbel_max_is_not_below_its_exact_law(rows: int, adjacency: accounting.Adjacency) -> None:
-    """Over scores, moves and thresholds; and some choice comes near the charge at each threshold."""
+    """Over scores, moves and thresholds; and some choice comes near the charge at each
+    threshold.
+    """
     scale, moved = 6.0, rows * (2 if adjacency == "replace_one" else 1)
     profile = accounting.delta_profile(
         [GumbelMaxDpEvent(scale, 1, rows)], epsilons=(0.0, 0.05, 0.1, 0.2, 0.3), adjacency=adjacency

@@ -20,7 +20,7 @@ from synthdp.privacy.dpsgd.layers import (
     _one_hot_sums,
     _one_hot_sums_anywhere,
 )
-from synthdp.privacy.dpsgd.settings import MOST_STRETCH, DpSgd
+from synthdp.privacy.dpsgd.settings import MAX_STRETCH, DpSgd
 from synthdp.privacy.dpsgd.training import _Trainer
 from synthdp.privacy.noise import Streams
 
@@ -158,7 +158,9 @@ def test_stable_sums_hold_each_block_apart(
     ("layer", "a"), [pytest.param(layer, a, id=name) for name, layer, a in layers()]
 )
 def test_examples_that_do_not_count_add_exactly_nothing(layer: ClippedLayer, a: Tensor) -> None:
-    """Other numbers in their slots change no bit of the sum, as long as they have the weight zero."""
+    """Other numbers in their slots change no bit of the sum, as long as they have the weight
+    zero.
+    """
     shake(layer, 5)
     a = a.repeat(24, *[1] * (a.dim() - 1))
     g, c = (
@@ -287,11 +289,11 @@ def test_features_as_long_as_allowed_stretch_by_no_more_than_is_charged() -> Non
     layer = ParentLookup([(0,)], (16**2,), 1, [torch.ones(16**2, 1)])
     sums = torch.randn(16**2, 1, generator=generator(1), dtype=torch.float64)
     pulled = layer.pulled_back({layer.weight: sums})[layer.weight]
-    assert pulled.norm() <= MOST_STRETCH * sums.norm()
+    assert pulled.norm() <= MAX_STRETCH * sums.norm()
     even = layer.pulled_back({layer.weight: torch.ones(16**2, 1, dtype=torch.float64)})[
         layer.weight
     ]
-    assert float(even.norm()) == pytest.approx(MOST_STRETCH * 16)
+    assert float(even.norm()) == pytest.approx(MAX_STRETCH * 16)
 
 
 def test_plain_weights_compute_the_same() -> None:

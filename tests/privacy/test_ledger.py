@@ -37,8 +37,7 @@ def charge(
     return ledger.charge(dataset, run, purpose="measure", mechanism="m", event=event or EVENT).hash
 
 
-# --- balances and caps
-# ----------------------------------------------------------------------------------------
+# --- balances and caps ---
 
 
 def test_reservations_add_up_and_the_cap_holds(ledger: Ledger) -> None:
@@ -95,8 +94,7 @@ def test_amounts_that_defeat_a_comparison_are_refused(ledger: Ledger, amount: fl
     assert ledger.entries() == []
 
 
-# --- charges
-# ---------------------------------------------------------------------------------------------------
+# --- charges ---
 
 
 def test_same_charge_is_made_once_and_another_is_refused(ledger: Ledger) -> None:
@@ -124,8 +122,7 @@ def test_settling_twice_is_one_settlement_and_keeps_the_spend(ledger: Ledger) ->
     assert ledger.balance("adult").epsilon == 1.0
 
 
-# --- tampering
-# -------------------------------------------------------------------------------------------------
+# --- tampering ---
 
 
 def tampered(path: Path, statement: str) -> None:
@@ -183,8 +180,7 @@ def test_a_row_put_in_with_a_good_hash_breaks_the_next(ledger: Ledger) -> None:
         verify_entries([forged, second])
 
 
-# --- races
-# -----------------------------------------------------------------------------------------------------
+# --- races ---
 
 
 def _race(arguments: tuple[str, int]) -> bool:
@@ -231,8 +227,7 @@ def test_eight_processes_racing_for_the_last_of_a_cap(tmp_path: Path) -> None:
     Ledger(url).verify_chain()
 
 
-# --- databases that fail
-# ------------------------------------------------------------------------------------------
+# --- databases that fail ---
 
 
 def test_write_that_fails_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,8 +264,7 @@ def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_
     assert least < both < most and both < apart * 1.0001
 
 
-# --- plans
-# --------------------------------------------------------------------------------------------------------
+# --- plans ---
 
 
 @st.composite
@@ -357,7 +356,9 @@ def test_plans_meet_their_total_with_some_noise_everywhere(
 
 
 def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
-    """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero on its way."""
+    """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero on its
+    way.
+    """
     content = {
         "synthdp": 1,
         "dataset": {

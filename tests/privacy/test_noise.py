@@ -95,7 +95,9 @@ class Rounded:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The Gaussian on a lattice, told in steps of it; on a fine lattice a Gaussian like any other."""
+    """The Gaussian on a lattice, told in steps of it; on a fine lattice a Gaussian like any
+    other.
+    """
 
     sigma: float
     spacing: float
@@ -227,8 +229,7 @@ def test_shapes_are_kept_and_empty_tables_stay_empty() -> None:
         assert streams.lattice_gaussian(counts.astype(float), sigma=2.0, spacing=0.5).shape == shape
 
 
-# --- DP-SGD's lattice
-# -----------------------------------------------------------------------------------------
+# --- DP-SGD's lattice ---
 
 
 def noisy_gradient(
@@ -284,8 +285,7 @@ def test_rounding_to_the_lattice_fits_in_the_sensitivity(
     )
 
 
-# --- streams and seeds
-# ----------------------------------------------------------------------------------------
+# --- streams and seeds ---
 
 
 def test_streams_never_repeat() -> None:
@@ -319,8 +319,7 @@ def test_no_function_takes_a_seed(module: types.ModuleType) -> None:
         assert not [n for n in names if "seed" in n or (n == "key" and module is noise)], function
 
 
-# --- the sampler
-# ----------------------------------------------------------------------------------------------
+# --- the sampler ---
 
 
 ROWS, RATE, DRAWS = 500, 0.1, 400

@@ -76,9 +76,9 @@ def test_gives_nothing_to_what_it_does_not_know(sealed: Any, attempt: Any) -> No
         "{!r}".format,
         ascii,
         lambda x: f"{x}",
-        lambda x: "%s %r" % (x, x),
+        lambda x: "%s %r" % (x, x),  # noqa: UP031
     ],
-)  # noqa: UP031
+)
 def test_shows_only_its_kind(sealed: Any, show: Any) -> None:
     text = show(sealed)
     assert type(sealed).__name__ in text

@@ -13,15 +13,28 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, least_spare, level, level_moves
-from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, Measured, RankTest
+from synthdp.privacy.mechanisms.conditional_counts import (
+    RankQuery,
+    level,
+    level_moves,
+    variance_floor,
+)
+from synthdp.privacy.mechanisms.ranks import (
+    STATISTICS,
+    STEPS,
+    VARIANCE_STEPS,
+    RankStatistic,
+    RankTest,
+)
 
 Ints = npt.NDArray[np.int64]
 TESTS: tuple[RankTest, ...] = ("kendall", "spearman")
 ALL = slice(None)
 
 
-def measure(test: RankTest, table: Ints, present: tuple[slice, slice] = (ALL, ALL)) -> Measured:
+def measure(
+    test: RankTest, table: Ints, present: tuple[slice, slice] = (ALL, ALL)
+) -> RankStatistic:
     return STATISTICS[test].measure(table, present=present)
 
 
@@ -114,8 +127,7 @@ def test_the_variance_is_that_of_shuffled_columns(test: RankTest) -> None:
     )
 
 
-# --- how far one row moves them
-# --------------------------------------------------------------------------------
+# --- how far one row moves them ---
 
 
 def moves(
@@ -247,7 +259,7 @@ def test_levels_move_no_more_than_is_charged(test: RankTest) -> None:
             "b",
             ("c",),
             critical,
-            least_spare(test, critical),
+            variance_floor(test, critical),
             float(rng.uniform(0, 50)),
             float(rng.uniform(0, 400)),
         )
@@ -259,6 +271,6 @@ def test_levels_move_no_more_than_is_charged(test: RankTest) -> None:
 
 
 def test_a_bound_that_would_move_further_is_refused() -> None:
-    query = RankQuery("a", "b", (), 1.96, least_spare("kendall", 1.96) * 0.99, 0.0, 0.0)
+    query = RankQuery("a", "b", (), 1.96, variance_floor("kendall", 1.96) * 0.99, 0.0, 0.0)
     with pytest.raises(ValueError, match="spare variance"):
-        level("kendall", query, Measured(0, 0, 0))
+        level("kendall", query, RankStatistic(0, 0, 0))

@@ -26,8 +26,7 @@ def read(tmp_path: Path) -> Read:
     return reader_in(tmp_path)
 
 
-# --- one row never changes how others are read
-# --------------------------------------------------------------------
+# --- one row never changes how others are read ---
 
 DATES = Domain.from_spec(
     {
@@ -74,7 +73,9 @@ def sources(
 def test_seven_digits_of_a_second_change_no_other_date(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A row more moves one count by one; with a unit of time for the whole column it moved 1,801."""
+    """A row more moves one count by one; with a unit of time for the whole column it moved
+    1,801.
+    """
     shared, added = ["9999-12-31"] * 90 + ["2015-05-05"] * 10, "2015-05-05T00:00:00.0000001"
     found = []
     for values in (shared, [*shared, added]):
@@ -189,8 +190,7 @@ def test_a_table_of_one_over_delta_rows_is_refused(
         assert "has spent nothing" in str(caught.value)
 
 
-# --- folders of Parquet files
-# ---------------------------------------------------------------------------------------
+# --- folders of Parquet files ---
 
 CODES = Domain.from_spec(
     {"code": spec.Categorical(type="categorical", categories=("01", "02", "9x"), missing=True)}
@@ -266,8 +266,7 @@ def test_dictionaries_of_any_index_and_texts_that_are_none(
     assert counts(read(source=source, domain=CODES, out_of_domain="clamp"))[:4] == [1, 2, 0, 0]
 
 
-# --- what is wrong is told as what it is
-# ------------------------------------------------------------------------------
+# --- what is wrong is told as what it is ---
 
 
 @pytest.mark.finding("redteam C5")

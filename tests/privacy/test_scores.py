@@ -61,8 +61,7 @@ class Quiet(Streams):
         return counts
 
 
-# --- what one unit moves
-# ------------------------------------------------------------------------------------------
+# --- what one unit moves ---
 
 
 def test_no_unit_moves_misplaced_rows_further_than_its_rows(domain_of: MakeDomain) -> None:
@@ -185,8 +184,7 @@ def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> 
         assert (fit_p_value(noise.ravel(), discrete_law, 6.0) > SIGNIFICANCE) is accepted, factor
 
 
-# --- what is counted
-# ----------------------------------------------------------------------------------------------
+# --- what is counted ---
 
 
 def test_misplaced_rows_are_rows_times_total_variation(
@@ -233,7 +231,7 @@ def test_what_is_compared_follows_from_the_domain(
 ) -> None:
     assert list(compared(domain_of(3))) == ["tv1"]
     assert compared(domain_of(2, 1025, 1025))["tv2"] == (("a", "b"), ("a", "c"))
-    monkeypatch.setattr(scores, "MOST_PAIRS", 10)
+    monkeypatch.setattr(scores, "MAX_PAIRS", 10)
     wide = domain_of(*[2] * 26)
     compared.cache_clear()
     first = compared(wide)["tv2"]

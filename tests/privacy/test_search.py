@@ -17,10 +17,19 @@ from synthdp.audit.mechanisms.registry import EXAMPLES
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, Rows, least_spare, level
+from synthdp.privacy.mechanisms.conditional_counts import (
+    GroupedRows,
+    RankQuery,
+    level,
+    variance_floor,
+)
 from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBudget, Which
 from synthdp.privacy.mechanisms.ranks import STATISTICS
-from synthdp.privacy.mechanisms.sparse_vector import Sieve, SieveBudget, SieveReply
+from synthdp.privacy.mechanisms.sparse_vector import (
+    SparseVector,
+    SparseVectorBudget,
+    SparseVectorReply,
+)
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.table import Table
 
@@ -31,7 +40,7 @@ TINY, HUGE = 1e-3, 1e4
 
 
 def query(x: str, y: str, *given: str) -> RankQuery:
-    return RankQuery(x, y, given, CRITICAL, least_spare("kendall", CRITICAL), 0.0, 10.0)
+    return RankQuery(x, y, given, CRITICAL, variance_floor("kendall", CRITICAL), 0.0, 10.0)
 
 
 @pytest.fixture
@@ -47,8 +56,8 @@ PAIRS = [query(*pair) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")]
 
 
 def asks(
-    questions: list[RankQuery], heard: list[SieveReply | None]
-) -> Generator[RankQuery, SieveReply | None, None]:
+    questions: list[RankQuery], heard: list[SparseVectorReply | None]
+) -> Generator[RankQuery, SparseVectorReply | None, None]:
     for question in questions:
         heard.append((yield question))
 
@@ -61,10 +70,10 @@ def sieve(
     rate: float = 1.0,
     noise: float = TINY,
     examine: float | None = TINY,
-) -> Sieve:
-    return SieveBudget(domain, "kendall", passes, rate, 2000.0, noise, noise, examine).search(
-        lambda: asks(questions, [])
-    )
+) -> SparseVector:
+    return SparseVectorBudget(
+        domain, "kendall", passes, rate, 2000.0, noise, noise, examine
+    ).search(lambda: asks(questions, []))
 
 
 def test_without_noise_the_sieve_tells_the_truth(table: tuple[Domain, Table]) -> None:
@@ -72,7 +81,7 @@ def test_without_noise_the_sieve_tells_the_truth(table: tuple[Domain, Table]) ->
     replies = sieve(domain, PAIRS).run(rows, Streams.fresh())
     assert [r.above for r in replies] == [False, True, True, True, True, False]
     for reply, asked in zip(replies, PAIRS, strict=True):
-        measured = Rows.of(rows.fit_codes, domain).measure("kendall", asked)
+        measured = GroupedRows.of(rows.fit_codes, domain).measure("kendall", asked)
         assert np.isnan(reply.score) != reply.above
         if reply.above:
             assert reply.score == pytest.approx(measured.score / 16, abs=0.5)
@@ -102,7 +111,7 @@ def test_passes_are_never_exceeded(table: tuple[Domain, Table], passes: int) -> 
 
 def test_a_strategy_hears_its_replies_and_nothing_else(table: tuple[Domain, Table]) -> None:
     domain, rows = table
-    heard: list[SieveReply | None] = []
+    heard: list[SparseVectorReply | None] = []
     budget = sieve(domain, PAIRS, noise=5.0, examine=None).budget
     released = budget.search(partial(asks, PAIRS, heard)).run(rows, Streams.fresh())
     assert tuple(heard) == released
@@ -111,7 +120,7 @@ def test_a_strategy_hears_its_replies_and_nothing_else(table: tuple[Domain, Tabl
 
 def test_a_sample_is_a_sample(table: tuple[Domain, Table]) -> None:
     domain, rows = table
-    own = Rows.of(rows.fit_codes, domain)
+    own = GroupedRows.of(rows.fit_codes, domain)
     half = own.sample(Streams.fresh().poisson_batch(len(own), rate=0.5))
     assert 850 < len(half) < 1150
     assert half.measure("kendall", PAIRS[0]).weight == pytest.approx(
@@ -124,7 +133,10 @@ def test_grouping_rows_changes_no_count(domain_of: DomainOf) -> None:
     """Also where rows are too wide to be one whole number."""
     rng, wide = np.random.default_rng(2), domain_of(*[16] * 14)
     codes = rng.integers(0, 16, (500, 14)).astype(np.uint16)
-    grouped, narrow = Rows.of(codes, wide), Rows.of(codes[:, :3], domain_of(16, 16, 16))
+    grouped, narrow = (
+        GroupedRows.of(codes, wide),
+        GroupedRows.of(codes[:, :3], domain_of(16, 16, 16)),
+    )
     assert len(grouped) == len(narrow) == 500
     assert grouped.measure("kendall", query("a", "b", "c")) == narrow.measure(
         "kendall", query("a", "b", "c")
@@ -150,8 +162,7 @@ def test_what_is_charged_does_not_depend_on_rows_or_strategy(
     assert scaled.sieve_deviation == 2 * one.budget.sieve_deviation
 
 
-# --- selection
-# -----------------------------------------------------------------------------------------------------
+# --- selection ---
 
 
 def chooses(
@@ -181,7 +192,7 @@ def test_without_noise_selection_tells_the_truth(table: tuple[Domain, Table]) ->
     domain, rows = table
     many, *which = selection(domain, PAIRS, draws=9).run(rows, Streams.fresh())
     assert many == 4
-    own = Rows.of(rows.fit_codes, domain)
+    own = GroupedRows.of(rows.fit_codes, domain)
     levels = [level("kendall", q, own.measure("kendall", q)) for q in PAIRS]
     assert which == [int(np.argmax(levels))] * 4
 
@@ -229,11 +240,10 @@ def test_much_noise_hides_the_rows(table: tuple[Domain, Table]) -> None:
     assert 60 < sum(firsts) < 140
 
 
-# --- both
-# ----------------------------------------------------------------------------------------------------------
+# --- both ---
 
 
-@pytest.mark.parametrize("kind", [Sieve, Selection])
+@pytest.mark.parametrize("kind", [SparseVector, Selection])
 def test_packed_values_come_back(kind: type, domain_of: DomainOf, table_of: TableOf) -> None:
     domain = domain_of(2, 3, 2)
     codes = np.random.default_rng(3).integers(0, 2, (60, 3))
@@ -243,7 +253,7 @@ def test_packed_values_come_back(kind: type, domain_of: DomainOf, table_of: Tabl
         assert repr(back) == repr(value)
 
 
-@pytest.mark.parametrize("kind", [Sieve, Selection])
+@pytest.mark.parametrize("kind", [SparseVector, Selection])
 @pytest.mark.parametrize(
     ("rows_per_unit", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (1, "replace_one")]
 )
@@ -278,6 +288,6 @@ def test_a_sieve_that_claims_less_than_its_rows_move_is_found(
     domain = domain_of(2, 2, 2)
     moved = replace(STATISTICS["kendall"], score_moves=10, variance_moves=2)
     monkeypatch.setitem(STATISTICS, "kendall", moved)  # type: ignore[arg-type]
-    mechanism = EXAMPLES[Sieve](domain)[0]
+    mechanism = EXAMPLES[SparseVector](domain)[0]
     pairs = neighbours(domain, batch=8, max_rows=1, adjacency="add_remove", random_pairs=10)
     assert replay(mechanism, pairs, domain=domain).findings

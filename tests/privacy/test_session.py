@@ -23,7 +23,7 @@ from synthdp.privacy.mechanisms.marginals import (
     NoisyTable,
 )
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, Spend
+from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Private
 from synthdp.privacy.session import REHEARSAL, Rehearsal, Session
 from synthdp.privacy.table import Table
@@ -60,7 +60,9 @@ class Watched:
 
 @dataclass
 class Scene:
-    """A reserved run on a small table; `session()` opens it, again and again as a resumed run does."""
+    """A reserved run on a small table; `session()` opens it, again and again as a resumed run
+    does.
+    """
 
     ledger: Ledger
     plan: Plan
@@ -101,7 +103,10 @@ def scene(
         1e-5,
         "add_remove",
         1,
-        (Spend("measure", measure), Spend("graph: all", AdaptiveMarginals(domain, 40.0))),
+        (
+            PlannedPurpose("measure", measure),
+            PlannedPurpose("graph: all", AdaptiveMarginals(domain, 40.0)),
+        ),
     )
     ledger.reserve("adult", "r", epsilon=1.0, delta=1e-5, cap=None, body={})
     (tmp_path / "journal").mkdir()
@@ -252,8 +257,7 @@ def test_plan_above_the_reservation_is_refused(scene: Scene) -> None:
             scene.session(**wrong)
 
 
-# --- copies of a run, and older ones
-# -------------------------------------------------------------------------
+# --- copies of a run, and older ones ---
 
 
 @pytest.mark.finding("redteam A1")
@@ -385,7 +389,8 @@ def copy_of(journal: Path, name: str) -> Path:
     return Path(shutil.copytree(journal, journal.with_name(name)))
 
 
-# -------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------------------  # noqa: E501
+#
 
 
 def test_inspect_is_confidential_and_free(scene: Scene) -> None:

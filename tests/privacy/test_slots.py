@@ -18,7 +18,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
 from synthdp.model.network import Architecture, CausalVae
-from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MOST_SINGLE, MOST_WEIGHT, DpSgd
+from synthdp.privacy.dpsgd.settings import BLOCK_SLACK, MAX_SINGLE, MAX_WEIGHT, DpSgd
 from synthdp.privacy.dpsgd.training import Training, _Trainer
 from synthdp.privacy.noise import Floats, Streams
 from synthdp.privacy.table import Table
@@ -233,7 +233,7 @@ def test_the_slack_holds_for_any_order_of_additions_in_each_coordinate() -> None
     """Half of the terms have all their weight in one coordinate and are added first there, the
     other half in the other: the worst order known.
     """
-    w, n, u = 1.0, MOST_SINGLE, 2.0**-24
+    w, n, u = 1.0, MAX_SINGLE, 2.0**-24
     roundings = np.arange(n, 0, -1)[
         : n // 2
     ]  # of each term that is added early, its product's included
@@ -247,7 +247,7 @@ def test_the_slack_holds_for_any_order_of_additions_in_each_coordinate() -> None
 def test_room_is_public_and_for_nearly_every_batch() -> None:
     for expected in (0.5, 8.0, 100.0, 500.0, 1024.0, 4096.0, 1e6):
         settings = settings_for(expected)
-        assert settings.block <= MOST_SINGLE and settings.slots % settings.block == 0
+        assert settings.block <= MAX_SINGLE and settings.slots % settings.block == 0
         assert stats.poisson.sf(settings.slots, expected) < 2e-8
         assert (
             settings.slots
@@ -255,8 +255,7 @@ def test_room_is_public_and_for_nearly_every_batch() -> None:
         )
 
 
-# --- laws of the places
-# ------------------------------------------------------------------------------------------
+# --- laws of the places ---
 
 
 @pytest.mark.parametrize(("rows", "ways"), [(0, 1), (1, 3), (2, 6), (3, 6), (4, 72), (5, 360)])
@@ -299,8 +298,7 @@ def test_the_coupling_moves_one_other_row_at_most(rows: int) -> None:
     assert int((more[:-1] != places).sum()) <= (rows >= 128)
 
 
-# --- bounded weights
-# -----------------------------------------------------------------------------------------------
+# --- bounded weights ---
 
 
 @pytest.mark.finding("math F3")
@@ -321,7 +319,7 @@ def test_noisy_weights_are_bounded_after_each_step(
     weights = Training(settings, module, lambda done, total: None, None).run(
         table_of(domain_of(3, 2), np.zeros((4, 2), dtype=np.uint16)), Streams.fresh()
     )
-    assert max(float(w.abs().max()) for w in weights.values()) == MOST_WEIGHT
+    assert max(float(w.abs().max()) for w in weights.values()) == MAX_WEIGHT
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook")
@@ -340,6 +338,6 @@ def test_a_checkpoint_with_weights_that_no_step_leaves_is_refused() -> None:
     trainer.step(np.zeros((4, 2), dtype=np.uint16), 0)
     assert trainer.load(trainer.state(2)) == 2
     with torch.no_grad():
-        trainer.params[0][0] = 1.01 * MOST_WEIGHT
+        trainer.params[0][0] = 1.01 * MAX_WEIGHT
     with pytest.raises(OutputError):
         trainer.load(trainer.state(2))

@@ -1,4 +1,6 @@
-"""The only reader of rows: what it lets in, how it bounds units, and that its errors hold no value."""
+"""The only reader of rows: what it lets in, how it bounds units, and that its errors hold no
+value.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def reader_in(tmp_path: Path) -> Read:
             id="d",
             source=source,
             privacy_unit=unit or spec.RowUnit(kind="row", meaning="one visit"),
-            rows=rows or spec.Rows(kind="approximate", value=100),
+            rows=rows or spec.DeclaredRows(kind="approximate", value=100),
             **dataset,
         )
         return read_private(
@@ -85,8 +87,7 @@ def by_id(max_rows: int) -> spec.IdUnit:
     return spec.IdUnit(kind="id", column="person", max_rows=max_rows, meaning="one person")
 
 
-# --- values
-# -----------------------------------------------------------------------------------------------------
+# --- values ---
 
 
 def test_good_rows_become_levels_and_clean_values(read: Read) -> None:
@@ -134,9 +135,36 @@ def test_negative_zero_is_zero(read: Read) -> None:
     assert np.array_equal(plus.codes, minus.codes)
 
 
-NASTY = ["", "0", "-0", "1", "1.5", "1e400", "-1e400", "nan", "inf", "x", "true", "2020-01-01", "2020-01-01T10:00:00", "2020-01-01T00:00:00Z",
-         "2020-05-05T00:00:00+02:00", "99999-01-01", "1577836800", "20200101", "18446744073709551616", "-1", "9007199254740993", "0x10", "1_000",
-         " 2 ", "f", "m", "é", "\u0661"]  # fmt: skip
+NASTY = [
+    "",
+    "0",
+    "-0",
+    "1",
+    "1.5",
+    "1e400",
+    "-1e400",
+    "nan",
+    "inf",
+    "x",
+    "true",
+    "2020-01-01",
+    "2020-01-01T10:00:00",
+    "2020-01-01T00:00:00Z",
+    "2020-05-05T00:00:00+02:00",
+    "99999-01-01",
+    "1577836800",
+    "20200101",
+    "18446744073709551616",
+    "-1",
+    "9007199254740993",
+    "0x10",
+    "1_000",
+    " 2 ",
+    "f",
+    "m",
+    "é",
+    "\u0661",
+]
 
 
 @settings(
@@ -155,8 +183,7 @@ def test_each_row_is_encoded_by_itself(rows: list[tuple[str, ...]]) -> None:
     assert np.array_equal(together, alone)
 
 
-# --- headers and files
-# --------------------------------------------------------------------------------------------
+# --- headers and files ---
 
 
 @pytest.mark.parametrize(
@@ -205,9 +232,9 @@ def test_missing_file_is_named(read: Read) -> None:
 
 
 def test_public_row_count_must_be_true_and_is_not_told(read: Read) -> None:
-    read(HEADER + GOOD, rows=spec.Rows(kind="public", value=2))
+    read(HEADER + GOOD, rows=spec.DeclaredRows(kind="public", value=2))
     with pytest.raises(DataError, match="declares 77 rows") as caught:
-        read(HEADER + GOOD, rows=spec.Rows(kind="public", value=77))
+        read(HEADER + GOOD, rows=spec.DeclaredRows(kind="public", value=77))
     assert "2" not in str(caught.value)
 
 
@@ -249,8 +276,7 @@ def test_failure_inside_a_conversion_holds_no_value(
     assert CANARY not in str(caught.value)
 
 
-# --- units
-# ---------------------------------------------------------------------------------------------------------
+# --- units ---
 
 
 def people(counts: dict[str, int]) -> str:
@@ -289,8 +315,7 @@ def test_rows_are_held_out_by_independent_coins(read: Read) -> None:
     assert not read(HEADER + GOOD, holdout=0.0).held_out.any()
 
 
-# --- other sources
-# ----------------------------------------------------------------------------------------------------
+# --- other sources ---
 
 
 def test_parquet_gives_the_same_levels(read: Read, tmp_path: Path) -> None:
@@ -360,7 +385,7 @@ def test_levels_only_reads_folders_refuses_ids_and_quotes_nothing(
     with pytest.raises(DataError, match="has a row as its unit"):
         read("", source=LEVELS_ONLY, unit=by_id(2))
     with pytest.raises(DataError, match="another number"):
-        read("", source=folder, rows=spec.Rows(kind="public", value=149))
+        read("", source=folder, rows=spec.DeclaredRows(kind="public", value=149))
     (tmp_path / "t.parquet").write_text(CANARY)
     with pytest.raises(DataError, match="as parquet") as caught:
         read("", source=LEVELS_ONLY)

@@ -21,7 +21,7 @@ from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 from synthdp.privacy import plan
 from synthdp.progress import Advance, Reporter
-from synthdp.release.run import Outcome, release
+from synthdp.release.run import ReleaseOutcome, release
 
 ROWS = 400
 
@@ -140,7 +140,7 @@ class Tiny:
         )
         return self
 
-    def release(self, **options: Any) -> Outcome:
+    def release(self, **options: Any) -> ReleaseOutcome:
         return release(self.spec, out=self.out, **options)
 
 
@@ -193,7 +193,9 @@ def released(tiny: Tiny, one_release: Path) -> Tiny:
 
 @pytest.fixture(autouse=True)
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds for groups of 3, 5 and 10 take seconds of every release; one test computes them all."""
+    """Bounds for groups of 3, 5 and 10 take seconds of every release; one test computes them
+    all.
+    """
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))
 
 

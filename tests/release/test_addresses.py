@@ -87,7 +87,7 @@ class TestLedger:
         with pytest.raises(KeyboardInterrupt):
             interrupted(tiny)
         book = Ledger(
-            f"sqlite:///{tiny.folder / (address or '/.synthdp/ledger.db').rpartition('///')[2].lstrip('/')}"
+            f"sqlite:///{tiny.folder / (address or '/.synthdp/ledger.db').rpartition('///')[2].lstrip('/')}"  # noqa: E501
         )
         before = [e.kind for e in book.entries()]
         monkeypatch.chdir(sub)

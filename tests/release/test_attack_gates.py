@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attacks.epsilon import provable_epsilon
-from attacks.game import Outcome
+from attacks.game import GameOutcome
 from attacks.report import attack_row
 from attacks.threat import FloatArray
 from synthdp.bundle.certificate.audit_record import (
@@ -121,7 +121,7 @@ def without_leak(scores: FloatArray) -> DeclaredAttack:
     """An attack that guesses, as the record tells it; `scores` of models without the target and
     then of as many with it.
     """
-    row = attack_row("x", "y", Outcome(scores, np.repeat([False, True], len(scores) // 2)))
+    row = attack_row("x", "y", GameOutcome(scores, np.repeat([False, True], len(scores) // 2)))
     tpr = row.tpr_at[0][1]
     found = {
         "advantage": row.advantage.value,

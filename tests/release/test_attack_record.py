@@ -13,7 +13,7 @@ from attacks import (
     Claim,
     Fleet,
     MembershipReport,
-    NoisyTable,
+    NoisyCounts,
     Public,
     attack_membership,
     attack_tables,
@@ -58,9 +58,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> MembershipReport:
         elsewhere=1,
     )
 
-    def measured(rows: Codes) -> list[NoisyTable]:
+    def measured(rows: Codes) -> list[NoisyCounts]:
         return [
-            NoisyTable(
+            NoisyCounts(
                 (0,), np.bincount(rows[:, 0], minlength=3) + rng.normal(scale=5, size=3), 5.0
             )
         ]

@@ -126,8 +126,7 @@ def test_a_release_goes_on_with_its_models(tiny: Any, trained: Trained) -> None:
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
 
 
-# --- the folder of an attack
-# -------------------------------------------------------------------------------
+# --- the folder of an attack ---
 
 
 @pytest.fixture
@@ -242,8 +241,7 @@ def test_keys_are_fresh_and_not_shown(tmp_path: Path) -> None:
     )
 
 
-# --- audits
-# ------------------------------------------------------------------------------------------------
+# --- audits ---
 
 
 @pytest.mark.usefixtures("quick")
@@ -314,8 +312,7 @@ def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", other], check=True)
 
 
-# --- real processes
-# ----------------------------------------------------------------------------------------
+# --- real processes ---
 
 
 @pytest.fixture
@@ -329,10 +326,15 @@ def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
     )
     started = subprocess.Popen(
         [sys.executable, "-c", program, "release", str(tiny.spec), "--out", str(tiny.out)],
-        cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        cwd=tiny.folder,
+        env={**os.environ, "TERM": "dumb"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         # a job in the background of a script ignores it
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     yield started
     if started.poll() is None:
         os.killpg(started.pid, signal.SIGKILL)

@@ -97,7 +97,7 @@ def test_one_way_tables_alone_are_compared_by_their_totals() -> None:
 
 def test_no_more_cells_are_compared_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     some = tables(1.0, np.random.default_rng(8))
-    monkeypatch.setattr("synthdp.verify.noise.MOST_CELLS", sum(t.counts.size for t in some) - 1)
+    monkeypatch.setattr("synthdp.verify.noise.MAX_CELLS", sum(t.counts.size for t in some) - 1)
     kept = noise_of(some)
     assert kept is not None and kept.tables == len(some) - 1
 

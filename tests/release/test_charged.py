@@ -23,7 +23,7 @@ from synthdp.ledger.entries import INTERNAL, Entry
 from synthdp.privacy import plan
 from synthdp.privacy.mechanisms.scores import ScoreCounts, Scored
 from synthdp.progress import Reporter
-from synthdp.release.run import Outcome, resume
+from synthdp.release.run import ReleaseOutcome, resume
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp.verify.reader import Reader
@@ -45,7 +45,7 @@ class Made:
     """
 
     tiny: Tiny
-    outcome: Outcome | None = None
+    outcome: ReleaseOutcome | None = None
     seen: list[Scored] = field(default_factory=list)
     exact: list[int] = field(default_factory=list)
     ledger: list[list[str]] = field(default_factory=list)
@@ -152,7 +152,9 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
 
 
 def test_nothing_exact_goes_with_them(made: Made) -> None:
-    """Neither the counts under the noise nor the steward's own figures, in any file of the bundle."""
+    """Neither the counts under the noise nor the steward's own figures, in any file of the
+    bundle.
+    """
     noisy = [n for s in made.certificate["scores"] for n in s["counts"]]
     assert len(made.exact) == len(noisy) == 4 and made.exact != noisy
     assert made.outcome is not None

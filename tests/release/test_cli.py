@@ -77,8 +77,12 @@ def test_validate(tiny: Any, synthdp: Any) -> None:
         and done.err == ""
     )
     assert json.loads(synthdp("validate", tiny.spec, "--json").out) == {
-        "valid": True, "dataset": "tiny", "columns": 6, "epsilon": 1.0, "graph": "given"
-    }  # fmt: skip
+        "valid": True,
+        "dataset": "tiny",
+        "columns": 6,
+        "epsilon": 1.0,
+        "graph": "given",
+    }
 
 
 def test_validate_tells_every_mistake_with_its_place(tiny: Any, synthdp: Any) -> None:
@@ -479,8 +483,7 @@ def test_sample_of_something_else_than_a_bundle(tiny: Any, synthdp: Any) -> None
     assert done.code in (2, 6) and "internal" not in done.err
 
 
-# --- weight
-# ------------------------------------------------------------------------------------------------
+# --- weight ---
 
 PROBE = """
 import os, sys
@@ -494,7 +497,7 @@ else:
     code = 0
 used = os.times()
 print(code or 0, used.user + used.system, *[m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("command", ["--help", "validate", "schema"])
@@ -514,7 +517,9 @@ def test_light_commands_import_nothing_heavy_and_start_at_once(command: str) -> 
 
 
 def test_a_plan_that_is_remembered_is_told_at_once(tmp_path: Path) -> None:
-    """The first time a plan is composed, and the accountant's library alone takes longer to import."""
+    """The first time a plan is composed, and the accountant's library alone takes longer to
+    import.
+    """
     spec = tmp_path / "adult.yaml"  # without a ledger beside it, which a plan does not make either
     spec.write_bytes((Path(__file__).parents[2] / "specs" / "adult.yaml").read_bytes())
     probe = PROBE.format(arguments=["plan", str(spec), "--json"], heavy=HEAVY)

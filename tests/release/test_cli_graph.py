@@ -38,8 +38,7 @@ def graph_out(tiny: Any) -> Path:
     return Path(tiny.folder) / "graph-out"
 
 
-# --- show and diff
-# -----------------------------------------------------------------------------------------
+# --- show and diff ---
 
 
 def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
@@ -154,8 +153,7 @@ def test_show_starts_at_once_and_imports_nothing_that_reads_rows() -> None:
     assert done.returncode == 0 and done.stderr.strip() == "[]"
 
 
-# --- learn and validate
-# ------------------------------------------------------------------------------------
+# --- learn and validate ---
 
 
 def test_learn_spends_the_graphs_share_and_its_yaml_can_be_pasted(

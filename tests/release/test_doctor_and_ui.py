@@ -20,7 +20,7 @@ import pytest
 from synthdp.cli import doctor
 from synthdp.errors import OutputError
 from synthdp.spec.load.loader import load_spec
-from synthdp.tracking.note import AttackOutcome, Verdict
+from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 from synthdp.tracking.server import serving, store_of
 
 
@@ -98,7 +98,7 @@ class TestDoctor:
             "requires",
             lambda name: ["torch>=99", "nobody-has-this>=1", "pytest>=99; extra == 'dev'"],
         )
-        monkeypatch.setattr(doctor, "LEAST_MEMORY", 1e9)
+        monkeypatch.setattr(doctor, "MIN_MEMORY", 1e9)
         monkeypatch.setenv("SYNTHDP_SIGNING_KEY", str(tiny.folder / "no-key.pem"))
         monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
         code, found = examined(synthdp, tiny.spec)
@@ -202,7 +202,7 @@ class TestUi:
                     )
                 )
                 log.artifact(tiny.spec)
-                log.conclude(Verdict(released=True, gates=("gate tv1_noisy: passed",)))
+                log.conclude(PublicationVerdict(released=True, gates=("gate tv1_noisy: passed",)))
             assert log.warnings == [] and capfd.readouterr().out == ""  # data alone goes there
             client = MlflowClient(tracking_uri=host)
             runs = {

@@ -58,8 +58,7 @@ def released(value: Any, *receipts: str) -> Released[Any]:
     )
 
 
-# --- rows
-# ----------------------------------------------------------------------------------------------------
+# --- rows ---
 
 
 def test_fitted_rows_teach_and_held_out_rows_judge(
@@ -100,7 +99,9 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
 def test_the_attack_is_on_the_rows_that_were_fitted(
     loaded: spec.ReleaseSpec, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held-out rows were trained on by nobody: as members they would make every attack look weak."""
+    """Held-out rows were trained on by nobody: as members they would make every attack look
+    weak.
+    """
     seen: list[Any] = []
     monkeypatch.setattr(membership, "attack_rows", lambda codes, *_, **__: seen.append(codes))
     session = SimpleNamespace(
@@ -168,8 +169,7 @@ def test_rows_are_held_out_only_where_something_is_judged_on_them(
     assert seen == [0.2 if enabled else 0.0] and tiny.kinds() == []
 
 
-# --- the table that is published
-# ----------------------------------------------------------------------------
+# --- the table that is published ---
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -195,8 +195,7 @@ def test_the_table_that_was_scored_is_the_one_to_publish(
     assert {r.entry for r in codes.receipts} == ({"drawn"} if same else {"drawn", "scores"})
 
 
-# --- what MLflow gets
-# ---------------------------------------------------------------------------------------
+# --- what MLflow gets ---
 
 
 class Heard:
@@ -291,8 +290,7 @@ def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(
     assert heard == [(tmp_path, run)]
 
 
-# --- the steward's report
-# -----------------------------------------------------------------------------------
+# --- the steward's report ---
 
 
 @dataclass
@@ -338,8 +336,7 @@ def test_the_steward_reads_of_each_gate_what_was_decided(
     )
 
 
-# --- the steward's own
-# ---------------------------------------------------------------------------------------
+# --- the steward's own ---
 
 
 def test_nobody_is_named_who_has_not_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,8 +354,7 @@ def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-# --- a run that goes on
-# --------------------------------------------------------------------------------------
+# --- a run that goes on ---
 
 
 def test_a_resumed_run_has_the_audit_of_a_new_one_and_no_new_ledger(

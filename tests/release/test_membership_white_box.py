@@ -16,12 +16,12 @@ import torch
 from scipy.stats import norm
 
 from attacks import (
+    AttackVerdict,
     Claim,
     Fleet,
     MembershipReport,
     Public,
     ThreatModel,
-    Verdict,
     WhiteBox,
     attack_membership,
     attack_tables,
@@ -47,7 +47,7 @@ from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.privacy.plan import Plan, Spend, make_plan
+from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan
 from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
 
@@ -91,7 +91,8 @@ def game(
 def with_noise(plan: Plan, factor: float) -> Plan:
     """What an impostor does who adds `factor` of the noise that he planned."""
     return replace(
-        plan, spends=tuple(Spend(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends)
+        plan,
+        spends=tuple(PlannedPurpose(s.purpose, s.mechanism.scaled(factor)) for s in plan.spends),
     )
 
 
@@ -241,7 +242,7 @@ def test_wide_tables_are_released_less_often() -> None:
     assert table_releases(40, tables=222) == 112 and table_releases(40, tables=5000) == 40
 
 
-def tables_attacked(*, factor: float, releases: int) -> Verdict:
+def tables_attacked(*, factor: float, releases: int) -> AttackVerdict:
     """The third declared attack, on a release of eight columns that adds `factor` of its noise and
     claims all of it.
     """

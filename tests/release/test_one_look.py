@@ -32,7 +32,9 @@ from synthdp.verify.checks import verify_bundle
 
 
 class KilledInTraining:
-    """A display that presses Ctrl-C after step 12 of training; a checkpoint was kept after step 10."""
+    """A display that presses Ctrl-C after step 12 of training; a checkpoint was kept after step
+    10.
+    """
 
     def start(self, title: str) -> Callable[..., None]:
         def advance(done: int, total: int, what: str = "", /) -> None:
@@ -142,8 +144,7 @@ def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
     )
 
 
-# --- a run that another one takes
-# ----------------------------------------------------------------------------
+# --- a run that another one takes ---
 
 
 HOLD = """
@@ -232,7 +233,9 @@ def test_a_run_whose_place_was_taken_writes_nothing_into_the_other_one(tmp_path:
 def test_a_disk_without_locks_is_worked_on_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger's lease takes their place; nobody is told to wait for a process that there is not."""
+    """The ledger's lease takes their place; nobody is told to wait for a process that there is
+    not.
+    """
 
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks")
@@ -280,8 +283,7 @@ def test_a_run_of_an_earlier_version_is_told_as_such(interrupted: Any, synthdp: 
     assert refused.code == 3 and "was begun by an earlier version of synthdp" in refused.err
 
 
-# --- a spec or a plan that changed
-# -----------------------------------------------------------------------------
+# --- a spec or a plan that changed ---
 
 
 def test_a_spec_that_is_edited_while_it_is_planned_is_read_once(
@@ -317,8 +319,7 @@ def test_a_run_that_is_planned_otherwise_now_is_not_gone_on_with(
     )
 
 
-# --- a ledger that forgot
-# --------------------------------------------------------------------------------------
+# --- a ledger that forgot ---
 
 
 @pytest.mark.finding("redteam A5")
@@ -379,8 +380,7 @@ def test_the_same_columns_under_another_id_are_told(released: Any, synthdp: Any)
     assert again.code == 0 and told in again.err
 
 
-# --- clocks
-# ----------------------------------------------------------------------------------------------------
+# --- clocks ---
 
 
 @pytest.mark.finding("math F7 clock")

@@ -1,4 +1,6 @@
-"""What is confidential can be read by its owner alone, whatever the umask; the bundle by everybody."""
+"""What is confidential can be read by its owner alone, whatever the umask; the bundle by
+everybody.
+"""
 
 from __future__ import annotations
 

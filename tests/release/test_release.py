@@ -53,8 +53,7 @@ def _rows_per_unit(tiny: Any) -> int:
     return int(getattr(load_spec(tiny.spec).dataset.privacy_unit, "max_rows", 1))
 
 
-# --- what a release writes and spends
-# ----------------------------------------------------------------------
+# --- what a release writes and spends ---
 
 
 @pytest.mark.parametrize("mode", ["none", "given", "validate", "learn"])
@@ -248,8 +247,7 @@ def test_the_tables_of_the_graph_are_published_and_pay_for_what_uses_them(
         verify_bundle(tiny.bundle)
 
 
-# --- gates
-# -------------------------------------------------------------------------------------------------
+# --- gates ---
 
 
 def test_a_failing_gate_withholds_the_bundle_and_the_budget_is_spent(
@@ -486,8 +484,7 @@ def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(
     assert "Planned and unused: graph: " in text and verify_bundle(tiny.bundle).ok
 
 
-# --- refused, and nothing spent
-# ----------------------------------------------------------------------------
+# --- refused, and nothing spent ---
 
 
 def assert_nothing_spent(tiny: Any) -> None:

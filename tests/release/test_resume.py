@@ -224,7 +224,9 @@ def test_a_paid_run_is_not_dropped_without_force(tiny: Any, synthdp: Any) -> Non
 def test_a_run_killed_after_its_last_spend_is_finished_by_resume(
     tiny: Any, monkeypatch: pytest.MonkeyPatch, steps: list[int], synthdp: Any, when: str
 ) -> None:
-    """Settled, and then killed: before the bundle was written, or before the run's folder was gone."""
+    """Settled, and then killed: before the bundle was written, or before the run's folder was
+    gone.
+    """
     tiny.write()
     owner: Any = Ledger if when == "settle" else RunFolder
     true = getattr(owner, when)
@@ -256,18 +258,29 @@ def test_a_failing_gate_after_a_resume_still_withholds(tiny: Any, synthdp: Any) 
     assert tiny.kinds() == ["cap", "reserve", "charge", "charge", "settle"]
 
 
-# --- real processes
-# ----------------------------------------------------------------------------------------
+# --- real processes ---
 
 
 def start_and_wait_for_checkpoint(tiny: Any) -> subprocess.Popen[str]:
     tiny.write(synthesizer={"steps": 1500, "checkpoint_every": 50})
     process = subprocess.Popen(
-        [sys.executable, "-m", "synthdp.cli.main", "release", str(tiny.spec), "--out", str(tiny.out)],
-        cwd=tiny.folder, env={**os.environ, "TERM": "dumb"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [
+            sys.executable,
+            "-m",
+            "synthdp.cli.main",
+            "release",
+            str(tiny.spec),
+            "--out",
+            str(tiny.out),
+        ],
+        cwd=tiny.folder,
+        env={**os.environ, "TERM": "dumb"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         # a job in the background of a script ignores it
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 90
     while not (
         list(tiny.out.glob(".run/*/train.*.safetensors"))

@@ -61,7 +61,7 @@ def stuck(write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run whose model fulfils no constraint, and that ended there."""
     tiny = write(constraints=["seen < 20", "seen + left < 2 or smoker"])
     with monkeypatch.context() as patch:
-        patch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.99)
+        patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
         with pytest.raises(ConstraintsUnmet):
             tiny.release()
     return tiny
@@ -93,7 +93,7 @@ def test_a_constraint_that_the_model_does_not_fulfil_is_told_at_once_and_mended_
             "sample",
             lambda *a, **k: pytest.fail("sampled before the constraints were tried"),
         )
-        patch.setattr("synthdp.model.constraints.LEAST_SHARE", 0.99)
+        patch.setattr("synthdp.model.constraints.MIN_SHARE", 0.99)
         tiny = write(constraints=["seen + left < 2 or smoker"], attacks=ATTACK)
         failed = synthdp("release", tiny.spec, "--out", tiny.out)
     assert (
@@ -139,15 +139,25 @@ def test_what_was_paid_for_cannot_be_changed_and_every_such_field_is_told(
     stuck: Any, synthdp: Any
 ) -> None:
     new = other(
-        stuck, privacy={"epsilon": 0.5}, graph={"edges": ["sex -> smoker"]}, synthesizer={"steps": 30}, constraints=[], evaluation={"holdout": 0.1},
-        gates=[{"metric": "tv1", "at_most": 1, "outside_guarantee": True}], dataset={"id": "else"},
-    )  # fmt: skip
+        stuck,
+        privacy={"epsilon": 0.5},
+        graph={"edges": ["sex -> smoker"]},
+        synthesizer={"steps": 30},
+        constraints=[],
+        evaluation={"holdout": 0.1},
+        gates=[{"metric": "tv1", "at_most": 1, "outside_guarantee": True}],
+        dataset={"id": "else"},
+    )
     refused = synthdp("resume", stuck.out, "--spec", new)
     assert refused.code == 2 and stuck.kinds() == ["cap", "reserve", "charge", "charge"]
     told = [
-        "privacy.epsilon: is 0.5, and the run was paid for with 1.0", "synthesizer.steps: is 30, and the run was paid for with 20", "graph.edges: is",
-        "evaluation.holdout: is 0.1", "gates on real rows: is", "dataset.id: is 'else', and the run was paid for with 'tiny'",
-    ]  # fmt: skip
+        "privacy.epsilon: is 0.5, and the run was paid for with 1.0",
+        "synthesizer.steps: is 30, and the run was paid for with 20",
+        "graph.edges: is",
+        "evaluation.holdout: is 0.1",
+        "gates on real rows: is",
+        "dataset.id: is 'else', and the run was paid for with 'tiny'",
+    ]
     assert (
         all(text in refused.err for text in told)
         and "6 mistakes" in refused.err

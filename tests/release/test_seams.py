@@ -22,8 +22,7 @@ from synthdp.release import run as release_module
 from synthdp.spec.load.loader import load_spec
 from tests.release.conftest import table
 
-# --- the ledger: one neighbour relation for all runs of a dataset
-# ---------------------------------------------
+# --- the ledger: one neighbour relation for all runs of a dataset ---
 
 
 @pytest.mark.finding("mutant adjacency")
@@ -69,8 +68,7 @@ def test_a_spec_of_other_neighbours_is_refused_before_its_run_reserves(
     assert tiny.kinds() == ["cap", "reserve"]
 
 
-# --- the attack: three declared attacks share the 5%
-# ---------------------------------------------------------
+# --- the attack: three declared attacks share the 5% ---
 
 
 @pytest.fixture(scope="module")

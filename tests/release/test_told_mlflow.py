@@ -13,7 +13,7 @@ import pytest
 
 from synthdp.release.internal import TRACKED
 from synthdp.tracking.mlflow_run import NullTracker
-from synthdp.tracking.note import AttackOutcome, Verdict
+from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 
 MISFITS = 37
 METRICS = {
@@ -44,7 +44,7 @@ class Told(NullTracker):
     def attack(self, outcome: AttackOutcome) -> None:
         self.words.append(str(outcome))
 
-    def conclude(self, verdict: Verdict) -> None:
+    def conclude(self, verdict: PublicationVerdict) -> None:
         self.words.append(str(verdict))
 
 

@@ -53,7 +53,7 @@ def test_a_table_of_other_size_stops_before_training(
     error = json.loads(done.out)
     assert (
         done.code == 5
-        and "this is not the declared table: dataset.rows declares 20,000 rows, 16,000 of them to fit"
+        and "this is not the declared table: dataset.rows declares 20,000 rows, 16,000 of them to fit"  # noqa: E501
         in error["error"]
     )
     assert "nothing was trained" in error["hint"] and "--force" in error["hint"]

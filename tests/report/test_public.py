@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate.pair_plot import MOST_LEVELS, grid, most_connected, pair_plot
+from synthdp.evaluate.pair_plot import MAX_LEVELS, grid, most_connected, pair_plot
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.report.internal.content import GraphView
 from synthdp.report.measured_vs_synthetic import columns, measured_pairs, noise_distance
-from synthdp.report.parts import MOST_BYTES
+from synthdp.report.parts import MAX_BYTES
 from synthdp.report.public.appendix import hidden_levels
 from synthdp.report.public.page import PublicContent, render_public, roc_points
 
@@ -125,7 +125,7 @@ def test_every_number_stands_in_a_table_and_every_figure_has_a_sentence() -> Non
 
 def test_a_wide_table_stays_small() -> None:
     html = render_public(public(tuple(f"column {i}" for i in range(700)), rows=100, levels=12))
-    assert len(html.encode()) <= MOST_BYTES and "first 32 of 700 columns" in html
+    assert len(html.encode()) <= MAX_BYTES and "first 32 of 700 columns" in html
 
 
 def test_what_noise_hides_is_listed() -> None:
@@ -205,7 +205,7 @@ class TestPairPlots:
             np.repeat(np.arange(30), np.arange(30) + 1)[:, None].astype(np.uint16),
         )
         cells, sizes = grid(domain, like[::-1], like)
-        assert sizes == (MOST_LEVELS,)
+        assert sizes == (MAX_LEVELS,)
         others = np.bincount(cells[:, 0])[-1]
         assert others == sum(range(1, 20))  # the nineteen rarest
 
@@ -214,7 +214,7 @@ class TestPairPlots:
         codes = np.arange(30, dtype=np.uint16)[:, None]
         cells, sizes = grid(Domain((column,)), codes, codes)
         assert (
-            sizes == (MOST_LEVELS,)
+            sizes == (MAX_LEVELS,)
             and (np.diff(cells[:, 0]) >= 0).all()
             and set(np.bincount(cells[:, 0])) == {2, 3}
         )

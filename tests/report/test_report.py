@@ -17,9 +17,9 @@ import pytest
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate import fidelity
 from synthdp.evaluate.run import EvaluationReport, UtilityReport, UtilityRow
-from synthdp.report.internal.appendix import Limits, attack_tables, tables
+from synthdp.report.internal.appendix import PageLimits, attack_tables, tables
 from synthdp.report.internal.page import (
-    MOST_BYTES,
+    MAX_BYTES,
     Budget,
     BudgetStep,
     GateResult,
@@ -290,7 +290,7 @@ def test_pairs_of_columns_are_listed_furthest_off_first_with_their_own_figures()
     assert whole.evaluation is not None and whole.evaluation.fidelity is not None
     near = whole.evaluation.fidelity
     table = next(
-        t for t in tables(whole, Limits(2, 10, 1)) if t.caption.startswith("Pairs of columns")
+        t for t in tables(whole, PageLimits(2, 10, 1)) if t.caption.startswith("Pairs of columns")
     )
     place = list(near.by_column).index
     assert [row[2] for row in table.rows] == [
@@ -305,7 +305,7 @@ def test_a_wide_table_stays_below_the_size_limit(tmp_path: Path) -> None:
     table = domain(names, levels=300)
     wide = content(names, domain=table, evaluation=judged(table, rows=50))
     path = write_internal_report(tmp_path, wide)
-    assert path.stat().st_size <= MOST_BYTES
+    assert path.stat().st_size <= MAX_BYTES
     assert "more rows are in internal.json" in path.read_text(encoding="utf-8")
     assert (
         len(
@@ -370,8 +370,7 @@ def test_a_plan_without_parts_still_tells_the_budget() -> None:
     assert sum(a.get("class") == "card bad" for _, a in page.tags) == 2  # overspent, data problems
 
 
-# --- sentences
-# ------------------------------------------------------------------------------------------
+# --- sentences ---
 
 
 def test_fidelity_sentence_compares_with_held_out_rows() -> None:
@@ -427,8 +426,7 @@ def test_numbers_as_text(value: float | None, text: str) -> None:
     assert findings.number(value) == text
 
 
-# --- figures
-# --------------------------------------------------------------------------------------------
+# --- figures ---
 
 
 def test_roc_bound_is_the_two_sided_region() -> None:

@@ -30,7 +30,7 @@ def told(evaluation: str) -> str:
 
 
 def test_what_is_right_is_read() -> None:
-    text = """{subgroups: [arm], random_targets: 2, effects: [{treated: "arm == 'a'", control: "arm == 'b'", outcome: age, adjust: [sex]}]}"""
+    text = """{subgroups: [arm], random_targets: 2, effects: [{treated: "arm == 'a'", control: "arm == 'b'", outcome: age, adjust: [sex]}]}"""  # noqa: E501
     evaluation = parse_spec(SPEC.replace("EVALUATION", text), path="spec.yaml").evaluation
     assert evaluation.subgroups == ("arm",) and evaluation.effects  # 1.adjust == ("sex",)
 

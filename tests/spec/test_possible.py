@@ -62,11 +62,22 @@ def refused(*texts: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     "text",
     [
-        "low == high + 11", "age > 99", "age < 0", "visits == 0.5", "visits > 1000", "low > 10", "smoker and not smoker", "low * 100 == 0.5",
-        "grade is not missing and grade < 'low'", "admitted > '2020-12-31'", "left is not missing and left < '2020-01-01'", "age is missing",
-        "`civil-status` is missing", "left is not missing and left - admitted > 366",
+        "low == high + 11",
+        "age > 99",
+        "age < 0",
+        "visits == 0.5",
+        "visits > 1000",
+        "low > 10",
+        "smoker and not smoker",
+        "low * 100 == 0.5",
+        "grade is not missing and grade < 'low'",
+        "admitted > '2020-12-31'",
+        "left is not missing and left < '2020-01-01'",
+        "age is missing",
+        "`civil-status` is missing",
+        "left is not missing and left - admitted > 366",
     ],
-)  # fmt: skip
+)
 def test_what_no_row_fulfils_is_refused(text: str) -> None:
     assert refused("age >= 0", text) == [(2, "")]
 
@@ -74,11 +85,23 @@ def test_what_no_row_fulfils_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "age > 98", "age == 0", "visits == 7", "visits > 990", "low == 10", "low < 0.1", "smoker", "not smoker", "grade is missing",
-        "grade == 'high'", "`civil-status` == 'single'", "admitted == '2020-12-31'", "left is missing", "left > '2020-12-30T12:00:00'",
+        "age > 98",
+        "age == 0",
+        "visits == 7",
+        "visits > 990",
+        "low == 10",
+        "low < 0.1",
+        "smoker",
+        "not smoker",
+        "grade is missing",
+        "grade == 'high'",
+        "`civil-status` == 'single'",
+        "admitted == '2020-12-31'",
+        "left is missing",
+        "left > '2020-12-30T12:00:00'",
         "left < '2020-01-01'",  # a missing value violates nothing
     ],
-)  # fmt: skip
+)
 def test_what_some_rows_fulfil_is_not(text: str) -> None:
     assert refused("age >= 0", text) == []
 
@@ -87,11 +110,22 @@ def test_what_some_rows_fulfil_is_not(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "low == high", "low == high - n1", "high - low == 1", "low + high == age", "age == visits - 5", "smoker or low == high", "not (low != high)",
-        "low in (1, high)", "not low not in (1, high)", "age < low == high", "smoker and not (age > 3 or low != high)", "age == visits or age > 120",
-        "admitted == left", "left - admitted == 3",
+        "low == high",
+        "low == high - n1",
+        "high - low == 1",
+        "low + high == age",
+        "age == visits - 5",
+        "smoker or low == high",
+        "not (low != high)",
+        "low in (1, high)",
+        "not low not in (1, high)",
+        "age < low == high",
+        "smoker and not (age > 3 or low != high)",
+        "age == visits or age > 120",
+        "admitted == left",
+        "left - admitted == 3",
     ],
-)  # fmt: skip
+)
 def test_equations_between_numbers_are_refused(text: str) -> None:
     """They passed, and then failed after training, with the budget spent: a model's rows fulfil
     them by chance alone.
@@ -102,10 +136,20 @@ def test_equations_between_numbers_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "few == fewer", "few + fewer == 4", "low != high", "not low == high", "low == 5 or age > 3", "low not in (1, high)",
-        "`civil-status` == 'single'", "grade == 'low'", "visits in (7, 8)", "low - high < 0.5", "few == 2", "smoker == 'true'",
+        "few == fewer",
+        "few + fewer == 4",
+        "low != high",
+        "not low == high",
+        "low == 5 or age > 3",
+        "low not in (1, high)",
+        "`civil-status` == 'single'",
+        "grade == 'low'",
+        "visits in (7, 8)",
+        "low - high < 0.5",
+        "few == 2",
+        "smoker == 'true'",
     ],
-)  # fmt: skip
+)
 def test_what_only_looks_like_one_is_not(text: str) -> None:
     assert refused("age >= 0", text) == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from synthdp.bundle.metadata.readme import public_spec, spec_yaml
 from synthdp.spec.load.loader import parse_spec
-from synthdp.spec.model import ReleaseSpec, Synthesizer, rules
+from synthdp.spec.model import ReleaseSpec, SynthesizerSettings, rules
 from synthdp.spec.model.rules import batch
 
 ROWS = """\
@@ -86,7 +86,9 @@ def test_a_published_spec_holds_what_the_rules_said(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_reference_says_what_the_rules_do() -> None:
-    said = {name: str(field.description) for name, field in Synthesizer.model_fields.items()}
+    said = {
+        name: str(field.description) for name, field in SynthesizerSettings.model_fields.items()
+    }
     assert (
         f"{rules.FEW_ROWS:,} rows" in said["steps"] and f"{rules.WIDEST} columns" in said["steps"]
     )

@@ -71,64 +71,195 @@ LEVELS_ONLY = {"kind": "parquet", "path": "t.parquet", "levels_only": True}
 CROWD = {"causes": [f"a{i}" for i in range(400)], "effects": [f"b{i}" for i in range(400)]}
 CASES: dict[str, tuple[Callable[[], ReleaseSpec], tuple[Any, ...], str]] = {
     "delta": (lambda: _with("privacy", delta=1 / 48842), ("privacy", "delta"), "below 1 / rows"),
-    "cap": (lambda: _with("privacy", cap={"epsilon": 1, "delta": 1e-6}), ("privacy", "delta"), "above the cap"),
-    "train": (lambda: _with("privacy", shares={"measure": 1, "graph": 0, "train": 0}), ("privacy", "shares", "train"), "got 0"),
-    "pairs unpaid": (lambda: _with("privacy", pairs=(("age", "income"),)), ("privacy", "shares", "pairs"), "needs a share"),
-    "pairs unnamed": (lambda: _with("privacy", shares=PAID), ("privacy", "shares", "pairs"), "names no pair"),
-    "pair unknown": (lambda: _with("privacy", shares=PAID, pairs=(("age", "incme"),)), ("privacy", "pairs", 0, 1), "unknown column"),
-    "pair twice": (lambda: _with("privacy", shares=PAID, pairs=(("age", "sex"), ("sex", "age"))), ("privacy", "pairs", 1), "named twice"),
-    "pairs unused": (lambda: _paired(sampling={"balance": False}), ("privacy", "pairs"), "turns off"),
-    "pairs not raked": (lambda: _paired(sampling={"rake": False}), ("privacy", "pairs"), "turns off"),
-    "pair of many cells": (lambda: _paired(columns={"age": _wide(600), "income": _wide(600)}), ("privacy", "pairs", 0), "360,000 cells"),
-    "even unknown": (lambda: _with("sampling", even=("incme",)), ("sampling", "even", 0), "unknown column"),
-    "even unbalanced": (lambda: _with("sampling", even=("income",), balance=False), ("sampling", "even"), "balance: false turns off"),
-    "even not raked": (lambda: _with("sampling", even=("income",), rake=False), ("sampling", "even"), "rake: false turns off"),
+    "cap": (
+        lambda: _with("privacy", cap={"epsilon": 1, "delta": 1e-6}),
+        ("privacy", "delta"),
+        "above the cap",
+    ),
+    "train": (
+        lambda: _with("privacy", shares={"measure": 1, "graph": 0, "train": 0}),
+        ("privacy", "shares", "train"),
+        "got 0",
+    ),
+    "pairs unpaid": (
+        lambda: _with("privacy", pairs=(("age", "income"),)),
+        ("privacy", "shares", "pairs"),
+        "needs a share",
+    ),
+    "pairs unnamed": (
+        lambda: _with("privacy", shares=PAID),
+        ("privacy", "shares", "pairs"),
+        "names no pair",
+    ),
+    "pair unknown": (
+        lambda: _with("privacy", shares=PAID, pairs=(("age", "incme"),)),
+        ("privacy", "pairs", 0, 1),
+        "unknown column",
+    ),
+    "pair twice": (
+        lambda: _with("privacy", shares=PAID, pairs=(("age", "sex"), ("sex", "age"))),
+        ("privacy", "pairs", 1),
+        "named twice",
+    ),
+    "pairs unused": (
+        lambda: _paired(sampling={"balance": False}),
+        ("privacy", "pairs"),
+        "turns off",
+    ),
+    "pairs not raked": (
+        lambda: _paired(sampling={"rake": False}),
+        ("privacy", "pairs"),
+        "turns off",
+    ),
+    "pair of many cells": (
+        lambda: _paired(columns={"age": _wide(600), "income": _wide(600)}),
+        ("privacy", "pairs", 0),
+        "360,000 cells",
+    ),
+    "even unknown": (
+        lambda: _with("sampling", even=("incme",)),
+        ("sampling", "even", 0),
+        "unknown column",
+    ),
+    "even unbalanced": (
+        lambda: _with("sampling", even=("income",), balance=False),
+        ("sampling", "even"),
+        "balance: false turns off",
+    ),
+    "even not raked": (
+        lambda: _with("sampling", even=("income",), rake=False),
+        ("sampling", "even"),
+        "rake: false turns off",
+    ),
     "even and held": (
         lambda: _with("sampling", even=("age",)).model_copy(update={"constraints": ("age >= 18",)}),
         ("sampling", "even", 0),
         "a constraint reads column 'age'",
     ),
-    "targets unpaid": (lambda: _with("synthesizer", targets=("income",)), ("privacy", "shares", "targets"), "needs a share"),
-    "targets unnamed": (lambda: _with("privacy", shares=TARGETED), ("privacy", "shares", "targets"), "names no column"),
+    "targets unpaid": (
+        lambda: _with("synthesizer", targets=("income",)),
+        ("privacy", "shares", "targets"),
+        "needs a share",
+    ),
+    "targets unnamed": (
+        lambda: _with("privacy", shares=TARGETED),
+        ("privacy", "shares", "targets"),
+        "names no column",
+    ),
     "target unknown": (lambda: _targeted("incme"), ("synthesizer", "targets", 0), "unknown column"),
-    "target of many levels": (lambda: _targeted("income", hidden=1), ("synthesizer", "targets", 0), "at most as many as synthesizer.hidden"),
-    "target without causes": (lambda: _targeted("age"), ("synthesizer", "targets", 0), "no arrow leads to 'age'"),
-    "target without a graph": (lambda: _targeted("income", graph={"mode": "none"}), ("synthesizer", "targets", 0), "graph mode is none"),
+    "target of many levels": (
+        lambda: _targeted("income", hidden=1),
+        ("synthesizer", "targets", 0),
+        "at most as many as synthesizer.hidden",
+    ),
+    "target without causes": (
+        lambda: _targeted("age"),
+        ("synthesizer", "targets", 0),
+        "no arrow leads to 'age'",
+    ),
+    "target without a graph": (
+        lambda: _targeted("income", graph={"mode": "none"}),
+        ("synthesizer", "targets", 0),
+        "graph mode is none",
+    ),
     "target first of its group": (
-        lambda: _targeted("income", graph={"edges": ("grp -> age",), "groups": {"grp": ("income", "sex")}}),
+        lambda: _targeted(
+            "income", graph={"edges": ("grp -> age",), "groups": {"grp": ("income", "sex")}}
+        ),
         ("synthesizer", "targets", 0),
         "no arrow",
     ),
     "target with an unseen cause": (
-        lambda: _targeted("income", graph={"edges": EDGES, "latent": (("income", "age"),)}), ("synthesizer", "targets", 0), "shares an unseen cause",
+        lambda: _targeted("income", graph={"edges": EDGES, "latent": (("income", "age"),)}),
+        ("synthesizer", "targets", 0),
+        "shares an unseen cause",
     ),
-    "validate": (lambda: _with("graph", mode="validate"), ("privacy", "shares", "graph"), "mode validate looks at the data"),
-    "learn": (lambda: _graph(mode="learn"), ("privacy", "shares", "graph"), "mode learn looks at the data"),
+    "validate": (
+        lambda: _with("graph", mode="validate"),
+        ("privacy", "shares", "graph"),
+        "mode validate looks at the data",
+    ),
+    "learn": (
+        lambda: _graph(mode="learn"),
+        ("privacy", "shares", "graph"),
+        "mode learn looks at the data",
+    ),
     "given empty": (lambda: _graph(mode="given"), ("graph", "edges"), "at least one arrow"),
-    "batch": (lambda: _with("synthesizer", batch=50_000), ("synthesizer", "batch"), "more than the declared"),
+    "batch": (
+        lambda: _with("synthesizer", batch=50_000),
+        ("synthesizer", "batch"),
+        "more than the declared",
+    ),
     "holdout": (lambda: _with("evaluation", holdout=0), ("evaluation", "holdout"), "test rows"),
-    "levels": (lambda: _columns(**{f"w{i}": _wide(4096) for i in range(16)}), ("columns",), "levels"),
-    "bounds": (lambda: _columns(id=Integer(type="integer", lower=0, upper=2**60)), ("columns", "id", "upper"), "2^53"),
+    "levels": (
+        lambda: _columns(**{f"w{i}": _wide(4096) for i in range(16)}),
+        ("columns",),
+        "levels",
+    ),
+    "bounds": (
+        lambda: _columns(id=Integer(type="integer", lower=0, upper=2**60)),
+        ("columns", "id", "upper"),
+        "2^53",
+    ),
     "missing": (lambda: _columns(m=MISSING), ("columns", "m", "categories", 1), "missing"),
     "line break": (lambda: _columns(**{"a\nb": _wide(2)}), ("columns", "a\nb"), "line break"),
     "space": (lambda: _columns(**{" a": _wide(2)}), ("columns", " a"), "space"),
     "formula": (lambda: _columns(**{"+a": _wide(2)}), ("columns", "+a"), "formula"),
-    "group as column": (lambda: _graph(edges=EDGES, groups={"gain": ("gain", "joined")}), ("graph", "groups", "gain"), "named like a column"),
-    "group unknown": (lambda: _graph(edges=EDGES, groups={"g": ("gain", "joind")}), ("graph", "groups", "g", 1), "unknown column"),
-    "group name": (lambda: _graph(edges=EDGES, groups={"g ": ("gain", "joined")}), ("graph", "groups", "g "), "space"),
-    "latent": (lambda: _graph(edges=EDGES, latent=(("age", "wealth"),)), ("graph", "latent", 0, 1), "unknown column"),
-    "twice": (lambda: _graph(edges=(*EDGES, "age -> education")), ("graph", "edges", 2), "written twice"),
+    "group as column": (
+        lambda: _graph(edges=EDGES, groups={"gain": ("gain", "joined")}),
+        ("graph", "groups", "gain"),
+        "named like a column",
+    ),
+    "group unknown": (
+        lambda: _graph(edges=EDGES, groups={"g": ("gain", "joind")}),
+        ("graph", "groups", "g", 1),
+        "unknown column",
+    ),
+    "group name": (
+        lambda: _graph(edges=EDGES, groups={"g ": ("gain", "joined")}),
+        ("graph", "groups", "g "),
+        "space",
+    ),
+    "latent": (
+        lambda: _graph(edges=EDGES, latent=(("age", "wealth"),)),
+        ("graph", "latent", 0, 1),
+        "unknown column",
+    ),
+    "twice": (
+        lambda: _graph(edges=(*EDGES, "age -> education")),
+        ("graph", "edges", 2),
+        "written twice",
+    ),
     "crowd": (lambda: _crowd(), ("graph", "edges"), "160,000 arrows"),
-    "path": (lambda: _with("dataset", source={"kind": "csv", "path": "a\0b"}), ("dataset", "source", "path"), "control characters"),
-    "empty path": (lambda: _with("dataset", source={"kind": "parquet", "path": ""}), ("dataset", "source", "path"), "empty"),
-    "delimiter": (lambda: _with("dataset", source={"kind": "csv", "path": "a", "delimiter": '"'}), ("dataset", "source", "delimiter"), "cannot part"),
+    "path": (
+        lambda: _with("dataset", source={"kind": "csv", "path": "a\0b"}),
+        ("dataset", "source", "path"),
+        "control characters",
+    ),
+    "empty path": (
+        lambda: _with("dataset", source={"kind": "parquet", "path": ""}),
+        ("dataset", "source", "path"),
+        "empty",
+    ),
+    "delimiter": (
+        lambda: _with("dataset", source={"kind": "csv", "path": "a", "delimiter": '"'}),
+        ("dataset", "source", "delimiter"),
+        "cannot part",
+    ),
     "missing line break": (
-        lambda: _with("dataset", source={"kind": "csv", "path": "a", "missing_values": ("", "a\nb")}), ("dataset", "source", "missing_values", 1),
+        lambda: _with(
+            "dataset", source={"kind": "csv", "path": "a", "missing_values": ("", "a\nb")}
+        ),
+        ("dataset", "source", "missing_values", 1),
         "one line",
     ),
-    "levels only": (lambda: _with("dataset", source=LEVELS_ONLY), ("evaluation", "enabled"), "judging reads them"),
+    "levels only": (
+        lambda: _with("dataset", source=LEVELS_ONLY),
+        ("evaluation", "enabled"),
+        "judging reads them",
+    ),
     "uri": (lambda: _with("tracking", uri="http://x\n"), ("tracking", "uri"), "control characters"),
-}  # fmt: skip
+}
 
 
 def test_the_complete_spec_has_no_problem() -> None:

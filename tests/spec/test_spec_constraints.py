@@ -45,9 +45,19 @@ COLUMNS: dict[str, Any] = {
 MODELS = {name: TypeAdapter(Column).validate_python(c) for name, c in COLUMNS.items()}
 NAN = float("nan")
 ROW = {
-    "age": 40.0, "years-married": 5.0, "marital-status": 1.0, "partner": 0.0, "sex": 1.0, "grade": 1.0, "smoker": 1.0, "weight": 71.5,
-    "admitted": 18_262.0, "discharged": 18_262.5, "größe in cm": 180.0, "missing": 3.0,
-}  # fmt: skip  # 18262 is 2020-01-01
+    "age": 40.0,
+    "years-married": 5.0,
+    "marital-status": 1.0,
+    "partner": 0.0,
+    "sex": 1.0,
+    "grade": 1.0,
+    "smoker": 1.0,
+    "weight": 71.5,
+    "admitted": 18_262.0,
+    "discharged": 18_262.5,
+    "größe in cm": 180.0,
+    "missing": 3.0,
+}  # 18262 is 2020-01-01
 
 
 def verdict(text: str, **changes: float) -> str:
@@ -65,22 +75,50 @@ def verdict(text: str, **changes: float) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("age >= 40", "true"), ("age > 40", "false"), ("age < 40 or age == 40", "true"), ("not age == 40", "false"), ("18 <= age < 65", "true"),
-        ("18 <= age < 40", "false"), ("age != 3", "true"), ("`years-married` + 18 <= age", "true"), ("age - 2 * `years-married` == 30", "true"),
-        ("-age < -39", "true"), ("+age > 39", "true"), ("age / 8 == 5", "true"), ("(age + weight) / 2 <= 55.75", "true"),
+        ("age >= 40", "true"),
+        ("age > 40", "false"),
+        ("age < 40 or age == 40", "true"),
+        ("not age == 40", "false"),
+        ("18 <= age < 65", "true"),
+        ("18 <= age < 40", "false"),
+        ("age != 3", "true"),
+        ("`years-married` + 18 <= age", "true"),
+        ("age - 2 * `years-married` == 30", "true"),
+        ("-age < -39", "true"),
+        ("+age > 39", "true"),
+        ("age / 8 == 5", "true"),
+        ("(age + weight) / 2 <= 55.75", "true"),
         ("2 < weight <= 1e3", "true"),
-        ("`marital-status` == 'Married'", "true"), ("'Single' == `marital-status`", "false"), ('`marital-status` in ("Single", "Married")', "true"),
-        ("`marital-status` not in ['Single', \"it's complicated\"]", "true"), ("`marital-status` in {'Single'}", "false"),
-        ("`marital-status` == partner", "false"), ("`marital-status` != \"it's complicated\"", "true"), ("age in (39, 40)", "true"),
-        ("grade >= 'middle'", "true"), ("grade < 'middle'", "false"), ("'low' < grade < 'high'", "true"),
-        ("smoker", "true"), ("not smoker", "false"), ("smoker == 'true'", "true"), ("not smoker or age >= 18", "true"),
+        ("`marital-status` == 'Married'", "true"),
+        ("'Single' == `marital-status`", "false"),
+        ('`marital-status` in ("Single", "Married")', "true"),
+        ("`marital-status` not in ['Single', \"it's complicated\"]", "true"),
+        ("`marital-status` in {'Single'}", "false"),
+        ("`marital-status` == partner", "false"),
+        ('`marital-status` != "it\'s complicated"', "true"),
+        ("age in (39, 40)", "true"),
+        ("grade >= 'middle'", "true"),
+        ("grade < 'middle'", "false"),
+        ("'low' < grade < 'high'", "true"),
+        ("smoker", "true"),
+        ("not smoker", "false"),
+        ("smoker == 'true'", "true"),
+        ("not smoker or age >= 18", "true"),
         ("smoker and age < 18", "false"),
-        ("admitted == '2020-01-01'", "true"), ("discharged > '2020-01-01T11:59:59'", "true"), ("discharged >= admitted", "true"),
-        ("discharged - admitted <= 0.5", "true"), ("admitted + 1 <= discharged", "false"), ("1 + admitted > discharged", "true"),
-        ("`größe in cm` > 170", "true"), ("missing == 3", "true"), ("missing is missing", "false"), ("age is not missing", "true"),
-        ("age\n >=\t40", "true"), ("sex == 'Male' or 1 / age > 5 and weight > 0", "true"),
+        ("admitted == '2020-01-01'", "true"),
+        ("discharged > '2020-01-01T11:59:59'", "true"),
+        ("discharged >= admitted", "true"),
+        ("discharged - admitted <= 0.5", "true"),
+        ("admitted + 1 <= discharged", "false"),
+        ("1 + admitted > discharged", "true"),
+        ("`größe in cm` > 170", "true"),
+        ("missing == 3", "true"),
+        ("missing is missing", "false"),
+        ("age is not missing", "true"),
+        ("age\n >=\t40", "true"),
+        ("sex == 'Male' or 1 / age > 5 and weight > 0", "true"),
     ],
-)  # fmt: skip
+)
 def test_what_expressions_mean(text: str, expected: str) -> None:
     assert verdict(text) == expected
 
@@ -88,12 +126,20 @@ def test_what_expressions_mean(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("`years-married` > 3", "unknown"), ("not `years-married` > 3", "unknown"), ("`years-married` > 3 or age > 0", "true"),
-        ("`years-married` > 3 or age > 90", "unknown"), ("`years-married` > 3 and age > 90", "false"), ("`years-married` > 3 and age > 0", "unknown"),
-        ("`years-married` is missing", "true"), ("`years-married` + age is missing", "true"), ("`years-married` is not missing", "false"),
-        ("`years-married` in (1, 2)", "unknown"), ("`years-married` != `years-married`", "unknown"), ("age / 0 > 3", "unknown"),
+        ("`years-married` > 3", "unknown"),
+        ("not `years-married` > 3", "unknown"),
+        ("`years-married` > 3 or age > 0", "true"),
+        ("`years-married` > 3 or age > 90", "unknown"),
+        ("`years-married` > 3 and age > 90", "false"),
+        ("`years-married` > 3 and age > 0", "unknown"),
+        ("`years-married` is missing", "true"),
+        ("`years-married` + age is missing", "true"),
+        ("`years-married` is not missing", "false"),
+        ("`years-married` in (1, 2)", "unknown"),
+        ("`years-married` != `years-married`", "unknown"),
+        ("age / 0 > 3", "unknown"),
     ],
-)  # fmt: skip
+)
 def test_a_missing_value_makes_a_comparison_unknown_and_a_constraint_is_not_violated_by_it(
     text: str, expected: str
 ) -> None:
@@ -103,30 +149,57 @@ def test_a_missing_value_makes_a_comparison_unknown_and_a_constraint_is_not_viol
 @pytest.mark.parametrize(
     ("text", "at", "says"),
     [
-        ("agee >= 18", 1, "unknown column 'agee'"), ("marital-status == 'Married'", 1, "unknown column 'marital'"),
+        ("agee >= 18", 1, "unknown column 'agee'"),
+        ("marital-status == 'Married'", 1, "unknown column 'marital'"),
         ("age >= 18 and `marital status` == 'x'", 15, "unknown column 'marital status'"),
         ("sex == 'male'", 8, "'male' is no category of 'sex': Female, Male"),
-        ("sex < 'Male'", 7, "the categories of 'sex' have no order"), ("sex == 1", 8, "cannot compare column 'sex' with a number"),
-        ("age == 'old'", 8, "cannot compare column 'age' with the text 'old'"), ("sex == partner", 8, "different categories"),
-        ("age", 1, "is a value where something true or false is needed"), ("1 < 2", 5, "compares two constants"), ("not 3", 5, "is a value where"),
-        ("age >= 2 * 3", 8, "calculates with constants alone"), ("sex + 1 > 2", 1, "cannot calculate with column 'sex' and a number"),
-        ("admitted + discharged > 1", 1, "cannot calculate"), ("admitted == 'soon'", 13, "'soon' is no date"), ("-sex > 1", 1, "a sign cannot stand"),
-        ("admitted > '2020-01-01T00:00:00Z'", 12, "is no date"), ("age is None", 8, "`is` can only be followed by missing"),
-        ("3 is missing", 1, "a constant is never missing"), ("age in 3", 8, "`in` needs a list"), ("age in ()", 8, "`in` needs a list"),
-        ("sex in ('Male', 'X')", 17, "'X' is no category"), ("1 < age in (3, 4)", 1, "cannot be part of a chain"), ("age = 3", 5, "cannot be read"),
-        ("age >= ", 1, "cannot be read"), ("", 1, "cannot be read"), ("age > 3)", 8, "cannot be read"), ("`age > 3", 1, "cannot be read"),
-        ("age > 3 & smoker", 7, "& | ~ are not used here"), ("(age > 3) & smoker", 1, "& | ~ are not used here"),
+        ("sex < 'Male'", 7, "the categories of 'sex' have no order"),
+        ("sex == 1", 8, "cannot compare column 'sex' with a number"),
+        ("age == 'old'", 8, "cannot compare column 'age' with the text 'old'"),
+        ("sex == partner", 8, "different categories"),
+        ("age", 1, "is a value where something true or false is needed"),
+        ("1 < 2", 5, "compares two constants"),
+        ("not 3", 5, "is a value where"),
+        ("age >= 2 * 3", 8, "calculates with constants alone"),
+        ("sex + 1 > 2", 1, "cannot calculate with column 'sex' and a number"),
+        ("admitted + discharged > 1", 1, "cannot calculate"),
+        ("admitted == 'soon'", 13, "'soon' is no date"),
+        ("-sex > 1", 1, "a sign cannot stand"),
+        ("admitted > '2020-01-01T00:00:00Z'", 12, "is no date"),
+        ("age is None", 8, "`is` can only be followed by missing"),
+        ("3 is missing", 1, "a constant is never missing"),
+        ("age in 3", 8, "`in` needs a list"),
+        ("age in ()", 8, "`in` needs a list"),
+        ("sex in ('Male', 'X')", 17, "'X' is no category"),
+        ("1 < age in (3, 4)", 1, "cannot be part of a chain"),
+        ("age = 3", 5, "cannot be read"),
+        ("age >= ", 1, "cannot be read"),
+        ("", 1, "cannot be read"),
+        ("age > 3)", 8, "cannot be read"),
+        ("`age > 3", 1, "cannot be read"),
+        ("age > 3 & smoker", 7, "& | ~ are not used here"),
+        ("(age > 3) & smoker", 1, "& | ~ are not used here"),
         ("~smoker", 1, "& | ~ are not used here"),
-        ("smoker == True", 11, "True and False are not used here"), ("age > 1e999", 7, "numbers beyond 1e+15 are not exact"),
+        ("smoker == True", 11, "True and False are not used here"),
+        ("age > 1e999", 7, "numbers beyond 1e+15 are not exact"),
         ("age ** 2 > 3", 1, "is not allowed"),
-        ("age.real > 3", 1, "a dot after a name is not allowed"), ("abs(age) > 3", 1, "a call is not allowed"), ("age[0] > 3", 1, "square brackets"),
-        ("__import__('os').system('x') == 0", 1, "a call is not allowed"), ("(lambda: age)() > 1", 1, "a call"),
+        ("age.real > 3", 1, "a dot after a name is not allowed"),
+        ("abs(age) > 3", 1, "a call is not allowed"),
+        ("age[0] > 3", 1, "square brackets"),
+        ("__import__('os').system('x') == 0", 1, "a call is not allowed"),
+        ("(lambda: age)() > 1", 1, "a call"),
         ("f'{age}' == 'x'", 1, "an f-string"),
-        ("(age := 3) > 1", 2, ":= is not allowed"), ("age > 1 if smoker else age", 1, "if ... else"), ("[a for a in sex] == 1", 1, "not allowed"),
-        ("age > b'x'", 7, "not allowed"), ("age > 1j", 7, "not allowed"), ("age > ...", 7, "not allowed"), ("ƻ0 > 1", 1, "cannot be used here"),
-        ("größe > 3", 1, "unknown column 'größe'"), ("'ü' == sex and agee > 1", 8, "'ü' is no category"),
+        ("(age := 3) > 1", 2, ":= is not allowed"),
+        ("age > 1 if smoker else age", 1, "if ... else"),
+        ("[a for a in sex] == 1", 1, "not allowed"),
+        ("age > b'x'", 7, "not allowed"),
+        ("age > 1j", 7, "not allowed"),
+        ("age > ...", 7, "not allowed"),
+        ("ƻ0 > 1", 1, "cannot be used here"),
+        ("größe > 3", 1, "unknown column 'größe'"),
+        ("'ü' == sex and agee > 1", 8, "'ü' is no category"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named_with_their_place(text: str, at: int, says: str) -> None:
     expression, mistakes = parse(text, MODELS)
     assert expression is None and says in mistakes[0].message and mistakes[0].at == at, mistakes
@@ -192,18 +265,19 @@ def test_no_text_does_anything_but_parse_or_fail(words: list[str]) -> None:
         } <= {*COLUMNS}
 
 
-# --- in a spec
-# ---------------------------------------------------------------------------------------------
+# --- in a spec ---
 
 SPEC = {
     "synthdp": 1,
     "dataset": {
-        "id": "x", "source": {"kind": "csv", "path": "x.csv"}, "privacy_unit": {"kind": "row", "meaning": "a person"},
+        "id": "x",
+        "source": {"kind": "csv", "path": "x.csv"},
+        "privacy_unit": {"kind": "row", "meaning": "a person"},
         "rows": {"kind": "public", "value": 5000},
     },
     "columns": COLUMNS,
     "privacy": {"epsilon": 1.0, "delta": 1e-5},
-}  # fmt: skip
+}
 
 
 def problems(**changes: Any) -> list[tuple[str, str]]:

@@ -102,9 +102,13 @@ def test_a_draft_without_answers_says_what_is_to_fill_in(table: Callable[[bytes]
         parse_spec(text, path="draft.yaml")
     fields = ["privacy_unit.kind", "privacy_unit.meaning", "rows.kind", "rows.value"]
     assert [p.field for p in caught.value.problems] == [
-        *(f"dataset.{f}" for f in fields), "columns.age.type", "columns.no.type", "columns.a:b.type",
-        "privacy.epsilon", "privacy.delta",
-    ]  # fmt: skip
+        *(f"dataset.{f}" for f in fields),
+        "columns.age.type",
+        "columns.no.type",
+        "columns.a:b.type",
+        "privacy.epsilon",
+        "privacy.delta",
+    ]
     assert all("still to be filled in" in p.message for p in caught.value.problems)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthdp.spec.init.draft_edges import MOST_BINS, described, suggested_edges
+from synthdp.spec.init.draft_edges import MAX_BINS, describe_edges, suggested_edges
 from synthdp.spec.model import Integer, Number
 
 
@@ -64,9 +64,9 @@ def test_suggestions(
 def test_any_range_gives_edges_that_load(lower: int, span: int, unit: str, away: set[int]) -> None:
     spikes = sorted({lower + a for a in away if a <= span})
     whole = suggested_edges(lower=lower, upper=lower + span, whole=True, unit=unit, spikes=spikes)
-    assert len(whole) <= MOST_BINS + 1 and (whole or span == 1)
+    assert len(whole) <= MAX_BINS + 1 and (whole or span == 1)
     if whole:
         Integer(type="integer", lower=lower, upper=lower + span, edges=whole, spikes=tuple(spikes))
     real = suggested_edges(lower=lower / 7, upper=(lower + span) / 7, whole=False, unit=unit)
     Number(type="number", lower=lower / 7, upper=(lower + span) / 7, edges=real)
-    assert len(real) <= MOST_BINS + 1 and described(real, 1.0)
+    assert len(real) <= MAX_BINS + 1 and describe_edges(real, 1.0)

@@ -4,19 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from synthdp.spec.load.yaml_tree import MAX_DEPTH, MAX_NODES, Written, plain, read
+from synthdp.spec.load.yaml_tree import MAX_DEPTH, MAX_NODES, RawFloat, plain, read
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("12", 12), ("-3", -3), ("0", 0), ("1e-5", 1e-5), ("1.50", 1.5), (".5", 0.5), ("2.", 2.0), ("1E3", 1000.0), ("+5", 5.0),
-        ("true", True), ("false", False), ("null", None), ("~", None), ("", None),
-        ("no", "no"), ("yes", "yes"), ("on", "on"), ("off", "off"), ("True", "True"), ("NULL", "NULL"),
-        ("01", "01"), ("007.5", "007.5"), ("0x1F", "0x1F"), ("0o17", "0o17"),
-        ("1_000", "1_000"), ("12:30", "12:30"), ("2020-01-01", "2020-01-01"), ("1e", "1e"),
+        ("12", 12),
+        ("-3", -3),
+        ("0", 0),
+        ("1e-5", 1e-5),
+        ("1.50", 1.5),
+        (".5", 0.5),
+        ("2.", 2.0),
+        ("1E3", 1000.0),
+        ("+5", 5.0),
+        ("true", True),
+        ("false", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("off", "off"),
+        ("True", "True"),
+        ("NULL", "NULL"),
+        ("01", "01"),
+        ("007.5", "007.5"),
+        ("0x1F", "0x1F"),
+        ("0o17", "0o17"),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("2020-01-01", "2020-01-01"),
+        ("1e", "1e"),
     ],
-)  # fmt: skip
+)
 def test_plain_scalars(text: str, value: object) -> None:
     assert plain(text) == value
     assert isinstance(plain(text), type(value))
@@ -26,7 +49,7 @@ def test_numbers_remember_how_they_were_written() -> None:
     assert str(plain("1.50")) == "1.50"
     assert str(plain("+5")) == "+5"
     huge = plain("123456789012345678901234567890")
-    assert isinstance(huge, Written)
+    assert isinstance(huge, RawFloat)
     assert str(huge) == "123456789012345678901234567890"
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synthdp.audit.mechanisms import directions
-from synthdp.audit.mechanisms.f_curve import AuditResult, Claim, Scores
+from synthdp.audit.mechanisms.f_curve import AuditResult, CurveClaim, Scores
 from synthdp.audit.mechanisms.games import HALF_NOISE
 from synthdp.audit.mechanisms.one_run import curve_allows, epsilon_lower_bound
 from synthdp.data.encoding import Codes
@@ -68,7 +68,7 @@ def audit_canaries(
     begun = time.monotonic()
     if canaries < round(1 / SHARES[0]):
         raise ValueError(f"{canaries} canaries; at least {round(1 / SHARES[0])} are needed")
-    claim = Claim.of([settings.event(1)], delta=delta, adjacency="add_remove")
+    claim = CurveClaim.of([settings.event(1)], delta=delta, adjacency="add_remove")
     honest, faulty = (SimulatedCanaries.of(settings, noise_factor=factor) for factor in (1.0, 0.5))
     guesses = choose_guesses(claim, canaries, honest=honest, faulty=faulty)
     coins = fresh_generator().random(canaries) < 0.5
@@ -98,9 +98,11 @@ def audit_canaries(
 
 
 def judge_canaries(
-    scores: Scores, coins: Coins, claim: Claim, guesses: Guesses
+    scores: Scores, coins: Coins, claim: CurveClaim, guesses: Guesses
 ) -> tuple[float, bool]:
-    """Lower bound on epsilon, and whether to raise the alarm, from scores and coins `[canaries]`."""
+    """Lower bound on epsilon, and whether to raise the alarm, from scores and coins
+    `[canaries]`.
+    """
     canaries = len(coins)
     lower = _bound(
         canaries, guesses.bound, right_guesses(scores, coins, guesses.bound), claim.delta
@@ -157,7 +159,7 @@ class SimulatedCanaries:
         )
 
     def detection_rate(
-        self, claim: Claim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS
+        self, claim: CurveClaim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS
     ) -> float:
         """Share of simulated audits that raise the alarm."""
         return float(
@@ -168,7 +170,7 @@ class SimulatedCanaries:
 
 
 def choose_guesses(
-    claim: Claim, canaries: int, *, honest: SimulatedCanaries, faulty: SimulatedCanaries
+    claim: CurveClaim, canaries: int, *, honest: SimulatedCanaries, faulty: SimulatedCanaries
 ) -> Guesses:
     """Numbers of guesses that do best on simulated canaries: true noise for the bound, half the
     noise for the curve.
@@ -192,7 +194,7 @@ def _bound(canaries: int, guesses: int, right: int, delta: float) -> float:
 
 
 @lru_cache(maxsize=10_000)
-def _possible(claim: Claim, canaries: int, guesses: int, right: int) -> bool:
+def _possible(claim: CurveClaim, canaries: int, guesses: int, right: int) -> bool:
     return curve_allows(claim, SIGNIFICANCE, canaries=canaries, guesses=guesses, right=right)
 
 

@@ -12,20 +12,20 @@ from itertools import zip_longest
 import dp_accounting
 import numpy as np
 
-from synthdp.audit.mechanisms.findings import Differs, Finding
+from synthdp.audit.mechanisms.findings import Differs, ReplayFinding
 from synthdp.audit.mechanisms.fingerprint import Fingerprint
 from synthdp.audit.mechanisms.neighbours import Pair
 from synthdp.audit.mechanisms.recording import Call, CoinCall, LatentCall, NoiseCall
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.privacy.accounting import Adjacency
 
-MOST_STEPS = 2.0**53  # beyond this many spacings from zero, doubles hold no lattice
+MAX_STEPS = 2.0**53  # beyond this many spacings from zero, doubles hold no lattice
 
 Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowed
 
 
 @dataclass
-class Run:
+class RecordedRun:
     """What one run did. `stopped`: it asked for other randomness than the recorded one, and could
     not go on.
     """
@@ -46,12 +46,12 @@ def compare(
     mechanism: str,
     pair: Pair,
     event: dp_accounting.DpEvent,
-    first: Run,
-    second: Run,
+    first: RecordedRun,
+    second: RecordedRun,
     *,
     adjacency: Adjacency,
     sees_held_out: bool = False,
-) -> tuple[list[Finding], float]:
+) -> tuple[list[ReplayFinding], float]:
     """Findings of one pair, and the largest part of an allowance that it used. What is held out
     moves nothing, unless a mechanism `sees_held_out`.
     """
@@ -68,16 +68,16 @@ def compare(
             differences.append(
                 ("moved", "a unit that is held out", f"{share:.3g} of the allowance", "nothing")
             )
-    return [Finding(mechanism, pair.name, *d) for d in differences], share
+    return [ReplayFinding(mechanism, pair.name, *d) for d in differences], share
 
 
-def _errors(first: Run, second: Run) -> Iterator[Difference]:
+def _errors(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
     for which, run in (("first table", first), ("second table", second)):
         if run.error is not None:
             yield "exception", which, run.error, "no exception: its kind and its text are an output"
 
 
-def _calls(first: Run, second: Run) -> Iterator[Difference]:
+def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
     """Draws of both runs: kinds, order and number, and all about them but the hidden values."""
     for which, run in (("first table", first), ("second table", second)):
         yield from _each_alone(which, run)
@@ -92,7 +92,7 @@ def _calls(first: Run, second: Run) -> Iterator[Difference]:
             yield from _about_noise(where, one, two)
 
 
-def _each_alone(which: str, run: Run) -> Iterator[Difference]:
+def _each_alone(which: str, run: RecordedRun) -> Iterator[Difference]:
     for number, call in enumerate(run.calls, start=1):
         where = f"draw {number}, {which}"
         if isinstance(call, CoinCall):
@@ -124,7 +124,7 @@ def _on_lattice(call: NoiseCall) -> bool:
         return False
     steps = np.asarray(call.noisy, dtype=np.float64) / call.spacing
     return bool(
-        (np.abs(steps) < MOST_STEPS).all() and (np.rint(steps) * call.spacing == call.noisy).all()
+        (np.abs(steps) < MAX_STEPS).all() and (np.rint(steps) * call.spacing == call.noisy).all()
     )
 
 
@@ -140,7 +140,7 @@ def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Differe
             yield what, where, f"{a} and {b}", f"a public {what}"
 
 
-def _latents(first: Run, second: Run) -> Iterator[Difference]:
+def _latents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
     """Latents protect nothing, but they must be each row's own, or one row changes what becomes of
     others.
     """
@@ -164,7 +164,7 @@ def _latents(first: Run, second: Run) -> Iterator[Difference]:
             )
 
 
-def _widths(run: Run) -> list[list[int] | None]:
+def _widths(run: RecordedRun) -> list[list[int] | None]:
     """Widths of the draws of latents for each batch (number 0: before the first); None where it had
     no rows that could need them.
     """
@@ -175,7 +175,7 @@ def _widths(run: Run) -> list[list[int] | None]:
     ]
 
 
-def _contents(first: Run, second: Run) -> Iterator[Difference]:
+def _contents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
     """All that leaves a run. With the same noise it must be the same, to the last bit."""
     pieces: Sequence[tuple[Differs, Fingerprint, Fingerprint]] = (
         ("output", first.value, second.value),

@@ -39,7 +39,7 @@ ORDINARY = 0  # in the last column: a row of the inner module, or one without a 
 INPUT = 1000.0
 STEEPNESS = 10.0  # slope of a loss in clipping norms
 SUSPECTED = 0.5  # an audit looks for half the noise
-MOST_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
+MAX_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
 
 
 def row_of(direction: npt.ArrayLike, *, sign: int = 1) -> Codes:
@@ -58,14 +58,16 @@ class DirectionLoss(PerExampleLoss):
         self, directions: int, *, clip: float, inner: PerExampleLoss | None = None
     ) -> None:
         super().__init__()
-        if not 1 <= directions <= MOST_DIRECTIONS:
-            raise ValueError(f"{directions} directions; allowed are 1 to {MOST_DIRECTIONS}")
+        if not 1 <= directions <= MAX_DIRECTIONS:
+            raise ValueError(f"{directions} directions; allowed are 1 to {MAX_DIRECTIONS}")
         self.inner, self.directions, self.slope = inner, directions, STEEPNESS * clip / INPUT
         self.latent = inner.latent if inner is not None else 1
         self.pull = layers.NodeLinear(directions, (1,))
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Shape `[batch]`. A loss that does not count is multiplied away, so its gradient is zero."""
+        """Shape `[batch]`. A loss that does not count is multiplied away, so its gradient is
+        zero.
+        """
         mark = codes[:, -1] - 1
         pulls = mark >= 0
         inputs = torch.zeros(len(codes), 1, self.directions, device=codes.device)

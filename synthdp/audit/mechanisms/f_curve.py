@@ -41,12 +41,12 @@ Scores = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
 THRESHOLDS = 2  # one for the curve, one for the lower bound on epsilon
-MOST_CANDIDATES = 400  # thresholds looked at on the choosing half
+MAX_CANDIDATES = 400  # thresholds looked at on the choosing half
 PROFILE_POINTS = 80
 
 
 @dataclass(frozen=True)
-class Claim:
+class CurveClaim:
     """(epsilon, delta) and the profile it lies on: pairs (eps, delta(eps)) that all hold, in both
     directions.
     """
@@ -62,7 +62,7 @@ class Claim:
         *,
         delta: float,
         adjacency: accounting.Adjacency,
-    ) -> Claim:
+    ) -> CurveClaim:
         """What the accountant says of `events`; a finite grid of its curve, so never more than it
         says.
         """
@@ -83,7 +83,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CurveVerdict:
     """What the judging half says."""
 
     alarm: bool
@@ -128,7 +128,7 @@ class AuditResult:
         return values | {"passed": self.passed}
 
 
-def judge(out: Scores, inside: Scores, claim: Claim) -> Verdict:
+def judge(out: Scores, inside: Scores, claim: CurveClaim) -> CurveVerdict:
     """Choose thresholds on the first half of the scores of each world, judge `claim` on the second.
 
     `out` and `inside` are scores `[runs]` of runs on D and D', in the order they were made.
@@ -144,13 +144,13 @@ def judge(out: Scores, inside: Scores, claim: Claim) -> Verdict:
         ]
     )
     rates = _limits(judge_out, judge_in, picked)
-    return Verdict(
+    return CurveVerdict(
         bool(excess(claim, *rates).max() > 0),
         max(0.0, float(epsilon_bound(*rates, delta=claim.delta).max())),
     )
 
 
-def excess(claim: Claim, false_positive: Scores, false_negative: Scores) -> Scores:
+def excess(claim: CurveClaim, false_positive: Scores, false_negative: Scores) -> Scores:
     """How far each pair of rates `[n]` lies below the claimed curve; above 0 contradicts (*)."""
     epsilon, delta = np.array(claim.profile).T[:, :, None]
     grown = np.exp(np.minimum(epsilon, 700.0))
@@ -190,7 +190,9 @@ def provable_epsilon(runs: int, *, delta: float) -> float:
     return float(epsilon_bound(limit, limit, delta=delta)[0])
 
 
-def detection_rate(out: Scores, inside: Scores, claim: Claim, *, runs: int, repeats: int) -> float:
+def detection_rate(
+    out: Scores, inside: Scores, claim: CurveClaim, *, runs: int, repeats: int
+) -> float:
     """Share of `repeats` audits of `runs` runs that raise the alarm, their scores drawn from these
     two pools.
     """
@@ -244,7 +246,7 @@ def _candidates(scores: Scores) -> Scores:
     levels = np.unique(scores)
     middles = (levels[:-1] + levels[1:]) / 2 if len(levels) > 1 else levels
     kept: Scores = middles[
-        np.unique(np.linspace(0, len(middles) - 1, min(len(middles), MOST_CANDIDATES)).astype(int))
+        np.unique(np.linspace(0, len(middles) - 1, min(len(middles), MAX_CANDIDATES)).astype(int))
     ]
     return kept
 

@@ -29,7 +29,7 @@ Differs = Literal[
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReplayFinding:
     """One thing that two runs on neighbours must not show: what differs, what was found, and what
     is allowed.
     """
@@ -61,7 +61,7 @@ class Replayed:
     mechanisms: tuple[str, ...]
     pairs: int
     largest_share: float
-    findings: tuple[Finding, ...]
+    findings: tuple[ReplayFinding, ...]
 
     @property
     def passed(self) -> bool:

@@ -38,7 +38,7 @@ CROWD = 100  # other rows that pull against the target
 HALF_NOISE = "half the noise"
 
 
-class Game(Protocol):
+class MechanismGame(Protocol):
     """One mechanism, one pair of tables, one score."""
 
     @property

@@ -35,7 +35,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binom
 
-from synthdp.audit.mechanisms.f_curve import Claim
+from synthdp.audit.mechanisms.f_curve import CurveClaim
 
 BISECTIONS = 30
 
@@ -80,8 +80,10 @@ def epsilon_lower_bound(
     return low
 
 
-def curve_p_value(claim: Claim, *, canaries: int, guesses: int, right: int) -> float:
-    """Greatest chance of `right` right guesses or more, of `guesses` made, under the claimed curve."""
+def curve_p_value(claim: CurveClaim, *, canaries: int, guesses: int, right: int) -> float:
+    """Greatest chance of `right` right guesses or more, of `guesses` made, under the claimed
+    curve.
+    """
     _check(canaries, guesses, right)
     low, high = 0.0, 1.0
     if curve_allows(claim, 1.0, canaries=canaries, guesses=guesses, right=right):
@@ -96,7 +98,9 @@ def curve_p_value(claim: Claim, *, canaries: int, guesses: int, right: int) -> f
     return high
 
 
-def curve_allows(claim: Claim, chance: float, *, canaries: int, guesses: int, right: int) -> bool:
+def curve_allows(
+    claim: CurveClaim, chance: float, *, canaries: int, guesses: int, right: int
+) -> bool:
     """Whether P[C >= right] = `chance` leaves a total mass of at most 1; see (1)."""
     profile = np.array(claim.profile)
     delta, grown = profile[:, 1], np.exp(np.minimum(profile[:, 0], 700.0))

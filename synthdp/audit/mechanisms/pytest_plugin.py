@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synthdp.privacy.accounting import Adjacency
     from synthdp.privacy.mechanisms.marginals import Mechanism
 
-MOST_SHOWN = 10  # findings in a failure's message
+MAX_SHOWN = 10  # findings in a failure's message
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def replay() -> Callable[..., Replayed]:
         if not done.pairs:
             pytest.fail("no pair of neighbours to replay", pytrace=False)
         if done.findings:
-            shown = "\n".join(map(str, done.findings[:MOST_SHOWN]))
+            shown = "\n".join(map(str, done.findings[:MAX_SHOWN]))
             pytest.fail(
                 f"{len(done.findings)} findings on {done.pairs} pairs of neighbours:\n{shown}",
                 pytrace=False,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.audit.mechanisms.findings import Finding, Replayed
+from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode
 from synthdp.privacy.noise import fresh_generator
@@ -25,11 +25,50 @@ from synthdp.spec import model as spec
 
 # What people and programs write into fields; None is a field that the reader took for missing.
 NASTY = (
-    None, "", " ", "0", "-0", "0.0", "1", "1.5", "-1", "1e308", "-1e308", "1e400", "-1e400", "nan", "NaN", "inf", "-inf", "null", "None", "x", "é",
-    "true", "TRUE", "2020-01-01", "2020-01-01T10:00:00", "2020-01-01T00:00:00Z", "2020-05-05T00:00:00+02:00", "99999-01-01", "0001-01-01",
-    "01/02/2020", "1577836800", "20200101", "9007199254740993", "18446744073709551616", "0x10", "1_000", "1,5", " 2 ", "\u0661", "a\x00b", "=1+1",
-    "9999-12-31", "2015-05-05T00:00:00.0000001",
-)  # fmt: skip
+    None,
+    "",
+    " ",
+    "0",
+    "-0",
+    "0.0",
+    "1",
+    "1.5",
+    "-1",
+    "1e308",
+    "-1e308",
+    "1e400",
+    "-1e400",
+    "nan",
+    "NaN",
+    "inf",
+    "-inf",
+    "null",
+    "None",
+    "x",
+    "é",
+    "true",
+    "TRUE",
+    "2020-01-01",
+    "2020-01-01T10:00:00",
+    "2020-01-01T00:00:00Z",
+    "2020-05-05T00:00:00+02:00",
+    "99999-01-01",
+    "0001-01-01",
+    "01/02/2020",
+    "1577836800",
+    "20200101",
+    "9007199254740993",
+    "18446744073709551616",
+    "0x10",
+    "1_000",
+    "1,5",
+    " 2 ",
+    "\u0661",
+    "a\x00b",
+    "=1+1",
+    "9999-12-31",
+    "2015-05-05T00:00:00.0000001",
+)
 
 OTHERS = 12  # rows that both tables share, each of a unit of its own
 
@@ -119,7 +158,10 @@ def replay_reading(
     `dataset` is the spec's; none of its rows is read.
     """
     clamping = dataset.model_copy(
-        update={"out_of_domain": "clamp", "rows": spec.Rows(kind="approximate", value=OTHERS)}
+        update={
+            "out_of_domain": "clamp",
+            "rows": spec.DeclaredRows(kind="approximate", value=OTHERS),
+        }
     )
     unit = dataset.privacy_unit
     most = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
@@ -134,7 +176,7 @@ def replay_reading(
         count, share = count + 1, max(share, added.total() / most)
         for found, allowed in _problems(without, alone, both, most, whole=len(pair.unit) <= most):
             findings.append(
-                Finding(
+                ReplayFinding(
                     "the reader", pair.name, "reading", "the table inside the seal", found, allowed
                 )
             )

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from synthdp.audit.mechanisms.findings import Finding, Replayed
+from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
 from synthdp.audit.mechanisms.reading import NASTY, Reader
 from synthdp.data.domain import Domain
 from synthdp.privacy.noise import fresh_generator
@@ -33,28 +33,131 @@ TIMES = 3  # how often the first value stands in the table
 HUGE = 2**53
 
 TEXTS: tuple[str | None, ...] = (
-    *NASTY, "01", "1.0", "1.", ".5", "+1", "1e0", "1E400", "-0.0", "0.1", "0.30000000000000004", "123456789.12345678", "1,000", "1.000,5", "1 000",
-    "f", "m", "true ", "9007199254740992", "9007199254740995", "-9007199254740993", "9" * 400, "0." + "0" * 400 + "1", "infinity", "NULL", "NaT",
+    *NASTY,
+    "01",
+    "1.0",
+    "1.",
+    ".5",
+    "+1",
+    "1e0",
+    "1E400",
+    "-0.0",
+    "0.1",
+    "0.30000000000000004",
+    "123456789.12345678",
+    "1,000",
+    "1.000,5",
+    "1 000",
+    "f",
+    "m",
+    "true ",
+    "9007199254740992",
+    "9007199254740995",
+    "-9007199254740993",
+    "9" * 400,
+    "0." + "0" * 400 + "1",
+    "infinity",
+    "NULL",
+    "NaT",
     "<NA>",
-    "now", "today", "2020", "2020-05", "2020-1-1", "20200101T000000", "2020-W01-1", "2020-001", "1650-03-01", "1677-09-20", "2262-04-12",
+    "now",
+    "today",
+    "2020",
+    "2020-05",
+    "2020-1-1",
+    "20200101T000000",
+    "2020-W01-1",
+    "2020-001",
+    "1650-03-01",
+    "1677-09-20",
+    "2262-04-12",
     "9999-12-31",
-    "0000-01-01", "2015-05-05 00:00:00.000000", "2015-05-05T00:00:00.123456789012", "2020-01-01T24:00:00",
-    "2020-01-01T23:59:60", "2020-02-30", "2020-01-01T10:00:00+00:00", "2020-01-01 10:00:00 UTC", "2020-01-01T10", "2020-01-01T10:30", "31.12.2020",
-    "12/31/2020", "Jan 1 2020", "\u00a012", "\u200b1", "a\x00c", '"', '"f"', "a,b", "f\n", "x" * 70_000, "\U0001f600", "e\u0301", "=cmd", "0b1",
+    "0000-01-01",
+    "2015-05-05 00:00:00.000000",
+    "2015-05-05T00:00:00.123456789012",
+    "2020-01-01T24:00:00",
+    "2020-01-01T23:59:60",
+    "2020-02-30",
+    "2020-01-01T10:00:00+00:00",
+    "2020-01-01 10:00:00 UTC",
+    "2020-01-01T10",
+    "2020-01-01T10:30",
+    "31.12.2020",
+    "12/31/2020",
+    "Jan 1 2020",
+    "\u00a012",
+    "\u200b1",
+    "a\x00c",
+    '"',
+    '"f"',
+    "a,b",
+    "f\n",
+    "x" * 70_000,
+    "\U0001f600",
+    "e\u0301",
+    "=cmd",
+    "0b1",
     "1_0.0",
-)  # fmt: skip
+)
 """Fields of a CSV or Parquet file; None is one that was taken for missing."""
 
 OBJECTS: tuple[Any, ...] = (
-    *TEXTS, True, False, 0, 1, -1, 7, HUGE + 1, HUGE + 3, -HUGE - 1, 2**63, 2**64, 10**400, 0.0, -0.0, 1.0, 1.5, 0.1, 1e308, float("nan"),
+    *TEXTS,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    7,
+    HUGE + 1,
+    HUGE + 3,
+    -HUGE - 1,
+    2**63,
+    2**64,
+    10**400,
+    0.0,
+    -0.0,
+    1.0,
+    1.5,
+    0.1,
+    1e308,
+    float("nan"),
     float("inf"),
-    -float("inf"), float(HUGE), Decimal("1"), Decimal("1.0"), Decimal("1.50"), Decimal("0.1"), Decimal("NaN"), Decimal("sNaN"), Decimal("1e400"),
-    Decimal("9007199254740993"), date(1, 1, 1), date(2020, 1, 1), date(9999, 12, 31), datetime(2020, 1, 1), datetime(2015, 5, 5, 1, 2, 3, 456789),
-    datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), datetime(9999, 12, 31, 23, 59, 59),
+    -float("inf"),
+    float(HUGE),
+    Decimal("1"),
+    Decimal("1.0"),
+    Decimal("1.50"),
+    Decimal("0.1"),
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    Decimal("1e400"),
+    Decimal("9007199254740993"),
+    date(1, 1, 1),
+    date(2020, 1, 1),
+    date(9999, 12, 31),
+    datetime(2020, 1, 1),
+    datetime(2015, 5, 5, 1, 2, 3, 456789),
+    datetime(2020, 1, 1, tzinfo=UTC),
+    datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+    datetime(9999, 12, 31, 23, 59, 59),
     timedelta(days=1),
-    pd.Timestamp("2015-05-05T00:00:00.000000001"), pd.NaT, pd.NA, np.datetime64("2015-05-05T00:00:00.0000001"), np.datetime64("NaT"), np.int64(1),
-    np.float32(0.1), np.bool_(True), b"f", b"\xff", memoryview(b"f"), ["f"], ("f", 1), {"f": 1}, 1j,
-)  # fmt: skip
+    pd.Timestamp("2015-05-05T00:00:00.000000001"),
+    pd.NaT,
+    pd.NA,
+    np.datetime64("2015-05-05T00:00:00.0000001"),
+    np.datetime64("NaT"),
+    np.int64(1),
+    np.float32(0.1),
+    np.bool_(True),
+    b"f",
+    b"\xff",
+    memoryview(b"f"),
+    ["f"],
+    ("f", 1),
+    {"f": 1},
+    1j,
+)
 """What drivers of databases make of values, and what a value of SQLite may be beside any other."""
 
 
@@ -150,9 +253,9 @@ def pair_domain() -> Domain:
         },
     }
     kinds = {
-        k.model_fields["type"].annotation.__args__[0]: k
+        k.model_fields["type"].annotation.__args__[0]: k  # type: ignore[union-attr]
         for k in (spec.Categorical, spec.Boolean, spec.Integer, spec.Number, spec.Datetime)
-    }  # type: ignore[union-attr]
+    }
     return Domain.from_spec(
         {name: kinds[fields["type"]](**fields) for name, fields in columns.items()}
     )
@@ -197,7 +300,7 @@ def replay_values(
     one on.
     """
     domain = pair_domain()
-    findings: list[Finding] = []
+    findings: list[ReplayFinding] = []
     count = 0
     for way in ways:
         make, own = WAYS[way]
@@ -212,7 +315,7 @@ def replay_values(
         for u, v in pairs:
             for found in reader.problems(held[u], held[v], alone[u], alone[v]):
                 findings.append(
-                    Finding(
+                    ReplayFinding(
                         "the reader",
                         f"{way}: {_shown(held[u])} and {_shown(held[v])}",
                         "reading",
@@ -233,7 +336,7 @@ class _Reading:
             spec.CsvSource(kind="csv", path="none.csv"),
             spec.RowUnit(kind="row", meaning="a row"),
         )
-        rows = spec.Rows(kind="approximate", value=TIMES)
+        rows = spec.DeclaredRows(kind="approximate", value=TIMES)
         self._dataset = spec.Dataset(
             id="pairs", source=source, privacy_unit=unit, rows=rows, out_of_domain="clamp"
         )

@@ -25,7 +25,7 @@ from synthdp.audit.mechanisms.findings import Replayed
 from synthdp.audit.mechanisms.neighbours import neighbours
 from synthdp.audit.mechanisms.recording import Kept
 from synthdp.audit.mechanisms.replay import merged, replay
-from synthdp.data.basis import MOST_LEVELS, Basis
+from synthdp.data.basis import MAX_LEVELS, Basis
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.data.features import level_features
@@ -38,7 +38,7 @@ from synthdp.privacy.mechanisms.anm import (
     ChosenOrientations,
     OrientationBudget,
 )
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, least_spare
+from synthdp.privacy.mechanisms.conditional_counts import RankQuery, variance_floor
 from synthdp.privacy.mechanisms.hsic import IndependenceBit
 from synthdp.privacy.mechanisms.marginals import (
     AdaptiveMarginals,
@@ -52,7 +52,11 @@ from synthdp.privacy.mechanisms.noisy_max import HowMany, Selection, SelectionBu
 from synthdp.privacy.mechanisms.pair_table import PairTable
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, ScoreCounts
-from synthdp.privacy.mechanisms.sparse_vector import Sieve, SieveBudget, SieveReply
+from synthdp.privacy.mechanisms.sparse_vector import (
+    SparseVector,
+    SparseVectorBudget,
+    SparseVectorReply,
+)
 from synthdp.privacy.plan import Plan
 
 Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
@@ -60,7 +64,7 @@ Examples = Callable[[Domain], Sequence[Mechanism[Any]]]
 BATCH = 8.0  # expected batch of the examples
 STEPS = 3  # of a replayed training: a batch with all, none and half of the unit's rows
 STRETCH = 10.0  # of starting weights
-MOST_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
+MAX_CELLS = 10_000  # of tables that a replay chooses: larger ones take long and move no further
 
 
 class SmallModel(PerExampleLoss):
@@ -104,7 +108,7 @@ class SmallModel(PerExampleLoss):
 
 def _tables(domain: Domain) -> tuple[Columns, ...]:
     """Each column alone, and all pairs that are small."""
-    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= MOST_CELLS]
+    pairs = [pair for pair in combinations(domain.names, 2) if domain.cells(pair) <= MAX_CELLS]
     return (*((name,) for name in domain.names), *pairs)
 
 
@@ -134,8 +138,15 @@ def _chosen_marginals(domain: Domain) -> tuple[ChosenMarginals, ...]:
 
 def _trainings(domain: Domain) -> tuple[Training, ...]:
     usual = DpSgd(
-        rate=0.5, steps=STEPS, expected_batch=BATCH, clip=0.7, noise_multiplier=1.1, learning_rate=0.01, ema=0.9, checkpoint_every=2
-    )  # fmt: skip
+        rate=0.5,
+        steps=STEPS,
+        expected_batch=BATCH,
+        clip=0.7,
+        noise_multiplier=1.1,
+        learning_rate=0.01,
+        ema=0.9,
+        checkpoint_every=2,
+    )
     settings = (
         usual,
         replace(usual, rate=1.0, ema=0.0),
@@ -155,7 +166,7 @@ def _trainings(domain: Domain) -> tuple[Training, ...]:
 
 
 def _moments(domain: Domain) -> tuple[Mechanism[Any], ...]:
-    few = tuple(c.name for c in domain.columns if c.ranged or c.levels <= MOST_LEVELS)
+    few = tuple(c.name for c in domain.columns if c.ranged or c.levels <= MAX_LEVELS)
     bases = [Basis(domain, few), Basis(domain, few[:3], degree=3, interaction=2)] if few else []
     return tuple(
         MomentMatrix(basis, basis.norm(deviations=d), noise)
@@ -173,7 +184,7 @@ def _questions(domain: Domain) -> list[RankQuery]:
         asked += [
             (x, y, given) for given in ((), *[(z,) for z in domain.names if z not in (x, y)][:1])
         ]
-    spare = max(least_spare(test, 2.0) for test in STATISTICS)
+    spare = max(variance_floor(test, 2.0) for test in STATISTICS)
     return [
         RankQuery(*query, 2.0, spare, slack, least_weight)
         for query in asked
@@ -181,7 +192,9 @@ def _questions(domain: Domain) -> list[RankQuery]:
     ]
 
 
-def _asks_all(questions: Sequence[RankQuery]) -> Generator[RankQuery, SieveReply | None, None]:
+def _asks_all(
+    questions: Sequence[RankQuery],
+) -> Generator[RankQuery, SparseVectorReply | None, None]:
     """Ask one after another, leaving one out after each that was true."""
     remaining = list(questions)
     while remaining:
@@ -203,7 +216,7 @@ def _chooses(questions: Sequence[RankQuery]) -> Generator[HowMany | Which, int |
         del remaining[which]
 
 
-def _sieves(domain: Domain) -> tuple[Sieve, ...]:
+def _sieves(domain: Domain) -> tuple[SparseVector, ...]:
     settings: list[tuple[RankTest, int, float, float | None]] = [
         ("kendall", 3, 1.0, 2.0),
         ("spearman", 2, 0.5, None),
@@ -211,7 +224,7 @@ def _sieves(domain: Domain) -> tuple[Sieve, ...]:
         ("kendall", 4, 1.0, None),
     ]
     budgets = [
-        SieveBudget(domain, test, passes, rate, 100.0, 3.0, 5.0, examine)
+        SparseVectorBudget(domain, test, passes, rate, 100.0, 3.0, 5.0, examine)
         for test, passes, rate, examine in settings
     ]
     return tuple(budget.search(partial(_asks_all, _questions(domain))) for budget in budgets)
@@ -290,7 +303,7 @@ EXAMPLES: dict[type, Examples] = {
     PairTable: _pair_tables,
     MomentMatrix: _moments,
     Selection: _selections,
-    Sieve: _sieves,
+    SparseVector: _sieves,
     NoisyMarginals: _noisy_marginals,
     ChosenMarginals: _chosen_marginals,
     ScoreCounts: _scores,
@@ -385,7 +398,7 @@ def _runnable(
     match planned:
         case AdaptiveMarginals():
             return planned.choose(_tables(domain)), planned.choose(_tables(domain)[:1])
-        case SieveBudget():
+        case SparseVectorBudget():
             return (planned.search(partial(_asks_all, _questions(domain))),)
         case SelectionBudget():
             return (planned.search(partial(_chooses, _questions(domain))),)

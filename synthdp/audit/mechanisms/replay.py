@@ -18,8 +18,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from synthdp.audit.mechanisms.comparison import Run, compare
-from synthdp.audit.mechanisms.findings import Finding, Replayed
+from synthdp.audit.mechanisms.comparison import RecordedRun, compare
+from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
 from synthdp.audit.mechanisms.fingerprint import fingerprint
 from synthdp.audit.mechanisms.neighbours import Pair, Side
 from synthdp.audit.mechanisms.recording import (
@@ -59,7 +59,7 @@ def replay(
         mechanism.event(rows_per_unit),
         getattr(mechanism, "sees_held_out", False),
     )
-    findings: list[Finding] = []
+    findings: list[ReplayFinding] = []
     count, share = 0, 0.0
     for pair in pairs:
         if pair.unit_rows > rows_per_unit:
@@ -94,7 +94,7 @@ def merged(replays: Iterable[Replayed]) -> Replayed:
 
 def _both(
     mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness
-) -> tuple[Run, Run]:
+) -> tuple[RecordedRun, RecordedRun]:
     before, after = pair.sides(domain)
     coupling = Coupling(
         streams, len(pair.shared), len(pair.shared) + len(pair.before) + len(pair.after)
@@ -103,14 +103,16 @@ def _both(
     return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
 
 
-def _run(mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Answers) -> Run:
+def _run(
+    mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Answers
+) -> RecordedRun:
     recorder = Recorder(side, coupling, answers)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []
     kept = Kept() if getattr(mechanism, "checkpoints", None) is not None else None
     with _overheard(said):
         own = _redirected(copy.deepcopy(mechanism), kept, lambda *tick: ticks.append(tick))
-        run = Run(
+        run = RecordedRun(
             recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said
         )
         try:

@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReplayVerdict:
     """What is not paid for, and the largest part of an allowance that was used."""
 
     problems: tuple[Problem, ...]
@@ -128,7 +128,7 @@ def judge(
     *,
     unit_rows: int,
     adjacency: Adjacency,
-) -> Verdict:
+) -> ReplayVerdict:
     """Hold two recorded runs of one mechanism, call by call alike, against the event that it
     charges.
 
@@ -149,7 +149,7 @@ def judge(
             walk.refuse("no further draw: all charges are used")
     except _Mismatch:
         pass
-    return Verdict(tuple(walk.problems), walk.share)
+    return ReplayVerdict(tuple(walk.problems), walk.share)
 
 
 def _charges(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:

@@ -20,28 +20,28 @@ from itertools import combinations
 
 from synthdp.audit.mechanisms.f_curve import (
     AuditResult,
-    Claim,
+    CurveClaim,
     detection_rate,
     judge,
     provable_epsilon,
 )
-from synthdp.audit.mechanisms.games import BatchGame, Fresh, Game, GradientGame, TableGame
+from synthdp.audit.mechanisms.games import BatchGame, Fresh, GradientGame, MechanismGame, TableGame
 from synthdp.data.domain import Domain
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
-from synthdp.privacy.plan import Plan, Planned
+from synthdp.privacy.plan import Plan, PlannedMechanism
 
 RUNS = 5000
 POWER = 0.95  # wanted probability to detect half the noise
 SIMULATED_RUNS, REPEATS = 10_000, 200  # what that probability is estimated from
 TABLES_CHOSEN = 3
-MOST_TABLE_ROWS = 1 << 20
+MAX_TABLE_ROWS = 1 << 20
 # of a unit: its accounting takes seconds, and so small a stage as Adult's targets at epsilon .1 is
 # seen only there
-MOST_GRADIENT_ROWS = 32
+MAX_GRADIENT_ROWS = 32
 
 
 def audit_plan(
@@ -81,7 +81,9 @@ def audit_plan(
     )
 
 
-def games_of(mechanism: Planned, domain: Domain, *, rows: int, adjacency: Adjacency) -> list[Game]:
+def games_of(
+    mechanism: PlannedMechanism, domain: Domain, *, rows: int, adjacency: Adjacency
+) -> list[MechanismGame]:
     """The games that audit one mechanism for a unit of `rows` rows; none for a kind that has no
     game yet.
     """
@@ -109,7 +111,7 @@ def unaudited(plan: Plan, domain: Domain) -> tuple[str, ...]:
 
 
 def audit_game(
-    game: Game,
+    game: MechanismGame,
     *,
     delta: float,
     adjacency: Adjacency,
@@ -139,7 +141,7 @@ def audit_game(
     )
 
 
-def power(game: Game, claim: Claim, *, runs: int, repeats: int = REPEATS) -> float:
+def power(game: MechanismGame, claim: CurveClaim, *, runs: int, repeats: int = REPEATS) -> float:
     """Probability that an audit of `runs` runs raises the alarm on a mechanism with the fault that
     the game looks for.
     """
@@ -148,12 +150,12 @@ def power(game: Game, claim: Claim, *, runs: int, repeats: int = REPEATS) -> flo
 
 
 def _powerful(
-    game: Game, *, delta: float, adjacency: Adjacency, runs: int
-) -> tuple[Game, Claim, float]:
+    game: MechanismGame, *, delta: float, adjacency: Adjacency, runs: int
+) -> tuple[MechanismGame, CurveClaim, float]:
     """The game with the smallest unit that has the wanted power, or the one with the most power."""
-    best: tuple[Game, Claim, float] | None = None
+    best: tuple[MechanismGame, CurveClaim, float] | None = None
     for sized in _growing(game, adjacency):
-        claim = Claim.of([sized.event()], delta=delta, adjacency=adjacency)
+        claim = CurveClaim.of([sized.event()], delta=delta, adjacency=adjacency)
         chance = power(sized, claim, runs=runs)
         if best is None or chance > best[2]:
             best = sized, claim, chance
@@ -164,17 +166,17 @@ def _powerful(
     return best
 
 
-def _growing(game: Game, adjacency: Adjacency) -> Iterator[Game]:
+def _growing(game: MechanismGame, adjacency: Adjacency) -> Iterator[MechanismGame]:
     """The game for its own unit, then for units of twice the rows, as far as there is sound
     accounting.
     """
     yield game
     rows = 2 * game.rows
-    while isinstance(game, TableGame) and rows <= MOST_TABLE_ROWS:
+    while isinstance(game, TableGame) and rows <= MAX_TABLE_ROWS:
         yield replace(game, rows=rows)
         rows *= 2
     while (
-        isinstance(game, GradientGame) and adjacency == "add_remove" and rows <= MOST_GRADIENT_ROWS
+        isinstance(game, GradientGame) and adjacency == "add_remove" and rows <= MAX_GRADIENT_ROWS
     ):
         yield replace(game, rows=rows)
         rows *= 2

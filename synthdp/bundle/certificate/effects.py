@@ -176,7 +176,7 @@ def _node(name: str, *, set_to: bool) -> str:
         f'<rect x="{x}" y="{y}" width="{width}" height="{BOX_HEIGHT}" rx="5" fill="{fill}"'
         f' stroke="{stroke}" stroke-width="{thick}"/>'
     )
-    return f"<g>{box}{label(x + width / 2, y + 18.5, words, anchor='middle', size=12, bold=set_to)}</g>"
+    return f"<g>{box}{label(x + width / 2, y + 18.5, words, anchor='middle', size=12, bold=set_to)}</g>"  # noqa: E501
 
 
 def _arrow(arrow: Arrow, look: str, *, shift: float) -> str:

@@ -147,7 +147,7 @@ def _released(c: Certificate) -> str:
     number = {charge.entry: i for i, charge in enumerate(c.charges, start=1)}
     lines = [
         f"| `{r.file}` |"
-        f" {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |"
+        f" {', '.join(str(number.get(e, e)) for e in sorted(r.receipts, key=lambda e: number.get(e, 0)))} |"  # noqa: E501
         for r in c.released
     ]
     return "\n".join(
@@ -331,7 +331,7 @@ def _noise_on_tables(kinds: Set[str]) -> str:
         return f"Noise on tables {rounded}, on the same assumption."
     return (
         "Noise on planned tables is discrete and"
-        f" exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."
+        f" exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."  # noqa: E501
     )
 
 

@@ -18,14 +18,14 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.spec import model as models
 
 DATACARD = "DATACARD.md"
-MOST_SHOWN = 12  # categories or values of a column; datapackage.json has them all
+MAX_SHOWN = 12  # categories or values of a column; datapackage.json has them all
 NOT_FOR = """\
 - decisions about a person: no row is anyone;
 - results that must hold for the original: repeat them there, through the data's owner. Confidence intervals computed here as if these rows
   were real are too narrow, since they ignore the noise and the model's error;
 - small groups, rare values and extremes: noise and smoothing act there most;
 - relations that the model was not built to carry: see `graph.json` for those it was;
-- uniqueness, linkage or duplicate studies: which rows are alike says nothing about the original's rows."""
+- uniqueness, linkage or duplicate studies: which rows are alike says nothing about the original's rows."""  # noqa: E501
 GRAPHS = {
     "none": (
         "No causal graph: the model is a plain variational autoencoder, whose arrows mean nothing."
@@ -60,11 +60,11 @@ def datacard(
             f"| rows, columns | {rows:,} synthetic rows, {len(spec.columns)} columns |",
             (
                 "| one row is | made up, like"
-                f" {plain(certificate.unit_meaning) if certificate.unit == 'row' else 'one row of the original'} |"
+                f" {plain(certificate.unit_meaning) if certificate.unit == 'row' else 'one row of the original'} |"  # noqa: E501
             ),
             (
                 "| licence |"
-                f" {plain(dataset.licence) if dataset.licence else 'not stated: ask the publisher before you redistribute it'} |"
+                f" {plain(dataset.licence) if dataset.licence else 'not stated: ask the publisher before you redistribute it'} |"  # noqa: E501
             ),
             (
                 f"| guarantee | epsilon {up(certificate.epsilon)} at delta {certificate.delta:g},"
@@ -208,5 +208,5 @@ def _values(column: models.Column) -> str:
 
 
 def _some(values: Sequence[str], between: str) -> str:
-    more = len(values) - MOST_SHOWN
-    return between.join(values[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(values) - MAX_SHOWN
+    return between.join(values[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")

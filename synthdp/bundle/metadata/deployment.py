@@ -283,7 +283,7 @@ def _security(c: Certificate) -> str:
     floats = {"gaussian", "poisson_sampled", "mixture_of_gaussians"} & kinds
     return (
         f"Implemented by {c.program} with"
-        f" {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}Opacus"
+        f" {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}Opacus"  # noqa: E501
         " and dp-accounting. "
         + (
             "Noise on tables is a 64-bit Gaussian rounded to whole numbers. "

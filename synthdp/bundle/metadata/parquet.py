@@ -15,8 +15,8 @@ from synthdp.bundle.metadata.datapackage import check_header
 from synthdp.spec import model as models
 
 PARQUET_NAME = "synthetic.parquet"
-MOST_CELLS, LEAST_ROWS, MOST_ROWS = 4_000_000, 1_000, 100_000  # of a row group
-MOST_DICTIONARY = (
+MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
+MAX_DICTIONARY = (
     1 << 30
 )  # bytes: beyond it categories would be written as plain text, and lose their order
 CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
@@ -28,7 +28,7 @@ def write_parquet(csv: Path, columns: Mapping[str, models.Column], path: Path) -
 
     schema = arrow_schema(columns)
     with pq.ParquetWriter(
-        path, schema, compression="zstd", dictionary_pagesize_limit=MOST_DICTIONARY
+        path, schema, compression="zstd", dictionary_pagesize_limit=MAX_DICTIONARY
     ) as writer:
         for group in row_groups(csv, columns):
             writer.write_table(group, row_group_size=group_rows(columns))
@@ -36,7 +36,7 @@ def write_parquet(csv: Path, columns: Mapping[str, models.Column], path: Path) -
 
 def group_rows(columns: Mapping[str, models.Column]) -> int:
     """Rows of every row group but the last."""
-    return min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // len(columns)))
+    return min(MAX_ROWS, max(MIN_ROWS, MAX_CELLS // len(columns)))
 
 
 def arrow_schema(columns: Mapping[str, models.Column]) -> Any:

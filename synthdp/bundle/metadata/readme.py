@@ -23,7 +23,7 @@ WITHHELD = "withheld"
 SPEC_HEAD = """\
 # The spec of this release with every default filled in. Left out: folders, database and server addresses,
 # queries. `source` keeps its kind; a file keeps its name without the folder.
-"""
+"""  # noqa: E501
 
 
 def public_spec(spec: ReleaseSpec) -> ReleaseSpec:
@@ -200,7 +200,7 @@ Not good for:
 - Check everything offline: `synthdp verify .`{key}
 - Licence: {licence}
 - Cite these data as: {plain(citation(spec, certificate, day=day))}
-"""
+"""  # noqa: E501
 
 
 def graph_title(spec: ReleaseSpec) -> str:

@@ -71,7 +71,9 @@ def _columns(quizzes: Sequence[int]) -> tuple[str, ...]:
 
 
 def frame(*, rows: int = ROWS) -> pd.DataFrame:
-    """The table, `rows` rows of "right", "wrong" and missing values; the same rows at every call."""
+    """The table, `rows` rows of "right", "wrong" and missing values; the same rows at every
+    call.
+    """
     rng = np.random.default_rng(SEED)
     discrimination = rng.uniform(0.7, 1.7, (QUIZZES, QUESTIONS))
     difficulty = rng.standard_normal((QUIZZES, QUESTIONS))

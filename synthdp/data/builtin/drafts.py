@@ -20,7 +20,7 @@ publication:                               # for privacy/deployment.yaml, the re
   curators: [{name: the synthdp project (demonstration), type: Nonprofit}]
   intended_use: to show and test synthdp
   region: "nowhere: the rows are simulated"
-"""
+"""  # noqa: E501
 
 
 def _pain(rows: int) -> str:
@@ -64,7 +64,7 @@ evaluation:                                # 20 labels at random x 5 classifiers
   classifiers: [logistic, boosted_trees, random_forest, knn, linear_svc]
 attacks:
   membership: {{rows: 200, pairs: 8, steps: 40}}
-{_TAIL}"""
+{_TAIL}"""  # noqa: E501
 
 
 def _pairs() -> list[tuple[str, str]]:
@@ -119,7 +119,7 @@ evaluation:
   targets: [q01_01, q40_01, q79_01]
 attacks:
   membership: {{rows: 100, pairs: 10, steps: 20}}
-{_TAIL}"""
+{_TAIL}"""  # noqa: E501
 
 
 def _edges(name: str) -> str:

@@ -67,8 +67,7 @@ def graph() -> spec.Graph:
     )
 
 
-# --- noise and helpers
-# -------------------------------------------------------------------------------------
+# --- noise and helpers ---
 
 
 def _chance(score: Floats | float, rng: np.random.Generator, rows: int) -> Values:
@@ -109,8 +108,7 @@ def _normal(
     return drawn
 
 
-# --- the equations, causes before effects
-# ------------------------------------------------------------------
+# --- the equations, causes before effects ---
 
 
 def _region(_: Mapping[str, Values], rng: np.random.Generator, n: int) -> Values:

@@ -40,7 +40,7 @@ from synthdp.privacy.mechanisms.moments import NoisyMoments
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
-TOLERANCE, MOST_TOLERANCE = 0.05, 0.15
+TOLERANCE, MAX_TOLERANCE = 0.05, 0.15
 """Residual correlation that each given column may leave where there is independence, its regression
 being of low degree.
 """
@@ -48,7 +48,7 @@ MANY = 4
 """Given columns from which powers of the tested ones are left out."""
 POWER = 0.8
 """Chance of finding an effect that is called detectable."""
-LEAST_RESIDUAL = 0.01
+MIN_RESIDUAL = 0.01
 """Share of a function's variance that is never explained: what is left of it may be noise alone."""
 BATCH = 512
 """Queries that are answered at once."""
@@ -88,7 +88,7 @@ class MomentTests:
                             left,
                             level=level,
                             margin=margin,
-                            tolerance=min(given * TOLERANCE, MOST_TOLERANCE),
+                            tolerance=min(given * TOLERANCE, MAX_TOLERANCE),
                         ),
                         strict=True,
                     )
@@ -96,7 +96,9 @@ class MomentTests:
         return [found[i] for i in range(len(queries))]
 
     def _positions(self, query: Query) -> tuple[list[int], list[int], list[int]]:
-        """Functions of x alone, of y alone, and of any of the given columns, the constant included."""
+        """Functions of x alone, of y alone, and of any of the given columns, the constant
+        included.
+        """
         a, b, given = query
         return self._own(a, given), self._own(b, given), self._functions(frozenset(given))
 
@@ -156,8 +158,8 @@ def residuals(
     )
     covariance = left @ block @ np.swapaxes(left, 1, 2)
     before = np.diagonal(block, axis1=1, axis2=2)
-    s_x = _positive(covariance[:, :k, :k], LEAST_RESIDUAL * before[:, :k].min(1))
-    s_y = _positive(covariance[:, k:, k:], LEAST_RESIDUAL * before[:, k:both].min(1))
+    s_x = _positive(covariance[:, :k, :k], MIN_RESIDUAL * before[:, :k].min(1))
+    s_y = _positive(covariance[:, k:, k:], MIN_RESIDUAL * before[:, k:both].min(1))
     size = (len(x), k * y.shape[1], k * y.shape[1])
     scale = np.einsum("qik,qjl->qijkl", s_x, s_y).reshape(size)
     noise = _noise(left[:, :k], left[:, k:], inverse, sigma / rows).reshape(size)
@@ -178,7 +180,9 @@ def _inverse(given: Floats, noise: float) -> Floats:
 
 
 def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
-    """Covariance of a'Eb from the matrix's noise, first and second order, `[queries, k, l, k, l]`."""
+    """Covariance of a'Eb from the matrix's noise, first and second order, `[queries, k, l, k,
+    l]`.
+    """
     along = np.einsum("qim,qkm,qjp,qlp->qijkl", a, a, b, b)
     first = (
         along

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import Mechanism
-from synthdp.privacy.plan import Plan, Start
+from synthdp.privacy.plan import MechanismFactory, Plan
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
@@ -36,5 +36,5 @@ class Algorithm:
     unless it cost nothing. Whatever the rows say, it releases nothing else.
     """
 
-    spends: Callable[[spec.Graph, Domain, float], Mapping[str, Start]]
+    spends: Callable[[spec.Graph, Domain, float], Mapping[str, MechanismFactory]]
     search: Callable[[Releaser, spec.Graph, Domain], Released[CausalGraph] | CausalGraph]

@@ -29,7 +29,7 @@ from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import meek
 from synthdp.privacy.mechanisms.anm import NoisyScores, OrientationBudget, Score
 from synthdp.privacy.mechanisms.pair_table import NoisyPair
-from synthdp.privacy.plan import Start
+from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 
 if TYPE_CHECKING:  # algorithms use this module
@@ -132,7 +132,7 @@ def _log_spreads(tables: Floats) -> float:
 
 def orientation_spends(
     domain: Domain, pair: Pair, *, scores: tuple[Score, ...] = ("table",)
-) -> Mapping[str, Start]:
+) -> Mapping[str, MechanismFactory]:
     """The planned spend of orienting one pair alone, for `privacy.plan.make_search_plan`.
 
     Raises:

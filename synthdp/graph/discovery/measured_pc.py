@@ -53,7 +53,8 @@ from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
-"""Measures tables for a named round and charges that round's share. Called at most once per round."""
+"""Measures tables for a named round and charges that round's share. Called at most once per round.
+"""
 
 JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
 ROUND_SHARES: Mapping[str, float] = {"pairs": 0.6, "triples": 0.25, "quadruples": 0.15}

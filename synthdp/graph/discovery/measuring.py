@@ -11,7 +11,7 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.measured_pc import MeasurePlan, measured_pc
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
-from synthdp.privacy.plan import Start, adaptive_round
+from synthdp.privacy.plan import MechanismFactory, adaptive_round
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
@@ -29,7 +29,7 @@ def measure_round(
     return releaser.release(planned.mechanism.choose(tables), purpose=purpose)
 
 
-def _spends(settings: spec.Graph, domain: Domain, _: float) -> Mapping[str, Start]:
+def _spends(settings: spec.Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
     return {
         name: adaptive_round(domain, part)
         for name, part in _measure_plan(settings).shares(domain).items()

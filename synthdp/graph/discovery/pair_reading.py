@@ -104,7 +104,9 @@ def regression(counts: Floats, sigma: float) -> Floats:
 
 
 def _spread(weights: Floats, values: Floats) -> float:
-    """Standard deviation under noisy weights; zero where noise has driven the variance below that."""
+    """Standard deviation under noisy weights; zero where noise has driven the variance below
+    that.
+    """
     total = max(float(weights.sum()), 1.0)
     mean = float((weights * values).sum()) / total
     return math.sqrt(max(float((weights * values**2).sum()) / total - mean**2, 0.0))

@@ -22,14 +22,14 @@ from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.ci_tests.answer import Query
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import Pdag, extend, meek, orient_colliders, orient_known, unshielded
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, least_spare
+from synthdp.privacy.mechanisms.conditional_counts import RankQuery, variance_floor
 from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
 
 MAX_ORDER = 3
 """Largest conditioning set."""
 ROWS_PER_STRATUM = 20
 """Questions are asked if the declared rows come to this many per stratum."""
-LEAST_WEIGHT = 0.5
+MIN_WEIGHT = 0.5
 """A separating test must have this part of the weight that it would have without strata."""
 
 Separators = Mapping[Pair, tuple[str, ...]]
@@ -94,8 +94,8 @@ class Questions:
 
     def ask(self, query: Query) -> RankQuery:
         """The query with its bound."""
-        spare = max(self.noise**2, least_spare(self.test, self.critical))
-        return RankQuery(*query, self.critical, spare, self.slack, LEAST_WEIGHT * self.full_weight)
+        spare = max(self.noise**2, variance_floor(self.test, self.critical))
+        return RankQuery(*query, self.critical, spare, self.slack, MIN_WEIGHT * self.full_weight)
 
 
 @dataclass

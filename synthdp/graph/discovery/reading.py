@@ -1,4 +1,6 @@
-"""From an oriented working graph and its evidence to the graph as a value, with three-valued links."""
+"""From an oriented working graph and its evidence to the graph as a value, with three-valued
+links.
+"""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from synthdp.graph.discovery.algorithm import Releaser
 from synthdp.graph.discovery.ranked import MAX_ORDER, Links, Questions, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.conditional_counts import RankQuery
-from synthdp.privacy.mechanisms.sparse_vector import SieveBudget, SieveReply, Strategy
-from synthdp.privacy.plan import Start
+from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
+from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 
 PURPOSE = "search"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SieveOutcome:
     """A skeleton, and pairs for which questions were left when the passes were used up."""
 
     links: Links
@@ -30,9 +30,9 @@ class Outcome:
 def pc_search(
     knowledge: Knowledge,
     questions: Questions,
-    separated: Callable[[SieveReply], bool],
-    strength: Callable[[SieveReply], float] | None = None,
-) -> Generator[RankQuery, SieveReply | None, Outcome]:
+    separated: Callable[[SparseVectorReply], bool],
+    strength: Callable[[SparseVectorReply], float] | None = None,
+) -> Generator[RankQuery, SparseVectorReply | None, SieveOutcome]:
     """The original PC: by order, pair by pair, set by set, until one separates. `strength`: of a
     link that was examined and stays.
     """
@@ -45,7 +45,7 @@ def pc_search(
                     continue
                 reply = yield questions.ask((*pair, given))
                 if reply is None:
-                    return Outcome(
+                    return SieveOutcome(
                         links,
                         tuple(
                             _unasked(
@@ -58,7 +58,7 @@ def pc_search(
                     break
                 if reply.above and strength is not None:
                     links.examined(pair, strength(reply))
-    return Outcome(links, ())
+    return SieveOutcome(links, ())
 
 
 def _unasked(
@@ -74,7 +74,7 @@ def _unasked(
             yield pair
 
 
-def outcome(strategy: Strategy, replies: Iterable[SieveReply]) -> Outcome:
+def outcome(strategy: Strategy, replies: Iterable[SparseVectorReply]) -> SieveOutcome:
     """Run a strategy on a released transcript. Where that ends before the strategy does, the passes
     were used up.
     """
@@ -86,25 +86,25 @@ def outcome(strategy: Strategy, replies: Iterable[SieveReply]) -> Outcome:
         while True:
             search.send(None)
     except StopIteration as stop:
-        found: Outcome = stop.value
+        found: SieveOutcome = stop.value
         return found
 
 
 def run_search(
     releaser: Releaser,
     knowledge: Knowledge,
-    strategy_of: Callable[[SieveBudget], Strategy],
+    strategy_of: Callable[[SparseVectorBudget], Strategy],
     *,
     max_parents: int,
 ) -> Released[CausalGraph]:
     """Release the transcript of a search and read the graph off it."""
     planned = releaser.plan.find(f"graph: {PURPOSE}")
-    if planned is None or not isinstance(planned.mechanism, SieveBudget):
+    if planned is None or not isinstance(planned.mechanism, SparseVectorBudget):
         raise SynthdpError("the plan has no sieve for a graph search")
     strategy = strategy_of(planned.mechanism)
     replies = releaser.release(planned.mechanism.search(strategy), purpose=planned.purpose)
 
-    def read(transcript: tuple[SieveReply, ...]) -> CausalGraph:
+    def read(transcript: tuple[SparseVectorReply, ...]) -> CausalGraph:
         found = outcome(strategy, transcript)
         return graph_of(found.links, found.undecided, max_parents=max_parents)
 
@@ -112,12 +112,12 @@ def run_search(
 
 
 def sieve_start(
-    budget_of: Callable[[float, float, float | None], SieveBudget],
+    budget_of: Callable[[float, float, float | None], SparseVectorBudget],
     *,
     passes: int,
     rate: float,
     examined: float,
-) -> Start:
+) -> MechanismFactory:
     """A sieve of about Gaussian cost mu, of which the part `examined` of mu^2 goes to examining.
 
     A pass of small pure cost e weighs like a Gaussian of mu = e, and sampling costs about its rate.
@@ -125,7 +125,7 @@ def sieve_start(
     query share a pass as 1 : 2^(2/3) (Lyu, Su and Li, arXiv:1603.01699v4, Section 4.2).
     """
 
-    def start(mu: float) -> SieveBudget:
+    def start(mu: float) -> SparseVectorBudget:
         per_pass = mu * math.sqrt((1 - examined) / passes)
         unsampled = math.log1p(math.expm1(per_pass) / rate)
         threshold = unsampled / (1 + 2 ** (2 / 3))

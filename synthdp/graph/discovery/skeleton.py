@@ -75,7 +75,9 @@ def pc_skeleton(
     separators: Separators = neighbours_of_either,
     separates: Separates = not_dependent,
 ) -> Skeleton:
-    """Remove every undecided pair that some test of order 0 to `max_order` does not find dependent."""
+    """Remove every undecided pair that some test of order 0 to `max_order` does not find
+    dependent.
+    """
     open_pairs = list(knowledge.undecided_pairs())
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}

@@ -24,9 +24,9 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 
 MAX_CELLS = 1_000_000  # of a table
-MOST_CELLS = 10_000_000  # of all tables of a file
-MOST_TOLD = 300  # characters of what a message quotes
-MOST_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
+MAX_CELLS = 10_000_000  # of all tables of a file
+MAX_TOLD = 300  # characters of what a message quotes
+MAX_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
 WORD = re.compile(r"[^\s{}()\[\],;|\"]+")
 
 # No quantifier gives back what it took (`++`, `*+`), so that each is one pass over the text,
@@ -195,8 +195,7 @@ def _bif_levels(labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-# --- reading
-# -----------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 @dataclass(frozen=True)
@@ -276,12 +275,12 @@ def _check_sizes(
             )
         size = (
             math.prod(len(levels[n]) for n in (name, *own.given))
-            if len(own.given) <= MOST_PARENTS
+            if len(own.given) <= MAX_PARENTS
             else math.inf
         )
         if size > MAX_CELLS:
             hint = (
-                f"at most {MOST_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph"
+                f"at most {MAX_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph"
                 " alone, as DOT or YAML"
             )
             raise SynthdpError(
@@ -290,11 +289,11 @@ def _check_sizes(
                 hint=hint,
             )
         cells += int(size)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         hint = "give the graph alone, as DOT or YAML"
         raise SynthdpError(
             f"{file}: all tables together would have {cells:,} probabilities; at most"
-            f" {MOST_CELLS:,} are read",
+            f" {MAX_CELLS:,} are read",
             hint=hint,
         )
 
@@ -306,7 +305,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _listed(names: Iterable[str]) -> str:
     """The first of `names`, in a message."""
     told = ", ".join(itertools.islice(names, 20))
-    return told if len(told) <= MOST_TOLD else f"{told[:MOST_TOLD]}..."
+    return told if len(told) <= MAX_TOLD else f"{told[:MAX_TOLD]}..."
 
 
 def _table(levels: Mapping[str, tuple[str, ...]], name: str, own: _Rows) -> npt.NDArray[np.float64]:
@@ -350,7 +349,7 @@ def _numbers(where: str, text: str) -> npt.NDArray[np.float64]:
         return np.array([float(v) for v in _names(text)])
     except ValueError as error:
         raise SynthdpError(
-            f"{where}: not a list of numbers: {text.strip()[:MOST_TOLD]!r}"
+            f"{where}: not a list of numbers: {text.strip()[:MAX_TOLD]!r}"
         ) from error
 
 

@@ -21,14 +21,14 @@ from collections.abc import Mapping
 
 from synthdp.drawing.graph import STYLES
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.formats.draft import Draft, mistake, unseen_names
+from synthdp.graph.formats.draft import GraphDraft, mistake, unseen_names
 from synthdp.graph.formats.tokens import Token, quoted, tokens
 
 KINDS = ("digraph", "graph", "dag", "pdag", "mag", "pag")
 LINKS = ("->", "<-", "--", "<->")
 CIRCLES = ("@->", "<-@", "--@", "@--", "@-@")
 DIRECTIONS = {"forward": "->", "back": "<-", "none": "--", "both": "<->"}
-MOST_NESTED = 50  # subgraphs in each other
+MAX_NESTED = 50  # subgraphs in each other
 TRUE = ("1", "true", "yes")
 HINT = "expected statements such as  a -> b;  a -- b;  a <-> b;  u [latent];"
 
@@ -49,7 +49,7 @@ class _Parser:
 
     def __init__(self, file: str, found: list[Token]) -> None:
         self.file, self.found, self.at, self.depth = file, found, 0, 0
-        self.draft = Draft(file)
+        self.draft = GraphDraft(file)
 
     @property
     def token(self) -> Token:
@@ -94,9 +94,9 @@ class _Parser:
         """
         self.expect("{")
         self.depth += 1
-        if self.depth > MOST_NESTED:
+        if self.depth > MAX_NESTED:
             raise self.wrong(
-                "subgraphs are nested too deeply", hint=f"at most {MOST_NESTED} in each other"
+                "subgraphs are nested too deeply", hint=f"at most {MAX_NESTED} in each other"
             )
         named: dict[str, None] = {}
         while not self.take_mark("}"):

@@ -1,7 +1,7 @@
 """What all graph formats share: nodes, links and unseen causes as a file tells them, each with its
 line.
 
-A file's mistakes are told as `file:line: what`, with what is allowed; `Draft.graph` makes the
+A file's mistakes are told as `file:line: what`, with what is allowed; `GraphDraft.graph` makes the
 value.
 """
 
@@ -48,7 +48,7 @@ class _Link:
     line: int | None
 
 
-class Draft:
+class GraphDraft:
     """A graph as it is read. Nodes keep the order in which they are first named."""
 
     def __init__(self, file: str) -> None:

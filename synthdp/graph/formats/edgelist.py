@@ -120,8 +120,7 @@ def _named(document: _Document) -> Iterator[str]:
     return iter(dict.fromkeys(n for n in names if n not in graph.groups))
 
 
-# --- writing
-# -----------------------------------------------------------------------------------------------
+# --- writing ---
 
 
 def write_yaml(graph: CausalGraph) -> str:

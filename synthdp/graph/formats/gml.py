@@ -11,14 +11,14 @@ from typing import Any
 import networkx as nx
 
 from synthdp.graph.causal import CausalGraph
-from synthdp.graph.formats.draft import Draft, mistake, unseen_names
+from synthdp.graph.formats.draft import GraphDraft, mistake, unseen_names
 
 HINT = (
     'expected  graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b" ] edge [ source 0'
     " target 1 ] ]"
 )
 
-MOST_QUOTED = 200  # characters
+MAX_QUOTED = 200  # characters
 
 
 def read_gml(text: str, *, file: str) -> CausalGraph:
@@ -35,7 +35,7 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
             r" at \(\d+, \d+\)$", "", str(error)
         )  # it may quote all that is left of the file
         raise mistake(
-            file, int(place[1]) if place else None, said[:MOST_QUOTED], hint=HINT
+            file, int(place[1]) if place else None, said[:MAX_QUOTED], hint=HINT
         ) from None
     except RecursionError:
         raise mistake(file, None, "is nested too deeply", hint=HINT) from None
@@ -55,7 +55,7 @@ def read_gml(text: str, *, file: str) -> CausalGraph:
             "a multigraph may hold several links between two nodes",
             hint="one link for each pair: delete `multigraph 1`",
         )
-    draft = Draft(file)
+    draft = GraphDraft(file)
     places: dict[str, list[tuple[int, str]]] = {}
     for label, data in network.nodes(data=True):
         draft.node(str(label))

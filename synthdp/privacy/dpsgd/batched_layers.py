@@ -216,7 +216,9 @@ def _order(keys: Tensor, bound: int) -> Tensor:
 
 
 def _mapped(basis: Tensor, values: Tensor) -> Tensor:
-    """The sparse `basis` `[m, n]` times each model's `values` `[model, n, width]`, in one product."""
+    """The sparse `basis` `[m, n]` times each model's `values` `[model, n, width]`, in one
+    product.
+    """
     models, _, width = values.shape
     product: Tensor = torch.sparse.mm(basis, values.transpose(0, 1).flatten(1))
     return product.view(-1, models, width).transpose(0, 1).contiguous()

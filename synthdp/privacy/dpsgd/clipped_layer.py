@@ -54,7 +54,7 @@ class ClippedLayer(nn.Module):
 
     def pulled_back(self, sums: Sums) -> Sums:
         """Gradients of the parameters from the sum of all `clipped_sum`: a public linear map of
-        norm at most `MOST_STRETCH`.
+        norm at most `MAX_STRETCH`.
         """
         return sums
 
@@ -63,7 +63,7 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
     """`layer.clipped_sum` of one chunk in 64 bits, before `pulled_back`; examples that do not count
     have the weight zero.
 
-    On the CPU blocks of `block` slots, `MOST_SINGLE` at most, are summed in 32 bits, and the
+    On the CPU blocks of `block` slots, `MAX_SINGLE` at most, are summed in 32 bits, and the
     blocks' sums in 64. Layers with `double_sums` are summed in 64 bits, `PIECE` examples at a time,
     and so are all on other devices. What a block's sum is rounded to depends on the block alone,
     since blocks lie at the same places of chunks of the same shape (see `dpsgd` for what is assumed
@@ -77,7 +77,7 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
     A term that is zero adds nothing and rounds nothing. One example more or less changes its own
     block, and where it moves another example, that one's new block: two at most
     (`noise.Streams.places`). With and without it, in 32 bits (u = 2^-24), that is four sums: 4
-    (MOST_SINGLE + 1)^2 2^-24 w, `BLOCK_SLACK`. All other blocks have the same sums.
+    (MAX_SINGLE + 1)^2 2^-24 w, `BLOCK_SLACK`. All other blocks have the same sums.
 
     In 64 bits (u = 2^-53) n terms in k pieces are off by at most (PIECE + k + 1) n u w. Twice that
     is below 0.76 times 2^-14 w for up to 2^24
@@ -85,11 +85,11 @@ def stable_sum(layer: ClippedLayer, a: Tensor, g: Tensor, c: Tensor, block: int)
     reads needs more.
 
     `pulled_back` is linear: it takes the sums' difference to that of the parameters' gradients,
-    which `norms` bounds, and the 64-bit rounding to at most `MOST_STRETCH` times itself:
+    which `norms` bounds, and the 64-bit rounding to at most `MAX_STRETCH` times itself:
     `DOUBLE_SLACK`. The terms of such a layer, rows that are looked up, have norms of at most
     sqrt(parents) |g|, as `norms` states them. What the map itself rounds is a sum of at most q =
-    `MOST_LEVELS` rows that
-    share a feature: twice q u `MOST_STRETCH` n w, 2^-14 w at most, for which the 16 times 2^-14
+    `MAX_LEVELS` rows that
+    share a feature: twice q u `MAX_STRETCH` n w, 2^-14 w at most, for which the 16 times 2^-14
     that are charged leave room, since the first bound is 0.76 times 2^-14 w.
     """
     double = layer.double_sums or a.device.type != "cpu"

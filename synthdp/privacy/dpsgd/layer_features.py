@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from synthdp.errors import BoundaryError
-from synthdp.privacy.dpsgd.settings import MOST_STRETCH
+from synthdp.privacy.dpsgd.settings import MAX_STRETCH
 
-MOST_LEVELS = 1024  # of a column with features
-LEAST_KEPT = 0.25  # of the norm of an output's gradient, by the features of a node
+MAX_LEVELS = 1024  # of a column with features
+MIN_KEPT = 0.25  # of the norm of an output's gradient, by the features of a node
 Features = Sequence[
     Tensor
 ]  # for each column one vector per level, `[levels, features]`; see `data.features`
@@ -26,22 +26,22 @@ def check_features(features: Features) -> None:
     product with its transpose.
     """
     for own in features:
-        if len(own) > MOST_LEVELS:
-            raise BoundaryError(f"features are for at most {MOST_LEVELS} levels")
+        if len(own) > MAX_LEVELS:
+            raise BoundaryError(f"features are for at most {MAX_LEVELS} levels")
         if not bool((own >= 0).all()) or not float(own.square().sum(1).max()) <= 1 + 1e-6:
             raise BoundaryError(
                 "features of a level must be numbers of at least 0, of norm at most 1"
             )
-        if float((own @ own.sum(0)).max()) > MOST_STRETCH**2:
-            raise BoundaryError(f"features stretch a gradient by more than {MOST_STRETCH}")
+        if float((own @ own.sum(0)).max()) > MAX_STRETCH**2:
+            raise BoundaryError(f"features stretch a gradient by more than {MAX_STRETCH}")
 
 
 def check_kept(features: Features) -> None:
-    """Refuse features that may cancel: they keep at least `LEAST_KEPT` of any gradient's norm."""
+    """Refuse features that may cancel: they keep at least `MIN_KEPT` of any gradient's norm."""
     for own in features:
         kept = float(torch.linalg.eigvalsh((own @ own.T).double())[0])
-        if not kept >= LEAST_KEPT**2:
-            raise BoundaryError(f"features keep less than {LEAST_KEPT:g} of a gradient")
+        if not kept >= MIN_KEPT**2:
+            raise BoundaryError(f"features keep less than {MIN_KEPT:g} of a gradient")
 
 
 def block_diagonal(features: Features) -> Tensor:

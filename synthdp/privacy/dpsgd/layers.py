@@ -13,10 +13,10 @@ Rounding of norms [derived here]. A norm is the root of a sum of squares, so of 
 Whatever the order in which n of them are added, with n roundings each, the sum is off by at most n
 u / (1 - n u) of itself, and the root by half of that. `terms` is such an n in each layer, up to the
 few roundings of each term's own and of the root, of adding parameters together, and of the
-coefficient: fewer than 100, together. In 32 bits (u = 2^-24) up to `MOST_TERMS` terms are thus off
+coefficient: fewer than 100, together. In 32 bits (u = 2^-24) up to `MAX_TERMS` terms are thus off
 by at most (2^15 + 100) 2^-25 < .99e-3: `NORM_SLACK`. A layer with more terms has norms of 64 bits.
 Squares below 2^-126 may be lost: of T of them with inputs of norm at most A, sqrt(T) A 2^-63.
-Weights below `MOST_WEIGHT` keep A below 2^33 (z of 256 hidden units, 1,000 columns and 64
+Weights below `MAX_WEIGHT` keep A below 2^33 (z of 256 hidden units, 1,000 columns and 64
 dimensions), so that this is below 1e-6 for T up to 2^20: what Opacus adds to a norm before it
 divides by it makes it good. (The widest layers that a spec allows, 4,096 units and 256 dimensions,
 are beyond that; there it is estimated, below 2e-4 of the clipping norm.) A norm that overflows
@@ -78,7 +78,7 @@ class ParentLookup(ClippedLayer):
         `[levels, features]` theirs.
 
         Raises:
-            BoundaryError: features are longer than 1, or stretch by more than `MOST_STRETCH`.
+            BoundaryError: features are longer than 1, or stretch by more than `MAX_STRETCH`.
         """
         super().__init__()
         self.nodes, self.width = len(parents), width
@@ -204,7 +204,7 @@ class NodeLinear(ClippedLayer):
 
         Raises:
             BoundaryError: as for `ParentLookup`, or features that may cancel: those of every node
-                must keep at least `LEAST_KEPT` of a gradient's norm, so that what rounding does to
+                must keep at least `MIN_KEPT` of a gradient's norm, so that what rounding does to
                 the mapped gradient stays far below its norm.
         """
         super().__init__()
@@ -362,7 +362,9 @@ def _node_by_node(values: Tensor, basis: Tensor, dimension: int) -> Tensor:
 
 
 def _nodes_first(values: Tensor) -> Tensor:
-    """`[..., batch, node, width]` as `[node * ..., batch, width]`, which is how it lies in memory."""
+    """`[..., batch, node, width]` as `[node * ..., batch, width]`, which is how it lies in
+    memory.
+    """
     return values.movedim(-2, 0).flatten(0, -3)
 
 

@@ -17,15 +17,15 @@ from synthdp.privacy.accounting import unit_sampled_gaussian
 # `layers`), and the sums of blocks of examples (proof in `clipped_layer.stable_sum`). Larger blocks
 # cost noise, more of them time.
 NORM_SLACK = 1e-3
-MOST_TERMS = 2**15  # of a norm that is summed in 32 bits
-MOST_SINGLE = 96  # examples of a block, which is summed in 32 bits
-MOST_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits
-BLOCK_SLACK, DOUBLE_SLACK = 4 * (MOST_SINGLE + 1) ** 2 * 2.0**-24, MOST_STRETCH * 2.0**-14
-LEAST_SLOTS, SPARE = (
+MAX_TERMS = 2**15  # of a norm that is summed in 32 bits
+MAX_SINGLE = 96  # examples of a block, which is summed in 32 bits
+MAX_STRETCH = 16  # of what public features do to a sum; their layers are summed in 64 bits
+BLOCK_SLACK, DOUBLE_SLACK = 4 * (MAX_SINGLE + 1) ** 2 * 2.0**-24, MAX_STRETCH * 2.0**-14
+MIN_SLOTS, SPARE = (
     128,
     6.0,
 )  # of a chunk, and standard deviations of a batch above the expected one for which it has room
-MOST_WEIGHT = 64.0  # bound of a trained weight; see `dpsgd`
+MAX_WEIGHT = 64.0  # bound of a trained weight; see `dpsgd`
 DECAY_FROM = 0.7  # the learning rate falls linearly to zero over the last 30% of the steps
 LATTICE_BITS = 20  # rounding to the lattice moves a sum by at most clip / 2^bits in L2
 
@@ -66,7 +66,9 @@ class DpSgd:
 
     @property
     def sensitivity(self) -> float:
-        """Most that one row moves the sum rounded to the lattice, in L2; see `dpsgd` for the proof."""
+        """Most that one row moves the sum rounded to the lattice, in L2; see `dpsgd` for the
+        proof.
+        """
         return self.clip * (
             (1 + NORM_SLACK) * (1 + BLOCK_SLACK + DOUBLE_SLACK) + 2.0**-LATTICE_BITS
         )
@@ -74,18 +76,18 @@ class DpSgd:
     @property
     def block(self) -> int:
         """Public number of slots whose examples are summed in 32 bits."""
-        return math.ceil(self._room / math.ceil(self._room / MOST_SINGLE))
+        return math.ceil(self._room / math.ceil(self._room / MAX_SINGLE))
 
     @property
     def slots(self) -> int:
         """Public number of examples that go through the model together: whole blocks, with room for
         nearly every batch.
         """
-        return self.block * math.ceil(self._room / MOST_SINGLE)
+        return self.block * math.ceil(self._room / MAX_SINGLE)
 
     @property
     def _room(self) -> float:
-        return max(LEAST_SLOTS, self.expected_batch + SPARE * math.sqrt(self.expected_batch))
+        return max(MIN_SLOTS, self.expected_batch + SPARE * math.sqrt(self.expected_batch))
 
     def lattice_spacing(self, dimension: int) -> float:
         """Public spacing of the lattice in `dimension` coordinates: whatever the noise,

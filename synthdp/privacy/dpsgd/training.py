@@ -42,7 +42,7 @@ than the slack leaves: that is measured, and not proved.
 
 Besides, it is assumed that the 64-bit generator's normals are normal.
 
-After each step weights are clamped to +-`MOST_WEIGHT`, which is post-processing. Training does not
+After each step weights are clamped to +-`MAX_WEIGHT`, which is post-processing. Training does not
 get there (weights of a few units); it keeps every number of a pass far below where 32 bits
 overflow, and inputs small enough for what `layers` says of underflow.
 """
@@ -67,7 +67,7 @@ from synthdp.errors import BoundaryError, OutputError
 from synthdp.privacy.dpsgd.allocator import keep_freed_memory
 from synthdp.privacy.dpsgd.clipped_layer import ClippedLayer, Norms, Sums, stable_sum
 from synthdp.privacy.dpsgd.layers import CLIPPED_LAYERS
-from synthdp.privacy.dpsgd.settings import MOST_TERMS, MOST_WEIGHT, DpSgd
+from synthdp.privacy.dpsgd.settings import MAX_TERMS, MAX_WEIGHT, DpSgd
 from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
@@ -91,7 +91,7 @@ def _norms(layer: ClippedLayer, inputs: list[Tensor], gradient: Tensor) -> Norms
     """Opacus' norm sampler: also keeps what `clipped_sum` needs, until the step is done."""
     received = layer.received(gradient)
     layer.seen = (inputs[0], received)
-    if layer.terms <= MOST_TERMS:
+    if layer.terms <= MAX_TERMS:
         return layer.norms(inputs[0], received)
     a = inputs[0].double() if inputs[0].is_floating_point() else inputs[0]
     return {p: norm.float() for p, norm in layer.norms(a, received.double()).items()}
@@ -331,7 +331,7 @@ class _Trainer(Clipping):
             done = int(tensors["step"])
             if done % self.settings.checkpoint_every or not 0 < done < self.settings.steps:
                 raise ValueError("a step at which no checkpoint is written")
-            if any(float(tensors[f"weight/{n}"].abs().max()) > MOST_WEIGHT for n in self.names):
+            if any(float(tensors[f"weight/{n}"].abs().max()) > MAX_WEIGHT for n in self.names):
                 raise ValueError("weights that no step leaves")
         except ValueError:
             hint = "start a new release with --force; the budget of this run stays spent"
@@ -351,10 +351,10 @@ class _Trainer(Clipping):
 
 
 def clamp_weights(params: Sequence[nn.Parameter]) -> None:
-    """Hold noisy weights to +-`MOST_WEIGHT`: post-processing."""
+    """Hold noisy weights to +-`MAX_WEIGHT`: post-processing."""
     with torch.no_grad():
         for p in params:
-            p.clamp_(-MOST_WEIGHT, MOST_WEIGHT)
+            p.clamp_(-MAX_WEIGHT, MAX_WEIGHT)
 
 
 def _without(values: Tensor, spoilt: Tensor | None) -> Tensor:

@@ -139,7 +139,9 @@ class OrientationBudget:
 
 @dataclass(frozen=True)
 class ChosenOrientations:
-    """`OrientationBudget` with its pairs chosen; the same event, so the planned spend pays for it."""
+    """`OrientationBudget` with its pairs chosen; the same event, so the planned spend pays for
+    it.
+    """
 
     budget: OrientationBudget
     models: tuple[AdditiveNoiseScores | PairTable, ...]

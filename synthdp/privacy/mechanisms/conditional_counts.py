@@ -19,7 +19,7 @@ from synthdp.privacy.mechanisms.ranks import (
     STEPS,
     VARIANCE_STEPS,
     Counts,
-    Measured,
+    MeasuredRanks,
     RankTest,
 )
 
@@ -27,7 +27,7 @@ BOUND_MOVES = 4
 """Steps that a row may move a bound by, on top of what it moves the score: more noise for a sharper
 bound.
 """
-MOST_KEYS = (
+MAX_KEYS = (
     1 << 53
 )  # up to here a row is one whole number, and rows that are alike are found by sorting
 
@@ -53,7 +53,7 @@ class RankQuery:
 
 
 @dataclass(frozen=True, repr=False)
-class Rows:
+class GroupedRows:
     """Rows grouped by what they hold: `kinds` `[kinds, columns]`, how many of each, and the kind of
     each row.
     """
@@ -64,9 +64,9 @@ class Rows:
     kind_of: npt.NDArray[np.intp]
 
     @classmethod
-    def of(cls, codes: Codes, domain: Domain) -> Rows:
+    def of(cls, codes: Codes, domain: Domain) -> GroupedRows:
         """All rows of a table of levels."""
-        if math.prod(domain.sizes) > MOST_KEYS or not len(codes):
+        if math.prod(domain.sizes) > MAX_KEYS or not len(codes):
             return cls(domain, codes, np.ones(len(codes), dtype=np.int64), np.arange(len(codes)))
         keys = np.zeros(len(codes), dtype=np.int64)
         for column, size in zip(codes.T, domain.sizes, strict=True):
@@ -79,17 +79,17 @@ class Rows:
     def __len__(self) -> int:
         return len(self.kind_of)
 
-    def sample(self, positions: npt.NDArray[np.intp]) -> Rows:
+    def sample(self, positions: npt.NDArray[np.intp]) -> GroupedRows:
         """Some of the rows, by position."""
         kind_of = self.kind_of[positions]
-        return Rows(
+        return GroupedRows(
             self.domain,
             self.kinds,
             np.bincount(kind_of, minlength=len(self.kinds)).astype(np.int64),
             kind_of,
         )
 
-    def measure(self, test: RankTest, query: RankQuery) -> Measured:
+    def measure(self, test: RankTest, query: RankQuery) -> MeasuredRanks:
         """The statistic of a query."""
         present = (
             slice(self.domain[query.x].missing_level),
@@ -110,21 +110,21 @@ class Rows:
         return counts.reshape(-1, *sizes[-2:])
 
 
-def level(test: RankTest, query: RankQuery, measured: Measured) -> int:
+def level(test: RankTest, query: RankQuery, measured: MeasuredRanks) -> int:
     """How clearly the answer is yes, in steps: at least 0 where it is. A row moves it by at most
     `level_moves(test)`.
 
     [Derived here.] sqrt(v + spare) moves by at most (move of v) / (2 sqrt(spare)), which
-    `least_spare` keeps so small that the bound moves by less than `BOUND_MOVES` steps, and its
+    `variance_floor` keeps so small that the bound moves by less than `BOUND_MOVES` steps, and its
     floor by no more than these. The smaller of two numbers moves by no more than the larger of
     their moves; the weight's moves are multiplied up to the score's.
 
     Raises:
         ValueError: `spare` is smaller than that.
     """
-    if query.spare < least_spare(test, query.critical):
+    if query.spare < variance_floor(test, query.critical):
         raise ValueError(
-            f"spare variance {query.spare:g} is below {least_spare(test, query.critical):g}"
+            f"spare variance {query.spare:g} is below {variance_floor(test, query.critical):g}"
         )
     statistic = STATISTICS[test]
     deviation = math.sqrt(measured.variance / VARIANCE_STEPS + query.spare)
@@ -140,7 +140,7 @@ def level_moves(test: RankTest) -> int:
     return STATISTICS[test].score_moves + BOUND_MOVES
 
 
-def least_spare(test: RankTest, critical: float) -> float:
+def variance_floor(test: RankTest, critical: float) -> float:
     """Spare variance from which on a row's effect on the variance moves the bound by less than
     `BOUND_MOVES` steps.
     """

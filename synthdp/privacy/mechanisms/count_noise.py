@@ -37,7 +37,9 @@ class CountNoise:
     sigma: float
 
     def event(self, rows_per_unit: int) -> dp_accounting.DpEvent:
-        """What one table does to a unit of at most `rows_per_unit` rows, which are as many counts."""
+        """What one table does to a unit of at most `rows_per_unit` rows, which are as many
+        counts.
+        """
         kind = DiscreteGaussianDpEvent if self.sampler == "discrete" else RoundedGaussianDpEvent
         return kind(self.sigma, rows_per_unit)
 

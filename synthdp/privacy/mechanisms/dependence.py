@@ -88,6 +88,8 @@ def hsic(a: Floats, b: Floats, kernel: KernelGrid) -> float:
 
 
 def spread_table(values: Floats) -> Counts:
-    """Counts of values in equal bins of [-1, 1], `[SPREAD_BINS]`: one row moves one count by one."""
+    """Counts of values in equal bins of [-1, 1], `[SPREAD_BINS]`: one row moves one count by
+    one.
+    """
     counts = np.histogram(np.clip(values, -1, 1), SPREAD_BINS, (-1, 1))[0]
     return counts.astype(np.float64)

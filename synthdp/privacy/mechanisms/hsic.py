@@ -143,7 +143,9 @@ class IndependenceBit:
 def scaled_columns(
     table: Table, domain: Domain, names: tuple[str, ...], scales: tuple[tuple[str, Scale], ...] = ()
 ) -> list[Floats]:
-    """Numbers of the rows that mechanisms see, on [-1, 1], one array per column; NaN where missing."""
+    """Numbers of the rows that mechanisms see, on [-1, 1], one array per column; NaN where
+    missing.
+    """
     basis = Basis(domain, names, scales=scales)
     fit = ~table.held_out
     return list(basis.scaled(table.frame[fit], table.codes[fit]).values())

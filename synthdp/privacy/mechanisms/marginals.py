@@ -193,7 +193,9 @@ class AdaptiveMarginals:
 
 @dataclass(frozen=True)
 class ChosenMarginals:
-    """`AdaptiveMarginals` with its tables chosen; the same event, so the planned spend pays for it."""
+    """`AdaptiveMarginals` with its tables chosen; the same event, so the planned spend pays for
+    it.
+    """
 
     budget: AdaptiveMarginals
     tables: tuple[Columns, ...]

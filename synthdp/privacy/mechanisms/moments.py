@@ -116,7 +116,7 @@ class MomentMatrix:
     def bounded(self, functions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Functions of norm at most `norm`, whole numbers in units of `GRID`, `[rows, terms]`.
 
-        [Derived here: a norm of at most `data.basis.MOST_TERMS` doubles is computed to a relative
+        [Derived here: a norm of at most `data.basis.MAX_TERMS` doubles is computed to a relative
         error below 2^-40, less than the `ROUNDING` that is kept free; and cutting towards zero
         makes no function larger.]
         """

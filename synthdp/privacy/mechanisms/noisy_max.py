@@ -32,7 +32,7 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events import GumbelMaxDpEvent
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, Rows, level, level_moves
+from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
 from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.mechanisms.ranks import STEPS, RankTest
 from synthdp.privacy.noise import Integers, Randomness
@@ -125,7 +125,7 @@ class Selection:
 
     def run(self, table: Table, randomness: Randomness) -> tuple[int, ...]:
         """Answer the strategy's requests until it ends or the draws are used up."""
-        rows = Rows.of(table.fit_codes, self.budget.domain)
+        rows = GroupedRows.of(table.fit_codes, self.budget.domain)
         levels: dict[RankQuery, int] = {}
         search, chosen = self.strategy(), list[int]()
         request = next(search, None)
@@ -139,7 +139,7 @@ class Selection:
         return tuple(chosen)
 
     def _scores(
-        self, rows: Rows, levels: dict[RankQuery, int], request: HowMany | Which
+        self, rows: GroupedRows, levels: dict[RankQuery, int], request: HowMany | Which
     ) -> Integers:
         """Whole scores, one for each possible answer; `levels` remembers queries of earlier
         requests.

@@ -80,7 +80,7 @@ RankTest = Literal["kendall", "spearman"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRanks:
     """One statistic of some rows, in whole steps."""
 
     score: int
@@ -112,13 +112,13 @@ class RankStatistic:
         """
         return math.hypot(self.score_moves, self.variance_moves)
 
-    def measure(self, table: Counts, *, present: tuple[slice, slice]) -> Measured:
+    def measure(self, table: Counts, *, present: tuple[slice, slice]) -> MeasuredRanks:
         """All three of a table `[strata, levels, levels]`; `present` are the levels that are not
         missing.
         """
         totals = table.sum((1, 2))
         score, weight = self.of(table[:, present[0], present[1]], totals)
-        return Measured(score, weight, _variance(table, totals, round(self.per_row * 4)))
+        return MeasuredRanks(score, weight, _variance(table, totals, round(self.per_row * 4)))
 
 
 def kendall(counts: Counts, totals: Counts) -> tuple[int, int]:

@@ -31,8 +31,8 @@ from synthdp.privacy.table import Table
 IntArray = npt.NDArray[np.int64]
 
 PAIR_SEED = 0  # public: the same pairs are compared in every release of one domain
-MOST_PAIRS, MOST_PAIR_CELLS = 1000, 1 << 20
-MOST_PRODUCT = 2**63 - 1  # of 64-bit whole numbers
+MAX_PAIRS, MAX_PAIR_CELLS = 1000, 1 << 20
+MAX_PRODUCT = 2**63 - 1  # of 64-bit whole numbers
 COUNTED_AT_ONCE = 1 << 22  # cells of the pairs that one pass over the rows counts
 
 
@@ -223,19 +223,19 @@ class ScoreCounts:
 def compared(domain: Domain) -> Mapping[str, tuple[Columns, ...]]:
     """The tables that are compared, by the name of their score: a function of the public domain.
 
-    All columns (`tv1`); all pairs that are not too large, or at most `MOST_PAIRS` of them drawn by
+    All columns (`tv1`); all pairs that are not too large, or at most `MAX_PAIRS` of them drawn by
     a public seed (`tv2`), if there are any.
     """
     names = domain.names
-    pairs = [pair for pair in _drawn_pairs(names) if domain.cells(pair) <= MOST_PAIR_CELLS]
+    pairs = [pair for pair in _drawn_pairs(names) if domain.cells(pair) <= MAX_PAIR_CELLS]
     return {"tv1": tuple((name,) for name in names)} | ({"tv2": tuple(pairs)} if pairs else {})
 
 
 def _drawn_pairs(names: Sequence[str]) -> list[Columns]:
-    if math.comb(len(names), 2) <= MOST_PAIRS:
+    if math.comb(len(names), 2) <= MAX_PAIRS:
         return list(combinations(names, 2))
     rng, chosen = np.random.default_rng(PAIR_SEED), set[tuple[int, ...]]()
-    while len(chosen) < MOST_PAIRS:
+    while len(chosen) < MAX_PAIRS:
         chosen.add(tuple(sorted(rng.choice(len(names), 2, replace=False).tolist())))
     return [tuple(names[i] for i in pair) for pair in sorted(chosen)]
 
@@ -259,7 +259,7 @@ def _misplaced(ours: IntArray, theirs: IntArray, rows: int, drawn: int) -> int:
 
     Beyond 64 bits that is counted in Python's whole numbers, which have no end.
     """
-    kind = np.int64 if rows * drawn <= MOST_PRODUCT else object
+    kind = np.int64 if rows * drawn <= MAX_PRODUCT else object
     return int(np.maximum(0, drawn * ours.astype(kind) - rows * theirs.astype(kind)).sum())
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.events import SparseVectorDpEvent
-from synthdp.privacy.mechanisms.conditional_counts import RankQuery, Rows, level, level_moves
+from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
 from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, RankTest
 from synthdp.privacy.noise import Randomness
@@ -30,7 +30,7 @@ from synthdp.privacy.table import Table
 
 
 @dataclass(frozen=True)
-class SieveReply:
+class SparseVectorReply:
     """Whether the noisy answer was yes; if so and if it was examined, the noisy score and its noisy
     variance, else not a number.
     """
@@ -40,12 +40,12 @@ class SieveReply:
     variance: float = math.nan
 
 
-Strategy = Callable[[], Generator[RankQuery, SieveReply | None, Any]]
+Strategy = Callable[[], Generator[RankQuery, SparseVectorReply | None, Any]]
 """A fresh search. It is sent None when the budget is used up, and must then come to an end."""
 
 
 @dataclass(frozen=True)
-class SieveBudget:
+class SparseVectorBudget:
     """Public settings of a search by sieve and examine, planned before any row is read.
 
     `rows`: declared rows that a fit is expected to see; `rate`: part of them that a pass looks at.
@@ -93,7 +93,7 @@ class SieveBudget:
             )
         return dp_accounting.SelfComposedDpEvent(one, self.passes)
 
-    def scaled(self, factor: float) -> SieveBudget:
+    def scaled(self, factor: float) -> SparseVectorBudget:
         """The same search with `factor` times the noise."""
         examine = None if self.examine_noise is None else self.examine_noise * factor
         return replace(
@@ -120,18 +120,18 @@ class SieveBudget:
         """Standard deviation of the noise of an examined score, in its own units."""
         return (self.examine_noise or 0.0) * STATISTICS[self.test].examined_moves / STEPS
 
-    def search(self, strategy: Strategy) -> Sieve:
+    def search(self, strategy: Strategy) -> SparseVector:
         """The mechanism for a strategy, which must know public and released facts alone."""
-        return Sieve(self, strategy)
+        return SparseVector(self, strategy)
 
 
 @dataclass(frozen=True, eq=False)
-class Sieve:
-    """`SieveBudget` with its strategy; the same event, so the planned spend pays for it. Releases
-    the transcript.
+class SparseVector:
+    """`SparseVectorBudget` with its strategy; the same event, so the planned spend pays for it.
+    Releases the transcript.
     """
 
-    budget: SieveBudget
+    budget: SparseVectorBudget
     strategy: Strategy
 
     @property
@@ -143,10 +143,10 @@ class Sieve:
         """The event of the budget."""
         return self.budget.event(rows_per_unit)
 
-    def run(self, table: Table, randomness: Randomness) -> tuple[SieveReply, ...]:
+    def run(self, table: Table, randomness: Randomness) -> tuple[SparseVectorReply, ...]:
         """Answer the strategy's questions until it ends or the passes are used up."""
-        rows = Rows.of(table.fit_codes, self.budget.domain)
-        search, replies = self.strategy(), list[SieveReply]()
+        rows = GroupedRows.of(table.fit_codes, self.budget.domain)
+        search, replies = self.strategy(), list[SparseVectorReply]()
         question = next(search, None)
         for _ in range(self.budget.passes):
             if question is not None:
@@ -156,11 +156,11 @@ class Sieve:
 
     def _one_pass(
         self,
-        rows: Rows,
+        rows: GroupedRows,
         randomness: Randomness,
-        search: Generator[RankQuery, SieveReply | None, Any],
+        search: Generator[RankQuery, SparseVectorReply | None, Any],
         question: RankQuery,
-        replies: list[SieveReply],
+        replies: list[SparseVectorReply],
     ) -> RankQuery | None:
         """Ask on until one answer is above. Returns the question after it; None if the search has
         come to its end.
@@ -183,25 +183,29 @@ class Sieve:
                 randomness.discrete_laplace(answer, scale=budget.query_noise * moves)[0]
                 >= threshold
             )
-            replies.append(self._examined(rows, randomness, asked) if above else SieveReply(False))
+            replies.append(
+                self._examined(rows, randomness, asked) if above else SparseVectorReply(False)
+            )
             asked = next_question(search, replies[-1])
             if above:
                 break
         return asked
 
-    def _examined(self, rows: Rows, randomness: Randomness, asked: RankQuery) -> SieveReply:
+    def _examined(
+        self, rows: GroupedRows, randomness: Randomness, asked: RankQuery
+    ) -> SparseVectorReply:
         """The noisy score and variance on all rows."""
         noise = self.budget.examine_noise
         if noise is None:
-            return SieveReply(True)
+            return SparseVectorReply(True)
         measured = rows.measure(self.budget.test, asked)
         exact = np.array([measured.score, measured.variance], dtype=np.int64)
         score, variance = randomness.rounded_gaussian(
             exact, sigma=noise * STATISTICS[self.budget.test].examined_moves
         )
-        return SieveReply(True, float(score) / STEPS, float(variance) / VARIANCE_STEPS)
+        return SparseVectorReply(True, float(score) / STEPS, float(variance) / VARIANCE_STEPS)
 
-    def pack(self, value: tuple[SieveReply, ...]) -> Arrays:
+    def pack(self, value: tuple[SparseVectorReply, ...]) -> Arrays:
         """One entry per question."""
         return {
             "above": np.array([r.above for r in value], dtype=np.bool_),
@@ -209,14 +213,14 @@ class Sieve:
             "variance": np.array([r.variance for r in value], dtype=np.float64),
         }
 
-    def unpack(self, arrays: Arrays) -> tuple[SieveReply, ...]:
+    def unpack(self, arrays: Arrays) -> tuple[SparseVectorReply, ...]:
         """Replies from their arrays."""
         columns = (arrays[name].tolist() for name in ("above", "score", "variance"))
-        return tuple(SieveReply(*reply) for reply in zip(*columns, strict=True))
+        return tuple(SparseVectorReply(*reply) for reply in zip(*columns, strict=True))
 
 
 def next_question(
-    search: Generator[RankQuery, SieveReply | None, Any], reply: SieveReply
+    search: Generator[RankQuery, SparseVectorReply | None, Any], reply: SparseVectorReply
 ) -> RankQuery | None:
     """Send a reply; None if the search has come to its end."""
     try:

@@ -42,7 +42,8 @@ CSV_ERRORS = {
 }
 UNPACKED = (
     1 << 30
-    # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its size
+    # bytes that a Parquet file may unpack to, whatever its size; beyond, at most RATIO times its
+    # size
 )
 RATIO = 100
 

@@ -16,11 +16,11 @@ from synthdp.evaluate.independences import IndependenceReport
 from synthdp.evaluate.random_targets import PaperReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow
-from synthdp.report.internal.appendix import Table
+from synthdp.report.internal.appendix import ReportTable
 from synthdp.report.internal.findings import number
 from synthdp.report.parts import Picture
 
-MOST_GROUPS, MOST_PAPER_ROWS = 16, 600
+MAX_GROUPS, MAX_PAPER_ROWS = 16, 600
 GROUP_HEADINGS = (
     "column",
     "group",
@@ -36,7 +36,9 @@ NOMINAL = 0.95
 
 
 def analysis_view(report: EvaluationReport | None) -> dict[str, Any]:
-    """Pictures, sentences and tables of the sections on analysis; empty where nothing was judged."""
+    """Pictures, sentences and tables of the sections on analysis; empty where nothing was
+    judged.
+    """
     if report is None:
         return {
             "effect_picture": None,
@@ -147,7 +149,7 @@ def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
     if not known:
         return None
     drawn = [
-        (short(f"{r.column}: {r.level}", 32), floor, tv1) for r, tv1, floor in known[:MOST_GROUPS]
+        (short(f"{r.column}: {r.level}", 32), floor, tv1) for r, tv1, floor in known[:MAX_GROUPS]
     ]
     far = [f"{r.column}: {r.level}" for r, tv1, floor in known if tv1 > FAR * floor]
     head = (
@@ -195,36 +197,35 @@ def _paper(report: PaperReport) -> str:
     )
 
 
-# --- tables
-# ------------------------------------------------------------------------------------------------
+# --- tables ---
 
 
-def analysis_tables(report: EvaluationReport) -> Iterator[Table]:
+def analysis_tables(report: EvaluationReport) -> Iterator[ReportTable]:
     """Every number of these sections; empty tables are left out by the page."""
     yield _effect_table(report.effects)
     told = tuple(
         (r.compared, r.classifier, f"{r.auc:.3f}", f"{r.low:.3f}", f"{r.high:.3f}")
         for r in report.two_sample
     )
-    yield Table(
+    yield ReportTable(
         "Two-sample test: telling rows apart", ("rows", "classifier", "AUC", "95% from", "to"), told
     )
     covered = tuple(
         (r.kind, str(r.figures), _share(r.synthetic), _share(r.held_out)) for r in report.coverage
     )
-    yield Table(
+    yield ReportTable(
         "Coverage of 95% intervals",
         ("figures", "number", "on synthetic rows", "on held-out real rows"),
         covered,
     )
-    yield Table("Groups", GROUP_HEADINGS, tuple(_group(r) for r in report.subgroups))
+    yield ReportTable("Groups", GROUP_HEADINGS, tuple(_group(r) for r in report.subgroups))
     if report.independences:
         yield _independence_table(report.independences)
     if report.paper:
         yield _paper_table(report.paper)
 
 
-def _effect_table(effects: Sequence[EffectRow]) -> Table:
+def _effect_table(effects: Sequence[EffectRow]) -> ReportTable:
     rows = tuple(
         (
             r.name,
@@ -250,10 +251,10 @@ def _effect_table(effects: Sequence[EffectRow]) -> Table:
         "holds the real estimate",
         "remark",
     )
-    return Table("Average effects", headings, rows)
+    return ReportTable("Average effects", headings, rows)
 
 
-def _independence_table(report: IndependenceReport) -> Table:
+def _independence_table(report: IndependenceReport) -> ReportTable:
     ordered = sorted(report.rows, key=lambda r: -r.synthetic.w)
     rows = tuple(
         (
@@ -265,14 +266,14 @@ def _independence_table(report: IndependenceReport) -> Table:
         )
         for r in ordered
     )
-    return Table(
+    return ReportTable(
         "Independences that the graph implies",
         ("columns", "given", "w real", "w synthetic", "by chance, up to"),
         rows,
     )
 
 
-def _paper_table(report: PaperReport) -> Table:
+def _paper_table(report: PaperReport) -> ReportTable:
     found = report.utility.rows
     rows = tuple(
         (
@@ -293,11 +294,11 @@ def _paper_table(report: PaperReport) -> Table:
         "95% from",
         "to",
     )
-    return Table(
+    return ReportTable(
         "Long protocol: columns drawn at random",
         headings,
-        rows[:MOST_PAPER_ROWS],
-        max(0, len(rows) - MOST_PAPER_ROWS),
+        rows[:MAX_PAPER_ROWS],
+        max(0, len(rows) - MAX_PAPER_ROWS),
     )
 
 

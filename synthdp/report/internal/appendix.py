@@ -25,7 +25,7 @@ MISFIT_KINDS = {
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A caption, column headings and rows of text; `left_out` rows are in `internal.json` alone."""
 
     caption: str
@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Limits:
+class PageLimits:
     """Most rows shown of long tables, and most overlays, so that the page stays small."""
 
     pairs: int
@@ -43,7 +43,7 @@ class Limits:
     overlays: int
 
 
-def tables(content: ReportContent, limits: Limits) -> list[Table]:
+def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
     """All tables of the appendix, in the order of the report; empty ones are left out."""
     found = [
         _headline(content),
@@ -52,7 +52,7 @@ def tables(content: ReportContent, limits: Limits) -> list[Table]:
     ]
     if content.graph and content.graph.edges:
         found.append(
-            Table(
+            ReportTable(
                 "Arrows of the causal graph",
                 ("cause", "effect", "where it comes from"),
                 content.graph.edges,
@@ -61,7 +61,7 @@ def tables(content: ReportContent, limits: Limits) -> list[Table]:
     if content.attack:
         found += attack_tables(content.attack)
     found.append(
-        Table(
+        ReportTable(
             "Time by stage",
             ("stage", "seconds"),
             tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items()),
@@ -70,7 +70,7 @@ def tables(content: ReportContent, limits: Limits) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def _headline(content: ReportContent) -> Table:
+def _headline(content: ReportContent) -> ReportTable:
     budget, report = content.budget, content.evaluation
     figures: dict[str, float | None] = {
         "epsilon, budget": budget.epsilon,
@@ -91,30 +91,32 @@ def _headline(content: ReportContent) -> Table:
         (f"gate {g.metric} {g.bound}", f"{number(g.value)}, {'passed' if g.passed else 'failed'}")
         for g in content.gates
     )
-    return Table(
+    return ReportTable(
         "Headline figures",
         ("figure", "value"),
         (*((name, number(value)) for name, value in figures.items()), *gates),
     )
 
 
-def _budget(budget: Budget) -> list[Table]:
+def _budget(budget: Budget) -> list[ReportTable]:
     steps = tuple(
         (s.purpose, s.label, s.mechanism, number(s.epsilon), "yes" if s.used else "no")
         for s in budget.steps
     )
     groups = tuple((str(size), number(epsilon)) for size, epsilon in budget.group_epsilons.items())
     return [
-        Table(
+        ReportTable(
             "Planned spends", ("purpose", "spend", "mechanism", "epsilon it adds", "used"), steps
         ),
-        Table(
+        ReportTable(
             "Guarantee for groups", ("units together", f"epsilon at delta {budget.delta:g}"), groups
         ),
     ]
 
 
-def _evaluation(report: EvaluationReport | None, domain: Domain, limits: Limits) -> Iterator[Table]:
+def _evaluation(
+    report: EvaluationReport | None, domain: Domain, limits: PageLimits
+) -> Iterator[ReportTable]:
     if report is None:
         return
     if report.fidelity:
@@ -138,24 +140,28 @@ def _evaluation(report: EvaluationReport | None, domain: Domain, limits: Limits)
         "95% from",
         "to",
     )
-    yield Table(
+    yield ReportTable(
         "Learning on real and on synthetic rows, tested on held-out real rows", headings, rows
     )
-    yield Table("Remarks on learning", ("remark",), tuple((note,) for note in report.utility.notes))
+    yield ReportTable(
+        "Remarks on learning", ("remark",), tuple((note,) for note in report.utility.notes)
+    )
 
 
 def _fidelity(
-    report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: Limits
-) -> Iterator[Table]:
+    report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: PageLimits
+) -> Iterator[ReportTable]:
     columns = tuple(
         (name, f"{tv:.4f}", f"{floor.by_column[name]:.4f}" if floor else "not available")
         for name, tv in report.by_column.items()
     )
-    yield Table("Total variation by column", ("column", "synthetic", "held-out real rows"), columns)
+    yield ReportTable(
+        "Total variation by column", ("column", "synthetic", "held-out real rows"), columns
+    )
     yield _pairs(report, limits.pairs)
     triples = tuple((*names, f"{tv:.4f}") for names, tv in report.by_triple.items())
     yield _cut(
-        Table(
+        ReportTable(
             "Total variation by triple of columns",
             ("column", "column", "column", "total variation"),
             triples,
@@ -169,11 +175,12 @@ def _fidelity(
             for label, a, b in zip(column.labels, real, synthetic, strict=True)
         )
         yield _cut(
-            Table(f"Shares of {column.name}", ("level", "real", "synthetic"), shares), limits.levels
+            ReportTable(f"Shares of {column.name}", ("level", "real", "synthetic"), shares),
+            limits.levels,
         )
 
 
-def _pairs(report: FidelityReport, most: int) -> Table:
+def _pairs(report: FidelityReport, most: int) -> ReportTable:
     names = tuple(report.by_column)
     first, second = np.triu_indices(len(names), 1)
     worst = np.argsort(-report.pairs[first, second], kind="stable")
@@ -191,16 +198,18 @@ def _pairs(report: FidelityReport, most: int) -> Table:
             )
         )
     headings = ("column", "column", "total variation", "Cramér's V real", "synthetic", "difference")
-    return Table(
+    return ReportTable(
         "Pairs of columns, furthest off first", headings, tuple(rows), len(worst) - len(rows)
     )
 
 
-def _cut(table: Table, most: int) -> Table:
-    return Table(table.caption, table.headings, table.rows[:most], max(0, len(table.rows) - most))
+def _cut(table: ReportTable, most: int) -> ReportTable:
+    return ReportTable(
+        table.caption, table.headings, table.rows[:most], max(0, len(table.rows) - most)
+    )
 
 
-def misfit_table(content: ReportContent) -> Table:
+def misfit_table(content: ReportContent) -> ReportTable:
     """Values that the declared domain does not hold, by column and kind."""
     kinds = dict.fromkeys(
         [*MISFIT_KINDS, *(kind for found in content.misfits.values() for kind in found)]
@@ -209,14 +218,14 @@ def misfit_table(content: ReportContent) -> Table:
         (name, *(f"{found.get(kind, 0):,}" for kind in kinds))
         for name, found in content.misfits.items()
     )
-    return Table(
+    return ReportTable(
         "Values that do not fit the declared domain",
         ("column", *(MISFIT_KINDS.get(kind, kind) for kind in kinds)),
         rows,
     )
 
 
-def attack_tables(attack: Mapping[str, Any]) -> list[Table]:
+def attack_tables(attack: Mapping[str, Any]) -> list[ReportTable]:
     """Whatever the attack reported: single figures, one row for each variant tried, points of its
     curve.
     """
@@ -230,7 +239,7 @@ def attack_tables(attack: Mapping[str, Any]) -> list[Table]:
             }
         )
     )
-    found = [Table(ATTACK_CAPTIONS[0], ("figure", "value"), facts)]
+    found = [ReportTable(ATTACK_CAPTIONS[0], ("figure", "value"), facts)]
     for key, items in listed.items():
         found.append(_listed(f"Membership attack: {_words(key)}", items))
     return found
@@ -245,20 +254,20 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
             yield name, interval(value)
 
 
-def _listed(caption: str, items: Sequence[Any]) -> Table:
+def _listed(caption: str, items: Sequence[Any]) -> ReportTable:
     if items and all(
         isinstance(item, Mapping) and not {"value", "estimate"} & set(item) for item in items
     ):
         headings = tuple(dict.fromkeys(str(key) for item in items for key in item))
         rows = tuple(tuple(interval(item.get(key, "")) for key in headings) for item in items)
-        return Table(caption, tuple(map(_words, headings)), rows)
+        return ReportTable(caption, tuple(map(_words, headings)), rows)
     if items and all(isinstance(item, list | tuple) and len(item) == 2 for item in items):
-        return Table(
+        return ReportTable(
             caption,
             ("false positive rate", "true positive rate"),
             tuple((interval(a), interval(b)) for a, b in items),
         )
-    return Table(
+    return ReportTable(
         caption,
         ("number", "value"),
         tuple((str(i), interval(item)) for i, item in enumerate(items, start=1)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthdp.report.internal.appendix import Table
+from synthdp.report.internal.appendix import ReportTable
 from synthdp.report.internal.findings import number
 
 ROWS = {"none": "without rows", "simulated": "on simulated rows", "real": "on real rows"}
@@ -54,12 +54,12 @@ def conclusion(records: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
+def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[ReportTable]:
     """Replay, statistical audits and attack of each record."""
     return [table for record in records for table in _tables(record)]
 
 
-def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
+def _tables(record: Mapping[str, Any]) -> Iterator[ReportTable]:
     where = f"{ROWS[record['rows']]}, {record['day']}"
     replay, attack = record["replay"], record["membership"]
     if replay:
@@ -71,9 +71,11 @@ def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
             "most that a pair used of what the event allows": f"{replay['largest_share']:.1%}",
             "other differences": str(len(replay["findings"])),
         }
-        yield Table(f"Record and replay, {where}", ("figure", "value"), tuple(figures.items()))
+        yield ReportTable(
+            f"Record and replay, {where}", ("figure", "value"), tuple(figures.items())
+        )
     if record["audits"]:
-        yield Table(
+        yield ReportTable(
             f"Statistical audits {where}", HEADINGS, tuple(_row(a) for a in record["audits"])
         )
     if attack:
@@ -81,19 +83,19 @@ def _tables(record: Mapping[str, Any]) -> Iterator[Table]:
         values = {k: number(attack[k]) for k in ("advantage", "lower", "upper", "ceiling")} | {
             "baseline": _interval(attack["baseline"])
         }
-        yield Table(
+        yield ReportTable(
             f"Membership attack {where}",
             (*counts, *values),
             ((*counts.values(), *values.values()),),
         )
         if attack["attacks"]:
-            yield Table(
+            yield ReportTable(
                 f"Attacks {where}",
                 ATTACK_HEADINGS,
                 tuple(_attack_row(a) for a in attack["attacks"]),
             )
         if attack["warnings"]:
-            yield Table(
+            yield ReportTable(
                 f"Warnings of the attack {where}",
                 ("before you believe it",),
                 tuple((w,) for w in attack["warnings"]),

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from synthdp.report.internal.appendix import Table
+from synthdp.report.internal.appendix import ReportTable
 from synthdp.report.internal.findings import number
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 ORDER = ("refuted", "undecided", "supported")
 HEADINGS = (
     "claim",
@@ -26,7 +26,7 @@ CAPTIONS = {
 }
 
 
-def finding_tables(validation: Mapping[str, Any] | None) -> list[Table]:
+def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:
     """One table for arrows and one for independences, refuted ones first; none without a
     validation.
     """
@@ -36,7 +36,7 @@ def finding_tables(validation: Mapping[str, Any] | None) -> list[Table]:
     return [_table(kind, [f for f in found if f["kind"] == kind]) for kind in CAPTIONS]
 
 
-def _table(kind: str, found: Sequence[Mapping[str, Any]]) -> Table:
+def _table(kind: str, found: Sequence[Mapping[str, Any]]) -> ReportTable:
     rows = tuple(
         (
             _claim(f),
@@ -48,7 +48,7 @@ def _table(kind: str, found: Sequence[Mapping[str, Any]]) -> Table:
         )
         for f in found
     )
-    return Table(CAPTIONS[kind], HEADINGS, rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
+    return ReportTable(CAPTIONS[kind], HEADINGS, rows[:MAX_ROWS], max(len(rows) - MAX_ROWS, 0))
 
 
 def _claim(finding: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from synthdp.report.internal import findings
 from synthdp.report.internal.analysis import analysis_view
 from synthdp.report.internal.appendix import (
     ATTACK_CAPTIONS,
-    Limits,
+    PageLimits,
     attack_tables,
     misfit_table,
     tables,
@@ -32,7 +32,7 @@ from synthdp.report.internal.audits import audit_tables, conclusion
 from synthdp.report.internal.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.internal.findings import interval, number
 from synthdp.report.internal.graph_findings import finding_tables
-from synthdp.report.parts import MOST_BYTES, Card, Picture, template
+from synthdp.report.parts import MAX_BYTES, Card, Picture, template
 
 __all__ = [
     "Budget",
@@ -49,7 +49,12 @@ NEIGHBOURS = {
 }
 # Tried in turn until the page is small enough: a table of hundreds of columns shows its worst parts
 # alone.
-LIMITS = (Limits(5000, 300, 24), Limits(1000, 60, 24), Limits(200, 20, 12), Limits(20, 0, 4))
+LIMITS = (
+    PageLimits(5000, 300, 24),
+    PageLimits(1000, 60, 24),
+    PageLimits(200, 20, 12),
+    PageLimits(20, 0, 4),
+)
 
 
 def write_internal_report(folder: Path, content: ReportContent) -> Path:
@@ -76,7 +81,7 @@ def _numbers(content: ReportContent) -> str:
 
 
 def render(content: ReportContent) -> str:
-    """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone
+    """The page as HTML text of at most `MAX_BYTES` bytes, except where the graph's picture alone
     is larger.
     """
     page, view = template("internal.html.j2"), _view(content)
@@ -88,7 +93,7 @@ def render(content: ReportContent) -> str:
             "appendix": tables(content, limits),
         }
         html: str = page.render(**view | shown)
-        if len(html.encode()) <= MOST_BYTES:
+        if len(html.encode()) <= MAX_BYTES:
             break
     return html
 

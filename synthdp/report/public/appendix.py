@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.drawing.mpl_figures import short
-from synthdp.report.internal.appendix import Limits, Table
+from synthdp.report.internal.appendix import PageLimits, ReportTable
 from synthdp.report.internal.content import GraphView
 from synthdp.report.internal.findings import number
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
@@ -21,7 +21,7 @@ from synthdp.report.public.dp_scores import score_table
 FloatArray = npt.NDArray[np.float64]
 
 DOUBTFUL = 3.0  # a count of fewer standard deviations of its noise cannot be told from none
-MOST_DOUBTFUL = 60
+MAX_DOUBTFUL = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Numbers:
     strengths: FloatArray
 
 
-def tables(numbers: Numbers, limits: Limits) -> Iterator[Table]:
+def tables(numbers: Numbers, limits: PageLimits) -> Iterator[ReportTable]:
     """All tables of the appendix, in the order of the report; those of more than `limits` rows are
     cut.
     """
@@ -52,7 +52,7 @@ def tables(numbers: Numbers, limits: Limits) -> Iterator[Table]:
         limits.pairs,
     )
     distances = tuple((c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in numbers.columns)
-    yield Table(
+    yield ReportTable(
         "Total variation by column, synthetic against noisy counts",
         ("column", "total variation", "noise alone, on average at most"),
         distances,
@@ -85,13 +85,13 @@ def tables(numbers: Numbers, limits: Limits) -> Iterator[Table]:
         yield _cut(f"Shares of {c.name}", ("level", "noisy", "synthetic"), shares, limits.levels)
 
 
-def _guarantee(numbers: Numbers) -> Iterator[Table]:
+def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
     facts = numbers.facts
     spends = tuple(
         (p["purpose"], number(p["epsilon"]), "yes" if p["used"] else "no")
         for p in facts["purposes"]
     )
-    yield Table("Looks at the rows", ("purpose", "epsilon alone", "used"), spends)
+    yield ReportTable("Looks at the rows", ("purpose", "epsilon alone", "used"), spends)
     groups = tuple(
         (
             str(g["size"]),
@@ -101,7 +101,7 @@ def _guarantee(numbers: Numbers) -> Iterator[Table]:
         )
         for g in facts["groups"]
     )
-    yield Table(
+    yield ReportTable(
         "Guarantee for groups",
         ("units together", "epsilon, joint", "epsilon, total", "delta, total"),
         groups,
@@ -109,7 +109,7 @@ def _guarantee(numbers: Numbers) -> Iterator[Table]:
     rates = tuple((f"{f:.3g}", f"{t:.3g}") for f, t in numbers.rates[::6])
     if facts["scores"]:
         yield score_table(facts["scores"])
-    yield Table(
+    yield ReportTable(
         "Bound on any membership attack",
         ("false positive rate", "true positive rate at most"),
         rates,
@@ -118,11 +118,11 @@ def _guarantee(numbers: Numbers) -> Iterator[Table]:
 
 def _cut(
     caption: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int
-) -> Table:
-    return Table(caption, headings, tuple(rows[:most]), max(0, len(rows) - most))
+) -> ReportTable:
+    return ReportTable(caption, headings, tuple(rows[:most]), max(0, len(rows) - most))
 
 
-def hidden_levels(domain: Domain, columns: Sequence[Column]) -> Table:
+def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
     """Levels whose noisy count is too near to nothing to say that they occur at all."""
     rows = tuple(
         (
@@ -142,4 +142,4 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> Table:
         "noise (standard deviation)",
         "share of synthetic rows",
     )
-    return _cut("Levels that the noise hides", headings, rows, MOST_DOUBTFUL)
+    return _cut("Levels that the noise hides", headings, rows, MAX_DOUBTFUL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthdp.report.internal.appendix import Table
+from synthdp.report.internal.appendix import ReportTable
 from synthdp.report.internal.findings import number
 from synthdp.report.parts import Card
 
@@ -41,7 +41,7 @@ def learning_sentences(scores: Scores) -> Iterator[str]:
             )
 
 
-def score_table(scores: Scores) -> Table:
+def score_table(scores: Scores) -> ReportTable:
     """All scores with the noisy counts that they follow from."""
     rows = tuple(
         (
@@ -64,7 +64,7 @@ def score_table(scores: Scores) -> Table:
         "noisy counts",
         "noise (standard deviation)",
     )
-    return Table("Scores on real rows, with noise that was paid for", headings, rows)
+    return ReportTable("Scores on real rows, with noise that was paid for", headings, rows)
 
 
 def _value(score: Mapping[str, Any]) -> str:

@@ -24,21 +24,26 @@ from synthdp.drawing.mpl_figures import short
 from synthdp.evaluate.pair_plot import association, grid, most_connected, pair_plot
 from synthdp.report import measured_vs_synthetic as held_against
 from synthdp.report.internal import findings
-from synthdp.report.internal.appendix import Limits
+from synthdp.report.internal.appendix import PageLimits
 from synthdp.report.internal.audits import audit_tables
 from synthdp.report.internal.content import GraphView
 from synthdp.report.internal.findings import number
 from synthdp.report.internal.graph_findings import finding_tables
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair, NoisyCounts
-from synthdp.report.parts import MOST_BYTES, Card, Picture, template
+from synthdp.report.parts import MAX_BYTES, Card, Picture, template
 from synthdp.report.public import appendix as public_appendix
 from synthdp.report.public.appendix import Numbers
 from synthdp.report.public.dp_scores import learning_sentences, score_cards
 
 FloatArray = npt.NDArray[np.float64]
 
-LIMITS = (Limits(400, 60, 24), Limits(200, 20, 12), Limits(60, 8, 6), Limits(20, 0, 3))
-MOST_HEAT = 32  # columns of the association figure
+LIMITS = (
+    PageLimits(400, 60, 24),
+    PageLimits(200, 20, 12),
+    PageLimits(60, 8, 6),
+    PageLimits(20, 0, 3),
+)
+MAX_HEAT = 32  # columns of the association figure
 NEIGHBOURS = {"add_remove": "one unit more or less", "replace_one": "one unit replaced"}
 
 
@@ -63,7 +68,7 @@ class PublicContent:
 
 
 def render_public(content: PublicContent) -> str:
-    """The page as HTML text of at most `MOST_BYTES` bytes, except where the graph's picture alone
+    """The page as HTML text of at most `MAX_BYTES` bytes, except where the graph's picture alone
     is larger.
     """
     page, view = template("public.html.j2"), _view(content)
@@ -75,7 +80,7 @@ def render_public(content: PublicContent) -> str:
         html: str = page.render(
             **view | shown, overlays_left_out=max(0, len(content.domain) - limits.overlays)
         )
-        if len(html.encode()) <= MOST_BYTES:
+        if len(html.encode()) <= MAX_BYTES:
             break
     return html
 
@@ -84,7 +89,7 @@ def _view(content: PublicContent) -> dict[str, Any]:
     columns = [*held_against.columns(content.domain, content.codes, content.tables)]
     pairs = [*held_against.measured_pairs(content.domain, content.codes, content.tables)]
     cells, sizes = grid(content.domain, content.codes, content.codes)
-    most = [content.domain.index(n) for n in _first(content, MOST_HEAT)]
+    most = [content.domain.index(n) for n in _first(content, MAX_HEAT)]
     strengths = association(cells[:, most], [sizes[i] for i in most]).round(held_against.DIGITS)
     names = [content.domain.names[i] for i in most]
     return {
@@ -137,8 +142,7 @@ def _first(content: PublicContent, most: int) -> tuple[str, ...]:
     )[:most]
 
 
-# --- figures and what to conclude from them
-# ----------------------------------------------------------------
+# --- figures and what to conclude from them ---
 
 
 def _cards(content: PublicContent, columns: Sequence[Column]) -> Iterator[Card]:

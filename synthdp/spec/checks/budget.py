@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.model import Boolean, Categorical, Column, Ordinal, ReleaseSpec
 
-MOST_PAIR_CELLS = 1 << 18  # of a measured table
+MAX_PAIR_CELLS = 1 << 18  # of a measured table
 
 
 def delta(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -100,14 +100,14 @@ def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, (first, second) in enumerate(spec.privacy.pairs):
         if first in spec.columns and second in spec.columns:
             cells = level_count(spec.columns[first]) * level_count(spec.columns[second])
-            if cells > MOST_PAIR_CELLS:
+            if cells > MAX_PAIR_CELLS:
                 hint = (
                     "noise drowns a table with so many cells; name a pair of columns with fewer"
                     " levels, or use wider bins"
                 )
                 yield CrossProblem(
                     ("privacy", "pairs", i),
-                    f"a table of {cells:,} cells; at most {MOST_PAIR_CELLS:,} are measured",
+                    f"a table of {cells:,} cells; at most {MAX_PAIR_CELLS:,} are measured",
                     hint,
                 )
 

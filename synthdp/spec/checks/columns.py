@@ -22,7 +22,7 @@ from synthdp.spec.checks.budget import level_count
 from synthdp.spec.checks.possible import impossible
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.load.names import MOST_TOLD, name_problems, written
+from synthdp.spec.load.names import MAX_TOLD, name_problems, written
 from synthdp.spec.model import (
     ADDRESS,
     CONTROL,
@@ -73,7 +73,7 @@ def part_problems(spec: ReleaseSpec, *, lost: frozenset[str] = frozenset()) -> l
     crowded = list(graphchecks.crowds(spec)) if "graph" not in lost else []
     lost = lost | {".".join(map(str, p.loc)) for p in crowded}
     able = [c for c in CHECKS if not any(_covers(gone, read) for gone in lost for read in c.reads)]
-    return crowded + [p for c in able for p in itertools.islice(c.run(spec), MOST_TOLD)]
+    return crowded + [p for c in able for p in itertools.islice(c.run(spec), MAX_TOLD)]
 
 
 def _covers(gone: str, read: str) -> bool:

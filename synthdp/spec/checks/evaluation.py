@@ -11,7 +11,7 @@ from synthdp.spec.expressions.expressions import parse
 from synthdp.spec.model import Boolean, Categorical, Effect, Ordinal, ReleaseSpec
 from synthdp.spec.model.evaluation import DISCLOSURE_SHARE
 
-MOST_GROUPS = 64
+MAX_GROUPS = 64
 
 
 def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -54,10 +54,10 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 f"{name!r} holds numbers or dates; groups are categories",
                 "name a categorical, ordinal or boolean column",
             )
-        elif not isinstance(column, Boolean) and len(column.categories) > MOST_GROUPS:
+        elif not isinstance(column, Boolean) and len(column.categories) > MAX_GROUPS:
             yield CrossProblem(
                 where,
-                f"{name!r} has {len(column.categories)} categories; at most {MOST_GROUPS} can be"
+                f"{name!r} has {len(column.categories)} categories; at most {MAX_GROUPS} can be"
                 " judged",
                 "name another column",
             )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 EVEN_ROWS = 50_000
-LEAST_EQUAL = 0.1  # of even rows, for an equation between whole numbers
+MIN_EQUAL = 0.1  # of even rows, for an equation between whole numbers
 COMPUTED = (
     "take one column out of the model and have it computed from the others, e.g. `after: {type:"
     ' number, derived: "before + change", ...}`'
@@ -126,7 +126,7 @@ def _by_chance(
 ) -> bool:
     """Whether next to no drawn row fulfils an equation, whatever the model learnt."""
     return any(isinstance(columns[name], Number) for name in equation.columns) or bool(
-        equation.truth(values)[0].mean() < LEAST_EQUAL
+        equation.truth(values)[0].mean() < MIN_EQUAL
     )
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar
 
-from synthdp.spec.expressions.parsed import Calculation, Equation, Expression, Mistake
+from synthdp.spec.expressions.parsed import Calculation, Equation, Expression, ExpressionMistake
 from synthdp.spec.expressions.truth import (
     Numbers,
     Truth,
@@ -52,7 +52,7 @@ __all__ = [
     "Calculation",
     "Equation",
     "Expression",
-    "Mistake",
+    "ExpressionMistake",
     "calculation",
     "parse",
 ]
@@ -66,29 +66,41 @@ _MARK = "\u01bb"  # begins the name that stands for one in backticks while Pytho
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`([^`]*)`")
 _SINGLE = re.compile(r"(?<![<>=!:])=(?!=)")
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne
-}  # fmt: skip
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv
 }  # fmt: skip
 _ALLOWED = "comparisons, and, or, not, + - * /, in (...), `is missing` and parentheses"
 _REFUSED = {
-    ast.Call: "a call", ast.Attribute: "a dot after a name", ast.Subscript: "square brackets after a name", ast.IfExp: "if ... else",
-    ast.Lambda: "lambda", ast.JoinedStr: "an f-string", ast.NamedExpr: ":=", ast.Tuple: "a list outside of `in`", ast.List: "a list outside of `in`",
-}  # fmt: skip
+    ast.Call: "a call",
+    ast.Attribute: "a dot after a name",
+    ast.Subscript: "square brackets after a name",
+    ast.IfExp: "if ... else",
+    ast.Lambda: "lambda",
+    ast.JoinedStr: "an f-string",
+    ast.NamedExpr: ":=",
+    ast.Tuple: "a list outside of `in`",
+    ast.List: "a list outside of `in`",
+}
 
 
 class _Unreadable(Exception):
     """What is wrong with a part of the text."""
 
-    def __init__(self, mistakes: list[Mistake]) -> None:
+    def __init__(self, mistakes: list[ExpressionMistake]) -> None:
         super().__init__()
         self.mistakes = mistakes
 
 
 def parse(
     text: str, columns: Mapping[str, Column], *, derived: bool = True
-) -> tuple[Expression | None, list[Mistake]]:
+) -> tuple[Expression | None, list[ExpressionMistake]]:
     """The expression, or every mistake in it; it reads what the `derived` columns in it are
     computed from, too, or may not read them.
     """
@@ -107,7 +119,7 @@ def parse(
 
 def calculation(
     text: str, columns: Mapping[str, Column]
-) -> tuple[Calculation | None, list[Mistake]]:
+) -> tuple[Calculation | None, list[ExpressionMistake]]:
     """What `text` computes from columns that are modelled, or every mistake in it."""
     reader = _Reader(text, columns, derived=False)
     try:
@@ -212,12 +224,12 @@ class _Reader:
         if not isinstance(where, int):
             before = self.source.encode()[: where.col_offset]
             where = self.lead + len(before.decode(errors="ignore")) + 1
-        raise _Unreadable([Mistake(where, message, hint)])
+        raise _Unreadable([ExpressionMistake(where, message, hint)])
 
     def _each(self, read: Callable[[ast.expr], _T], nodes: Sequence[ast.expr]) -> list[_T]:
         """`read` of every node, or the mistakes in all of them."""
         found: list[_T] = []
-        mistakes: list[Mistake] = []
+        mistakes: list[ExpressionMistake] = []
         for node in nodes:
             try:
                 found.append(read(node))

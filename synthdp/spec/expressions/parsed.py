@@ -49,7 +49,7 @@ class Calculation:
 
 
 @dataclass(frozen=True)
-class Mistake:
+class ExpressionMistake:
     """What is wrong, at a character of the text counted from 1."""
 
     at: int

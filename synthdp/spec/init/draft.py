@@ -35,7 +35,7 @@ _OPENING = """\
 # since a bound that is read off the data gives away the row that it was read from.
 # Check it with `synthdp validate`, see the spend with `synthdp plan`, then run `synthdp release`.
 synthdp: 1
-"""
+"""  # noqa: E501
 _COLUMNS = f"""\
 # One entry per column of the table. One that must not be released is taken out of the file: a column that is not listed is refused.
 #   categorical, ordinal:      categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest
@@ -44,11 +44,11 @@ _COLUMNS = f"""\
 #                              bins: 32   or edges: [0, 18, 65], the left ends of the bins
 #                              spikes: [0]   values that are very common by themselves
 #   all:                       missing: true   where values may be missing; unit, description
-columns:"""
+columns:"""  # noqa: E501
 _UNIT = """\
   # row protects one row: right only when no person has several rows.
   # id protects everything of one id (column: ..., max_rows: ...); the id column is then not listed under columns.
-  privacy_unit:"""
+  privacy_unit:"""  # noqa: E501
 _GRAPH = """\
 
 # What is known of causes and effects. With mode given:
@@ -57,13 +57,13 @@ _GRAPH = """\
 #     - education -> income
 # mode validate tests such arrows against the data, mode learn searches for them; both cost a share of the budget.
 graph:
-  mode: none"""
+  mode: none"""  # noqa: E501
 
 _EVALUATION = """\
 
 # What the table will be used for: the report then says how well it is predicted from the synthetic rows.
 # evaluation:
-#   targets: [income]"""
+#   targets: [income]"""  # noqa: E501
 
 
 def _fill(what: str) -> str:

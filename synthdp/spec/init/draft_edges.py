@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-MOST_BINS, MOST_SINGLE = 40, 40
-# Widths that people use, by unit; a range that they would cut into more than MOST_BINS bins gets
+MAX_BINS, MAX_SINGLE = 40, 40
+# Widths that people use, by unit; a range that they would cut into more than MAX_BINS bins gets
 # wider ones.
 WIDTHS: tuple[tuple[str, float], ...] = (
     (r"years?|yrs?|age", 5),
@@ -56,7 +56,7 @@ def suggested_edges(
     return tuple(int(e) if float(e).is_integer() else e for e in kept)
 
 
-def described(edges: Sequence[float], upper: float) -> str:
+def describe_edges(edges: Sequence[float], upper: float) -> str:
     """Edges in a few words: how many bins, and where they begin."""
     shown = [f"{e:.12g}" for e in edges]
     some = shown if len(shown) <= 8 else [*shown[:4], "...", *shown[-2:]]
@@ -66,17 +66,19 @@ def described(edges: Sequence[float], upper: float) -> str:
 
 
 def _width(lower: float, upper: float, *, whole: bool, unit: str) -> Fraction:
-    """The unit's width, or else 1, 2 or 5 times a power of ten; as many bins as fit into MOST_BINS."""
-    if whole and upper - lower < MOST_SINGLE:
+    """The unit's width, or else 1, 2 or 5 times a power of ten; as many bins as fit into
+    MAX_BINS.
+    """
+    if whole and upper - lower < MAX_SINGLE:
         return Fraction(1)
     width = next(
         (Fraction(w) for pattern, w in WIDTHS if re.fullmatch(pattern, unit.strip().lower())), None
     )
     span = Fraction(upper) - Fraction(lower)
-    if width is not None and 4 * width <= span <= MOST_BINS * width:
+    if width is not None and 4 * width <= span <= MAX_BINS * width:
         return width
-    power = Fraction(10) ** math.floor(math.log10(span / MOST_BINS))
-    nice = next(power * m for m in (1, 2, 5, 10, 20) if span <= MOST_BINS * power * m)
+    power = Fraction(10) ** math.floor(math.log10(span / MAX_BINS))
+    nice = next(power * m for m in (1, 2, 5, 10, 20) if span <= MAX_BINS * power * m)
     return max(nice, Fraction(1)) if whole else nice
 
 

@@ -9,9 +9,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
-from synthdp.spec.init.draft_edges import described, suggested_edges
+from synthdp.spec.init.draft_edges import describe_edges, suggested_edges
 from synthdp.spec.load.yaml_tree import Scalar, plain
-from synthdp.spec.model import Categories, Category, Column, Instant, Privacy, Real, Rows, Whole
+from synthdp.spec.model import (
+    Categories,
+    Category,
+    Column,
+    DeclaredRows,
+    Instant,
+    Privacy,
+    Real,
+    Whole,
+)
 from synthdp.spec.wording import first_words
 
 TRIES = 5
@@ -81,7 +90,9 @@ def ask_rows(ask: Ask, *, known: int | None = None) -> dict[str, Any]:
     question = "How many rows does the table have, as a constant that may be published?"
     return {
         "kind": kind,
-        "value": _until_fit(ask, question, _fits(Rows.model_fields["value"].rebuild_annotation())),
+        "value": _until_fit(
+            ask, question, _fits(DeclaredRows.model_fields["value"].rebuild_annotation())
+        ),
     }
 
 
@@ -206,8 +217,8 @@ def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]
         return edges
 
     question = (
-        f"{name}: {described(suggested, upper)}; take them (yes), 32 of equal width (no), or give"
-        " left ends of your own, parted by commas?"
+        f"{name}: {describe_edges(suggested, upper)}; take them (yes), 32 of equal width (no), or"
+        " give left ends of your own, parted by commas?"
     )
     return _until_fit(ask, question, fit, default="yes")
 

@@ -19,9 +19,9 @@ from synthdp.spec.load.names import name_problems
 from synthdp.spec.load.partial import partial_spec
 from synthdp.spec.load.yaml_tree import Node, read
 from synthdp.spec.model import ReleaseSpec
-from synthdp.spec.model.rules import filled
+from synthdp.spec.model.rules import fill_defaults
 from synthdp.spec.syntax import Loc
-from synthdp.spec.wording import Finding, findings
+from synthdp.spec.wording import SpecMistake, findings
 
 MAX_BYTES = 1_000_000
 MAX_LISTED = 100
@@ -50,7 +50,7 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
         raise SpecError(_listed(problems or [_no_map(path, tree)]))
     spec: ReleaseSpec | None = None
     try:
-        spec = filled(ReleaseSpec.model_validate(tree.value()))
+        spec = fill_defaults(ReleaseSpec.model_validate(tree.value()))
     except ValidationError as error:
         problems += _field_problems(path, tree, findings(error, ReleaseSpec))
     problems += _cross_problems(path, tree, spec)
@@ -120,7 +120,7 @@ def _no_map(path: str, tree: Node | None) -> SpecProblem:
     )
 
 
-def _field_problems(path: str, tree: Node, found: list[Finding]) -> Iterator[SpecProblem]:
+def _field_problems(path: str, tree: Node, found: list[SpecMistake]) -> Iterator[SpecProblem]:
     for finding in found:
         if finding.kind == "unknown":
             place = _key_place(tree, finding.loc)
@@ -177,7 +177,7 @@ def _reported(tree: Node, loc: Loc) -> bool:
     node: Node | None = tree
     for segment in loc:
         node = node.child(segment) if node else None
-        if node is not None and node.spoiled:
+        if node is not None and node.reported:
             return True
     return False
 

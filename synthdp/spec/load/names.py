@@ -19,17 +19,22 @@ from synthdp.spec.model.graph import sides
 from synthdp.spec.syntax import Loc
 from synthdp.spec.wording import nearest
 
-MOST_TOLD = 101  # of one place: nobody reads more, and suggesting names for them costs time
-MOST_LETTERS, MOST_EXPRESSION = (
+MAX_TOLD = 101  # of one place: nobody reads more, and suggesting names for them costs time
+MAX_LETTERS, MAX_EXPRESSION = (
     128,
     1000,
 )  # what is longer has been refused as a name or an expression
 
 # `*` is every item of a list, or every entry of a map.
 _COLUMNS = (
-    "privacy.pairs.*.*", "synthesizer.targets.*", "sampling.even.*", "evaluation.targets.*", "evaluation.subgroups.*",
-    "evaluation.effects.*.outcome", "evaluation.effects.*.adjust.*",
-)  # fmt: skip
+    "privacy.pairs.*.*",
+    "synthesizer.targets.*",
+    "sampling.even.*",
+    "evaluation.targets.*",
+    "evaluation.subgroups.*",
+    "evaluation.effects.*.outcome",
+    "evaluation.effects.*.adjust.*",
+)
 _EXPRESSIONS = ("constraints.*", "evaluation.effects.*.treated", "evaluation.effects.*.control")
 _ARROWS, _NODES = ("graph.edges.*", "graph.forbidden.*"), ("graph.tiers.*.*", "graph.latent.*.*")
 
@@ -48,19 +53,19 @@ def name_problems(data: object, columns: Mapping[str, Column]) -> Iterator[Cross
     expression; `columns` are those declared.
     """
     for pattern in _COLUMNS:
-        yield from itertools.islice(_unknown(data, pattern, columns), MOST_TOLD)
+        yield from itertools.islice(_unknown(data, pattern, columns), MAX_TOLD)
     yield from node_problems(data, columns)
     yield from itertools.islice(
         _computed(
             data, {name for name, column in columns.items() if derived_of(column) is not None}
         ),
-        MOST_TOLD,
+        MAX_TOLD,
     )
     for pattern in _EXPRESSIONS:
         texts = (
             (where, text)
             for where, text in _found(data, pattern)
-            if isinstance(text, str) and 0 < len(text) <= MOST_EXPRESSION
+            if isinstance(text, str) and 0 < len(text) <= MAX_EXPRESSION
         )
         mistakes = (
             (where, m)
@@ -69,7 +74,7 @@ def name_problems(data: object, columns: Mapping[str, Column]) -> Iterator[Cross
         )
         yield from (
             CrossProblem(where, f"character {m.at}: {m.message}", m.hint)
-            for where, m in itertools.islice(mistakes, MOST_TOLD)
+            for where, m in itertools.islice(mistakes, MAX_TOLD)
         )
 
 
@@ -80,7 +85,7 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
     grouped column is named through its group. Where `groups` cannot be read at all, any unknown
     name may be one, and none is told.
     """
-    yield from itertools.islice(_unknown(data, "graph.groups.*.*", columns), MOST_TOLD)
+    yield from itertools.islice(_unknown(data, "graph.groups.*.*", columns), MAX_TOLD)
     groups: object = next((value for _, value in _found(data, "graph.groups")), {})
     if not isinstance(groups, Mapping):
         return
@@ -89,18 +94,20 @@ def node_problems(data: object, columns: Collection[str]) -> Iterator[CrossProbl
         ends = (end for where, arrow in _found(data, pattern) for end in _ends(where, arrow))
         yield from itertools.islice(
             (p for where, name in ends for p in _no_node(where, name, columns, groups, group_of)),
-            MOST_TOLD,
+            MAX_TOLD,
         )
     for pattern in _NODES:
         names = ((where, name) for where, value in _found(data, pattern) if (name := _name(value)))
         yield from itertools.islice(
             (p for where, name in names for p in _no_node(where, name, columns, groups, group_of)),
-            MOST_TOLD,
+            MAX_TOLD,
         )
 
 
 def _computed(data: object, derived: Collection[str]) -> Iterator[CrossProblem]:
-    """Derived columns where a column stands that is looked at in the source, or that the model has."""
+    """Derived columns where a column stands that is looked at in the source, or that the model
+    has.
+    """
     places = [
         place
         for pattern in (*_COLUMNS, *_NODES, "graph.groups.*.*")
@@ -172,11 +179,13 @@ def _unknown(data: object, pattern: str, columns: Collection[str]) -> Iterator[C
 
 
 def _name(value: object) -> str | None:
-    """A name as the models read it, where codes such as 2019 are texts; None for what they refuse."""
+    """A name as the models read it, where codes such as 2019 are texts; None for what they
+    refuse.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value) if isinstance(value, str | int | float) else ""
-    return text if 0 < len(text) <= MOST_LETTERS else None
+    return text if 0 < len(text) <= MAX_LETTERS else None
 
 
 def _found(data: object, pattern: str) -> Iterator[tuple[Loc, object]]:

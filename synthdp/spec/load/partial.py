@@ -18,14 +18,14 @@ from synthdp.spec.model import (
     Column,
     Constraint,
     Dataset,
+    DeclaredRows,
     Gate,
     PrivacyUnit,
     ReleaseSpec,
-    Rows,
     Source,
     Unread,
 )
-from synthdp.spec.model.rules import filled
+from synthdp.spec.model.rules import fill_defaults
 from synthdp.spec.wording import closest
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -61,12 +61,12 @@ def partial_spec(tree: Node) -> tuple[Node, ReleaseSpec, frozenset[str]]:
     parts["gates"] = _entries(Gate, tree.entries.get("gates"))
     parts["constraints"] = _entries(Constraint, tree.entries.get("constraints"))
     spec = ReleaseSpec.model_construct(**parts)
-    return tree, spec if lost & _RULED else filled(spec), frozenset(lost)
+    return tree, spec if lost & _RULED else fill_defaults(spec), frozenset(lost)
 
 
 def _section(model: type[_M], node: Node | None, name: str, lost: set[str]) -> _M | None:
     stand_ins: dict[str, Any] = {}
-    while node is not None and node.kind == "map" and not node.spoiled:
+    while node is not None and node.kind == "map" and not node.reported:
         try:
             return model.model_validate(
                 {key: entry.value() for key, entry in node.entries.items()} | stand_ins
@@ -142,7 +142,7 @@ def _dataset(node: Node | None, lost: set[str]) -> Dataset:
     kinds: dict[str, TypeAdapter[Any]] = {
         "source": TypeAdapter(Source),
         "privacy_unit": TypeAdapter(PrivacyUnit),
-        "rows": TypeAdapter(Rows),
+        "rows": TypeAdapter(DeclaredRows),
     }
     parts = {
         name: _valid(kind, node.child(name) if node is not None else None)
@@ -153,7 +153,7 @@ def _dataset(node: Node | None, lost: set[str]) -> Dataset:
 
 
 def _columns(node: Node | None, lost: set[str]) -> dict[str, Any]:
-    if node is None or node.kind != "map" or node.spoiled:
+    if node is None or node.kind != "map" or node.reported:
         lost.add("columns")
         return {}
     kind: TypeAdapter[Any] = TypeAdapter(Column)

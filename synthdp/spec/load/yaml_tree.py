@@ -34,7 +34,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Written(float):
+class RawFloat(float):
     """A number that `str` gives back as it was written, for places where a code such as 1.50 or +5
     is text.
     """
@@ -50,7 +50,7 @@ class Node:
     """A value of the document: a scalar, a list of nodes, or a map of names to nodes.
 
     `line` and `column` are its first character (1-based); `keys` are the places of a map's keys. A
-    `spoiled` node has been reported already and says nothing more; `index` is its place in its
+    `reported` node has been reported already and says nothing more; `index` is its place in its
     list.
     """
 
@@ -61,12 +61,12 @@ class Node:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
-    spoiled: bool = False
+    reported: bool = False
     index: int = 0
 
     def value(self) -> object:
-        """Plain Python data; a spoiled node is a marker that no model accepts."""
-        if self.spoiled:
+        """Plain Python data; a reported node is a marker that no model accepts."""
+        if self.reported:
             return SPOILED
         if self.kind == "map":
             return {key: node.value() for key, node in self.entries.items()}
@@ -153,11 +153,13 @@ def _unprintable(text: str) -> Iterator[Mistake]:
 
 @dataclass
 class _Frame:
-    """An open list or map. In a map, `waits` says that `key` was read and its value comes next."""
+    """An open list or map. In a map, `expects_value` says that `key` was read and its value comes
+    next.
+    """
 
     node: Node
     loc: Loc
-    waits: bool = False
+    expects_value: bool = False
     key: str = ""
     refused: bool = False
 
@@ -211,7 +213,7 @@ class _Builder:
             )
             raise _StopError
         top = self.stack[-1] if self.stack else None
-        if top and top.node.kind == "map" and not top.waits:
+        if top and top.node.kind == "map" and not top.expects_value:
             self._key(event, top)
             return
         node = Node(*_at(event))
@@ -224,7 +226,7 @@ class _Builder:
             self.stack.append(_Frame(node, loc))
 
     def _key(self, event: yaml.NodeEvent, top: _Frame) -> None:
-        top.waits, top.refused, top.key = (
+        top.expects_value, top.refused, top.key = (
             True,
             True,
             event.value if isinstance(event, yaml.ScalarEvent) else "",
@@ -270,7 +272,7 @@ class _Builder:
             node.index = len(top.node.items)
             top.node.items.append(node)
             return (*top.loc, node.index)
-        top.waits = False
+        top.expects_value = False
         if not top.refused:
             top.node.entries[top.key] = node
         return (*top.loc, top.key)
@@ -290,7 +292,7 @@ class _Builder:
                 "delete the tag; quotes make any value text",
             )
         if node is not None:
-            node.spoiled = isinstance(event, yaml.AliasEvent) or tag is not None
+            node.reported = isinstance(event, yaml.AliasEvent) or tag is not None
 
     def _scalar(self, event: yaml.ScalarEvent, node: Node, loc: Loc) -> None:
         node.scalar = event.value
@@ -313,7 +315,7 @@ class _Builder:
             if isinstance(node.scalar, float) and math.isinf(node.scalar):
                 problem = ("the number is too large", "give a number below 1e308")
         if problem:
-            node.spoiled = True
+            node.reported = True
             self.wrong(event, loc, *problem)
 
 
@@ -339,7 +341,7 @@ def plain(text: str) -> Scalar:
     if _INTEGER.fullmatch(text) and len(text) < 19 and str(int(text)) == text:
         return int(text)
     if _FLOAT.fullmatch(text):
-        number = Written(text)
+        number = RawFloat(text)
         number.text = text
         return number
     return text

@@ -40,10 +40,10 @@ from synthdp.spec.model.dataset import (
     BuiltinSource,
     CsvSource,
     Dataset,
+    DeclaredRows,
     IdUnit,
     ParquetSource,
     PrivacyUnit,
-    Rows,
     RowUnit,
     Source,
     SqlSource,
@@ -83,7 +83,7 @@ from synthdp.spec.model.graph import UNSOUND, Edge, Edges, Graph
 from synthdp.spec.model.privacy import Cap, Privacy, Shares
 from synthdp.spec.model.publication import Curator, Publication, Signing
 from synthdp.spec.model.running import Compute, Tracking
-from synthdp.spec.model.synthesizer import Constraint, Constraints, Sampling, Synthesizer
+from synthdp.spec.model.synthesizer import Constraint, Constraints, Sampling, SynthesizerSettings
 
 __all__ = [
     "ADDRESS",
@@ -113,6 +113,7 @@ __all__ = [
     "Curator",
     "Dataset",
     "Datetime",
+    "DeclaredRows",
     "Edge",
     "Edges",
     "Effect",
@@ -136,14 +137,13 @@ __all__ = [
     "Real",
     "ReleaseSpec",
     "RowUnit",
-    "Rows",
     "Sampling",
     "Shares",
     "Signing",
     "Slug",
     "Source",
     "SqlSource",
-    "Synthesizer",
+    "SynthesizerSettings",
     "Tracking",
     "Unread",
     "Whole",
@@ -193,8 +193,8 @@ class ReleaseSpec(Model):
             {"mode": "given", "edges": ["age, sex -> education", "age, education -> income"]}
         ],
     )
-    synthesizer: Synthesizer = Field(
-        default=Synthesizer(), description="the model", examples=[{"steps": 800}]
+    synthesizer: SynthesizerSettings = Field(
+        default=SynthesizerSettings(), description="the model", examples=[{"steps": 800}]
     )
     sampling: Sampling = Field(
         default=Sampling(), description="the rows that it writes", examples=[{"rows": 10_000}]

@@ -25,7 +25,7 @@ from synthdp.spec.model.fields import (
 )
 
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
-MOST_DECIMALS = 12
+MAX_DECIMALS = 12
 
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
@@ -170,7 +170,7 @@ class Number(ColumnBase):
         description="values with a level of their own; zero inflation is [0]",
         examples=[[0.0]],
     )
-    decimals: Annotated[Whole, Field(ge=0, le=MOST_DECIMALS), Unit("digits")] = Field(
+    decimals: Annotated[Whole, Field(ge=0, le=MAX_DECIMALS), Unit("digits")] = Field(
         default=4, description="digits written after the point", examples=[2]
     )
 
@@ -301,7 +301,7 @@ def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
     ):
         return
     width = (column.upper - column.lower) / bins
-    needed = next((d for d in range(column.decimals, MOST_DECIMALS + 1) if 10.0**-d <= width), None)
+    needed = next((d for d in range(column.decimals, MAX_DECIMALS + 1) if 10.0**-d <= width), None)
     yield (
         "decimals",
         f"with {column.decimals} digits after the point all values from {_shown(column.lower)} to"

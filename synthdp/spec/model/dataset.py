@@ -45,7 +45,9 @@ class ParquetSource(Model):
 
 
 class SqlSource(Model):
-    """A query against a database whose URL (with its password) comes from an environment variable."""
+    """A query against a database whose URL (with its password) comes from an environment
+    variable.
+    """
 
     kind: Literal["sql"] = Field(description="a query against a database", examples=["sql"])
     url_env: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] = Field(
@@ -76,7 +78,9 @@ Source = Annotated[
 
 
 class RowUnit(Model):
-    """Protects one row. Right only when no person has several rows; that is why it must be named."""
+    """Protects one row. Right only when no person has several rows; that is why it must be
+    named.
+    """
 
     kind: Literal["row"] = Field(description="each row is protected by itself", examples=["row"])
     meaning: str = Field(
@@ -112,8 +116,10 @@ class IdUnit(Model):
 PrivacyUnit = Annotated[RowUnit | IdUnit, Field(discriminator="kind")]
 
 
-class Rows(Model):
-    """Number of rows, as a declared constant; rates and batches come from it, never from the table."""
+class DeclaredRows(Model):
+    """Number of rows, as a declared constant; rates and batches come from it, never from the
+    table.
+    """
 
     kind: Literal["public", "approximate"] = Field(
         description=(
@@ -156,7 +162,7 @@ class Dataset(Model):
         description="what is protected",
         examples=[{"kind": "row", "meaning": "one surveyed person"}],
     )
-    rows: Rows = Field(
+    rows: DeclaredRows = Field(
         description="how many rows there are, as a constant that may be known",
         examples=[{"kind": "public", "value": 48_842}],
     )

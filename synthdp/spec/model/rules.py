@@ -17,10 +17,10 @@ WIDE, WIDEST = (
     64,
     400,
 )  # columns, each of which has hidden units of its own: more columns, fewer units
-MOST_LEVELS = 256  # of a target, that hidden units are added for
+MAX_LEVELS = 256  # of a target, that hidden units are added for
 
 
-def filled(release: ReleaseSpec) -> ReleaseSpec:
+def fill_defaults(release: ReleaseSpec) -> ReleaseSpec:
     """The spec with the settings of its synthesizer that it leaves out, by the rules."""
     own = release.synthesizer
     rules = {
@@ -64,7 +64,7 @@ def hidden(release: ReleaseSpec) -> int:
     return max(
         [
             32 if columns <= WIDE else 16 if columns <= WIDEST else 8,
-            *(n for n in targets if n <= MOST_LEVELS),
+            *(n for n in targets if n <= MAX_LEVELS),
         ]
     )
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from synthdp.spec.model.fields import Flag, Model, Names, Real, Whole, unique
 
 
-class Synthesizer(Model):
+class SynthesizerSettings(Model):
     """The causally consistent DP-VAE.
 
     `latent`, `hidden`, `steps` and `batch` follow public rules of the declared rows, columns, graph

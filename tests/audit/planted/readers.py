@@ -61,7 +61,9 @@ def format_of_the_first_date(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def columns_without_numbers(raw: pd.DataFrame) -> pd.DataFrame:
-    """As a reader that infers types: one value that is no number makes a text of the whole column."""
+    """As a reader that infers types: one value that is no number makes a text of the whole
+    column.
+    """
     if pd.to_numeric(raw["pay"], errors="coerce").isna().sum() > raw["pay"].isna().sum():
         raw["pay"] = "text"
     return raw
@@ -114,8 +116,7 @@ READERS: dict[str, Reader] = {
 }
 
 
-# --- what reads a column as a whole: each is found by a pair of values, of one kind of source
-# -----------------------------------
+# --- what reads a column as a whole: each is found by a pair of values, of one kind of source ---
 
 
 def objects(raw: pd.DataFrame) -> pd.DataFrame:

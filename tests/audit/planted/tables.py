@@ -62,8 +62,11 @@ class Planted(NoisyMarginals):
 def with_counts(change: Callable[..., list[Integers]]) -> Callable[[Domain], Planted]:
     """`change(counts, table, domain)` is what gets noise."""
     return lambda domain: Planted(
-        domain, one_way(domain), 2.0, counts=lambda t, d, names: change(count_tables(t.fit_codes, d, names), t, d)
-    )  # fmt: skip
+        domain,
+        one_way(domain),
+        2.0,
+        counts=lambda t, d, names: change(count_tables(t.fit_codes, d, names), t, d),
+    )
 
 
 def with_noise(add: Callable[..., list[Any]]) -> Callable[[Domain], Planted]:
@@ -79,8 +82,7 @@ def one_way(domain: Domain) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in domain.names)
 
 
-# --- scales
-# ------------------------------------------------------------------------------------------------------
+# --- scales ---
 
 
 def scaled(factor: Callable[[list[Integers], Table], float]) -> Callable[[Domain], Planted]:
@@ -101,8 +103,7 @@ def rounded_with(factor: float) -> Callable[[Domain], Any]:
     return lambda domain: Less(AdaptiveMarginals(domain, 1.5), one_way(domain))
 
 
-# --- what is counted
-# -----------------------------------------------------------------------------------------------
+# --- what is counted ---
 
 
 def of_values(histogram: Callable[[pd.Series[float]], Integers]) -> Callable[[Domain], Planted]:
@@ -157,8 +158,7 @@ def with_held_out(counts: list[Integers], table: Table, domain: Domain) -> list[
     return count_tables(table.codes, domain, one_way(domain))
 
 
-# --- what is returned
-# ----------------------------------------------------------------------------------------------
+# --- what is returned ---
 
 
 def honest(counts: list[Integers], r: Randomness, sigma: float) -> list[Any]:
@@ -296,41 +296,126 @@ BUGS: dict[str, Bug] = {
     "99% of the noise": (scaled(lambda counts, table: 0.99), "charged"),
     "half the noise on chosen tables": (rounded_with(0.5), "moved"),
     "99% of the noise on chosen tables": (rounded_with(0.99), "moved"),
-    "noise by the square root of n": (scaled(lambda counts, table: 1 + 1 / (1 + len(table.fit_codes)) ** 0.5), "sigma"),
-    "noise by the range of a column": (scaled(lambda counts, table: 1 + int(table.fit_codes.max(initial=0))), "sigma"),
-    "noise by the largest count": (scaled(lambda counts, table: 1 + max(int(c.max()) for c in counts)), "sigma"),
-    "event of another sigma": (with_event(lambda sigma, rows, tables: repeated(DiscreteGaussianDpEvent(2 * sigma, rows), tables)), "charged"),
-    "event of one table less": (with_event(lambda sigma, rows, tables: repeated(DiscreteGaussianDpEvent(sigma, rows), tables - 1)), "charged"),
-    "event of a Gaussian": (with_event(lambda sigma, rows, tables: dp_accounting.GaussianDpEvent(sigma / (rows * tables))), "charged"),
-    "event that forgets the unit's rows": (with_event(lambda sigma, rows, tables: repeated(DiscreteGaussianDpEvent(sigma, 1), tables)), "moved"),
-    "event of nothing": (with_event(lambda sigma, rows, tables: dp_accounting.NoOpDpEvent()), "charged"),
+    "noise by the square root of n": (
+        scaled(lambda counts, table: 1 + 1 / (1 + len(table.fit_codes)) ** 0.5),
+        "sigma",
+    ),
+    "noise by the range of a column": (
+        scaled(lambda counts, table: 1 + int(table.fit_codes.max(initial=0))),
+        "sigma",
+    ),
+    "noise by the largest count": (
+        scaled(lambda counts, table: 1 + max(int(c.max()) for c in counts)),
+        "sigma",
+    ),
+    "event of another sigma": (
+        with_event(
+            lambda sigma, rows, tables: repeated(DiscreteGaussianDpEvent(2 * sigma, rows), tables)
+        ),
+        "charged",
+    ),
+    "event of one table less": (
+        with_event(
+            lambda sigma, rows, tables: repeated(DiscreteGaussianDpEvent(sigma, rows), tables - 1)
+        ),
+        "charged",
+    ),
+    "event of a Gaussian": (
+        with_event(
+            lambda sigma, rows, tables: dp_accounting.GaussianDpEvent(sigma / (rows * tables))
+        ),
+        "charged",
+    ),
+    "event that forgets the unit's rows": (
+        with_event(lambda sigma, rows, tables: repeated(DiscreteGaussianDpEvent(sigma, 1), tables)),
+        "moved",
+    ),
+    "event of nothing": (
+        with_event(lambda sigma, rows, tables: dp_accounting.NoOpDpEvent()),
+        "charged",
+    ),
     "one table more than charged": (one_more_table, "charged"),
     "bounds from the data": (of_values(edges_from_data), "moved"),
     "bins at quantiles of the data": (of_values(bins_from_data), "moved"),
-    "categories from the data": (of_values(lambda values: values.value_counts(sort=False).to_numpy(dtype=np.int64)), "shape"),
-    "empty categories dropped": (with_counts(lambda counts, table, domain: [c[c > 0] for c in counts]), "shape"),
-    "thresholding before noise": (with_counts(lambda counts, table, domain: [np.where(c < 5, 0, c) for c in counts]), "moved"),
-    "rounding to fives before noise": (with_counts(lambda counts, table, domain: [5 * np.rint(c / 5).astype(np.int64) for c in counts]), "moved"),
-    "rounding to a part of n before noise": (
-        with_counts(lambda counts, table, domain: [c // max(1, len(table.fit_codes) // 8) * max(1, len(table.fit_codes) // 8) for c in counts]),
+    "categories from the data": (
+        of_values(lambda values: values.value_counts(sort=False).to_numpy(dtype=np.int64)),
+        "shape",
+    ),
+    "empty categories dropped": (
+        with_counts(lambda counts, table, domain: [c[c > 0] for c in counts]),
+        "shape",
+    ),
+    "thresholding before noise": (
+        with_counts(lambda counts, table, domain: [np.where(c < 5, 0, c) for c in counts]),
         "moved",
     ),
-    "counts clipped at a quarter of n": (with_counts(lambda counts, table, domain: [np.minimum(c, c.sum() // 4) for c in counts]), "moved"),
-    "counts in thousandths of n": (with_counts(lambda counts, table, domain: [1000 * c // max(1, int(c.sum())) for c in counts]), "moved"),
+    "rounding to fives before noise": (
+        with_counts(
+            lambda counts, table, domain: [5 * np.rint(c / 5).astype(np.int64) for c in counts]
+        ),
+        "moved",
+    ),
+    "rounding to a part of n before noise": (
+        with_counts(
+            lambda counts, table, domain: [
+                c // max(1, len(table.fit_codes) // 8) * max(1, len(table.fit_codes) // 8)
+                for c in counts
+            ]
+        ),
+        "moved",
+    ),
+    "counts clipped at a quarter of n": (
+        with_counts(lambda counts, table, domain: [np.minimum(c, c.sum() // 4) for c in counts]),
+        "moved",
+    ),
+    "counts in thousandths of n": (
+        with_counts(
+            lambda counts, table, domain: [1000 * c // max(1, int(c.sum())) for c in counts]
+        ),
+        "moved",
+    ),
     "missing values dropped and the rest blown up": (with_counts(without_missing), "moved"),
     "missing values filled with the commonest": (with_counts(imputed_by_mode), "moved"),
     "a row counted twice": (with_counts(first_category_twice), "moved"),
-    "a join that multiplies rows": (with_counts(lambda counts, table, domain: [c * c for c in counts]), "moved"),
+    "a join that multiplies rows": (
+        with_counts(lambda counts, table, domain: [c * c for c in counts]),
+        "moved",
+    ),
     "sorted and differenced": (with_counts(gaps), "moved"),
     "rows that are held out": (with_counts(with_held_out), "moved"),
-    "a dtype by the data": (with_counts(lambda counts, table, domain: [c.astype(np.int32 if c.max() < 5 else np.int64) for c in counts]), "dtype"),
-    "no noise where the count is zero": (after(lambda noisy, exact: np.where(exact == 0, 0, noisy)), "output"),
+    "a dtype by the data": (
+        with_counts(
+            lambda counts, table, domain: [
+                c.astype(np.int32 if c.max() < 5 else np.int64) for c in counts
+            ]
+        ),
+        "dtype",
+    ),
+    "no noise where the count is zero": (
+        after(lambda noisy, exact: np.where(exact == 0, 0, noisy)),
+        "output",
+    ),
     "noise on occupied cells only": (with_noise(only_occupied_cells), "shape"),
-    "cut at the number of rows": (after(lambda noisy, exact: np.minimum(noisy, exact.sum())), "output"),
-    "shares of the exact number of rows": (after(lambda noisy, exact: noisy / max(1, exact.sum())), "output"),
-    "cells above the largest used one cut off": (after(lambda noisy, exact: noisy[: 1 + int(np.flatnonzero(exact).max(initial=0))]), "output"),
-    "standardised by mean and deviation of the data": (after(lambda noisy, exact: (noisy - exact.mean()) / (1 + exact.std())), "output"),
-    "exact counts beside the noisy ones": (after(lambda noisy, exact: np.stack([noisy, exact])), "output"),
+    "cut at the number of rows": (
+        after(lambda noisy, exact: np.minimum(noisy, exact.sum())),
+        "output",
+    ),
+    "shares of the exact number of rows": (
+        after(lambda noisy, exact: noisy / max(1, exact.sum())),
+        "output",
+    ),
+    "cells above the largest used one cut off": (
+        after(lambda noisy, exact: noisy[: 1 + int(np.flatnonzero(exact).max(initial=0))]),
+        "output",
+    ),
+    "standardised by mean and deviation of the data": (
+        after(lambda noisy, exact: (noisy - exact.mean()) / (1 + exact.std())),
+        "output",
+    ),
+    "exact counts beside the noisy ones": (
+        after(lambda noisy, exact: np.stack([noisy, exact])),
+        "output",
+    ),
     "no noise at all": (with_noise(lambda counts, table, r, sigma: counts), "charged"),
     "noise of a generator of its own": (with_noise(by_own_generator), "charged"),
     "noise drawn once and used again": (with_noise(noise_of_the_first_again), "output"),
@@ -338,16 +423,58 @@ BUGS: dict[str, Bug] = {
     "stops when the table is small": (with_noise(stops_when_small), "calls"),
     "tables in an order of the data": (with_noise(chosen_by_data), "shape"),
     "prints the number of rows": (says(lambda rows: print("rows:", rows)), "said"),
-    "logs the number of rows": (says(lambda rows: logging.getLogger("planted").warning("rows: %d", rows)), "said"),
-    "warns of the number of rows": (says(lambda rows: warnings.warn(f"rows: {rows}", stacklevel=1)), "said"),
+    "logs the number of rows": (
+        says(lambda rows: logging.getLogger("planted").warning("rows: %d", rows)),
+        "said",
+    ),
+    "warns of the number of rows": (
+        says(lambda rows: warnings.warn(f"rows: {rows}", stacklevel=1)),
+        "said",
+    ),
     "an exception on a rare value": (with_noise(raises_on_rare), "exception"),
     "an error swallowed": (with_noise(fails_inside), "calls"),
-    "exact counts in the journal": (packing(lambda table: {"exact": table.fit_codes.sum(0)}), "packed"),
-    "the journal's size by the data": (packing(lambda table: {"padding": np.zeros(len(table.fit_codes))}), "packed"),
-    "misfits in the journal": (packing(lambda table: {"misfits": np.array([k["outside the domain"] for k in table.misfits.values()])}), "packed"),
-    "halves of counts": (adaptive(lambda c, r, sigma: r.rounded_gaussian(c / 2, sigma=sigma)), "lattice"),
-    "infinite counts": (adaptive(lambda c, r, sigma: r.lattice_gaussian(np.log(c), sigma=sigma, spacing=1.0)), "not finite"),
-    "a spacing of the data": (adaptive(lambda c, r, sigma: r.lattice_gaussian(c.astype(float), sigma=sigma, spacing=1 / (1 + c.max()))), "spacing"),
-    "a spacing too fine for doubles": (adaptive(lambda c, r, sigma: r.lattice_gaussian(c.astype(float), sigma=sigma, spacing=1e-18)), "lattice"),
-    "a spacing wider than the noise": (adaptive(lambda c, r, sigma: r.lattice_gaussian(c.astype(float), sigma=sigma, spacing=8 * sigma)), "moved"),
-}  # fmt: skip
+    "exact counts in the journal": (
+        packing(lambda table: {"exact": table.fit_codes.sum(0)}),
+        "packed",
+    ),
+    "the journal's size by the data": (
+        packing(lambda table: {"padding": np.zeros(len(table.fit_codes))}),
+        "packed",
+    ),
+    "misfits in the journal": (
+        packing(
+            lambda table: {
+                "misfits": np.array([k["outside the domain"] for k in table.misfits.values()])
+            }
+        ),
+        "packed",
+    ),
+    "halves of counts": (
+        adaptive(lambda c, r, sigma: r.rounded_gaussian(c / 2, sigma=sigma)),
+        "lattice",
+    ),
+    "infinite counts": (
+        adaptive(lambda c, r, sigma: r.lattice_gaussian(np.log(c), sigma=sigma, spacing=1.0)),
+        "not finite",
+    ),
+    "a spacing of the data": (
+        adaptive(
+            lambda c, r, sigma: r.lattice_gaussian(
+                c.astype(float), sigma=sigma, spacing=1 / (1 + c.max())
+            )
+        ),
+        "spacing",
+    ),
+    "a spacing too fine for doubles": (
+        adaptive(
+            lambda c, r, sigma: r.lattice_gaussian(c.astype(float), sigma=sigma, spacing=1e-18)
+        ),
+        "lattice",
+    ),
+    "a spacing wider than the noise": (
+        adaptive(
+            lambda c, r, sigma: r.lattice_gaussian(c.astype(float), sigma=sigma, spacing=8 * sigma)
+        ),
+        "moved",
+    ),
+}

@@ -75,8 +75,7 @@ def training(
     )
 
 
-# --- noise
-# ---------------------------------------------------------------------------------------------------------
+# --- noise ---
 
 
 def less_noise(factor: float) -> type[_Trainer]:
@@ -122,8 +121,7 @@ class FirstLayerBare(_Trainer):
         super().step(codes, step)
 
 
-# --- clipping
-# ------------------------------------------------------------------------------------------------------
+# --- clipping ---
 
 
 class OtherCoefficient(_Trainer):
@@ -249,8 +247,7 @@ class SameGradientTwice(Tampered):
             p.grad = 2 * p.grad
 
 
-# --- batches and coins
-# ---------------------------------------------------------------------------------------------
+# --- batches and coins ---
 
 
 class OtherBatches(_Trainer):
@@ -330,8 +327,7 @@ class TwoRates(OtherBatches):
         return self.randomness.poisson_batch(rows, rate=self.settings.rate * 1.5)
 
 
-# --- latents
-# -------------------------------------------------------------------------------------------------------
+# --- latents ---
 
 
 class SharedLatents(_Trainer):
@@ -353,7 +349,9 @@ class SharedLatents(_Trainer):
 
 
 class SecondPass(_Trainer):
-    """Where an example is not finite, the others go through the model once more with new latents."""
+    """Where an example is not finite, the others go through the model once more with new
+    latents.
+    """
 
     def _clipped_gradient(self, batch: Tensor) -> None:
         if len(batch):
@@ -366,8 +364,7 @@ class SecondPass(_Trainer):
         super()._clipped_gradient(batch)
 
 
-# --- after the noise
-# -----------------------------------------------------------------------------------------------
+# --- after the noise ---
 
 
 class RateOfRows(_Trainer):
@@ -444,10 +441,22 @@ BUGS: dict[str, Bug] = {
     "n in the learning rate": (training(RateOfRows), "output"),
     "mean over the actual batch": (training(MeanOfBatch), "output"),
     "n in the weight decay": (training(DecayOfRows), "output"),
-    "n in the normaliser": (training(seen=lambda s, codes: replace(s, expected_batch=s.rate * (1 + len(codes)))), "output"),
-    "n in the number of steps": (training(seen=lambda s, codes: replace(s, steps=1 + len(codes) // 8)), "calls"),
-    "n in the rate": (training(seen=lambda s, codes: replace(s, rate=min(1.0, 8 / (1 + len(codes))))), "rate"),
-    "early stopping": (training(stops=lambda trainer, codes: len(codes) > 0 and codes[:, 0].mean() > 1.2), "calls"),
+    "n in the normaliser": (
+        training(seen=lambda s, codes: replace(s, expected_batch=s.rate * (1 + len(codes)))),
+        "output",
+    ),
+    "n in the number of steps": (
+        training(seen=lambda s, codes: replace(s, steps=1 + len(codes) // 8)),
+        "calls",
+    ),
+    "n in the rate": (
+        training(seen=lambda s, codes: replace(s, rate=min(1.0, 8 / (1 + len(codes))))),
+        "rate",
+    ),
+    "early stopping": (
+        training(stops=lambda trainer, codes: len(codes) > 0 and codes[:, 0].mean() > 1.2),
+        "calls",
+    ),
     "fixed-size shuffled batches": (training(Shuffled), "charged"),
     "the whole table, charged as sampled": (training(WholeTable), "charged"),
     "one coin for two rows": (training(OneCoinForTwo), "coins"),
@@ -458,9 +467,18 @@ BUGS: dict[str, Bug] = {
     "a second pass with new latents": (training(SecondPass, module=poisoned), "latents"),
     "ticks by the rows": (training(tick=lambda done, codes: done + len(codes)), "progress"),
     "sums in the checkpoint": (training(CheckpointOfSums, checkpoints=Kept()), "files"),
-    "fewer steps charged": (with_event(lambda s, rows: replace(s, steps=s.steps - 1).event(rows)), "charged"),
-    "a lower rate charged": (with_event(lambda s, rows: replace(s, rate=s.rate / 2).event(rows)), "charged"),
-    "more noise charged": (with_event(lambda s, rows: replace(s, noise_multiplier=2 * s.noise_multiplier).event(rows)), "moved"),
+    "fewer steps charged": (
+        with_event(lambda s, rows: replace(s, steps=s.steps - 1).event(rows)),
+        "charged",
+    ),
+    "a lower rate charged": (
+        with_event(lambda s, rows: replace(s, rate=s.rate / 2).event(rows)),
+        "charged",
+    ),
+    "more noise charged": (
+        with_event(lambda s, rows: replace(s, noise_multiplier=2 * s.noise_multiplier).event(rows)),
+        "moved",
+    ),
     "charged as if not sampled": (with_event(gaussian_of_all), "charged"),
     "event that forgets the unit's rows": (with_event(lambda s, rows: s.event(1)), "moved"),
-}  # fmt: skip
+}

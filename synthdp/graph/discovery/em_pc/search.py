@@ -20,7 +20,7 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.ranked import Links, Questions, check_ordered, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.noisy_max import HowMany, SelectionBudget, Strategy, Which
-from synthdp.privacy.plan import Start
+from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
@@ -31,7 +31,7 @@ slow.
 """
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     check_ordered(domain)
     pairs = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
     if not pairs:
@@ -77,8 +77,13 @@ def deletions(
     links = Links(knowledge)
     for order in range(MAX_ORDER + 1):
         groups = {
-            pair: tuple(questions.ask((*pair, given)) for given in links.sets(pair, order) if questions.fills(given)) for pair in links.open
-        }  # fmt: skip
+            pair: tuple(
+                questions.ask((*pair, given))
+                for given in links.sets(pair, order)
+                if questions.fills(given)
+            )
+            for pair in links.open
+        }
         groups = {pair: queries for pair, queries in groups.items() if queries}
         if not groups:
             continue

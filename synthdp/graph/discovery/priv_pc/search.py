@@ -19,8 +19,8 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.ranked import Questions, check_ordered
 from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
 from synthdp.graph.knowledge import Knowledge
-from synthdp.privacy.mechanisms.sparse_vector import SieveBudget, SieveReply, Strategy
-from synthdp.privacy.plan import Start
+from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
+from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
@@ -40,14 +40,14 @@ MARGIN = 0.1
 """Effect below which a pair counts as independent."""
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     check_ordered(domain)
     passes = round(
         PASSES_PER_PAIR * len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
     )
     if not passes:
         return {}
-    budget = partial(SieveBudget, domain, "kendall", passes, RATE, rows)
+    budget = partial(SparseVectorBudget, domain, "kendall", passes, RATE, rows)
     return {PURPOSE: sieve_start(budget, passes=passes, rate=RATE, examined=EXAMINED)}
 
 
@@ -65,14 +65,16 @@ def _search(
     )
 
 
-def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strategy:
-    """PC whose pairs are separated where the sieve and then the examined test find no dependence."""
+def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> Strategy:
+    """PC whose pairs are separated where the sieve and then the examined test find no
+    dependence.
+    """
     rows, noise = budget.rows * budget.rate, budget.sieve_deviation
     sampled = Questions.at_level(
         budget.domain, budget.test, rows=rows, level=level, noise=0.0, slack=TWEAK * noise
     )
 
-    def examined(reply: SieveReply) -> Answer:
+    def examined(reply: SparseVectorReply) -> Answer:
         return noisy_kendall(
             reply.score,
             reply.variance,
@@ -82,7 +84,7 @@ def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strateg
             margin=MARGIN,
         )
 
-    def separated(reply: SieveReply) -> bool:
+    def separated(reply: SparseVectorReply) -> bool:
         return reply.above and examined(reply).verdict != "dependent"
 
     return partial(pc_search, knowledge, sampled, separated, lambda reply: examined(reply).effect)

@@ -41,7 +41,7 @@ from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_kn
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
-from synthdp.privacy.plan import Start
+from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
@@ -51,7 +51,7 @@ AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
 """Most noise of an entry, as a share of a uniform column's variance, at which a basis of this
 degree is worth its noise.
 """
-MOST_TERMS = 400
+MAX_TERMS = 400
 DEVIATIONS = 2.0
 """The declared norm lies this far above the mean of uniform columns; rows beyond it are scaled
 down.
@@ -137,7 +137,7 @@ def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
     matrix = _moments(domain, 1, mu)
     for degree, most in AFFORDABLE.items():
         # Products of all columns up to this degree, plus the constant.
-        if math.comb(len(domain) + degree, degree) > MOST_TERMS:
+        if math.comb(len(domain) + degree, degree) > MAX_TERMS:
             break
         richer = _moments(domain, degree, mu)
         if richer.sigma / (rows / 3) <= most:
@@ -155,14 +155,14 @@ def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
     return tuple((c.name,) for c in domain.columns if c.ranged)
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     tables = ranged_tables(domain)
     parts = {
         "margins": MARGINS_PART if tables else 0.0,
         "orient": settings.orient_share if len(tables) > 1 else 0.0,
     }
     rest = (1 - parts["margins"]) * (1 - parts["orient"])
-    spends: dict[str, Start] = {
+    spends: dict[str, MechanismFactory] = {
         "moments": lambda mu: planned_moments(domain, rows, mu * math.sqrt(rest))
     }
     if parts["margins"]:

@@ -17,19 +17,19 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.ranked import Questions, check_ordered
 from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
 from synthdp.graph.knowledge import Knowledge
-from synthdp.privacy.mechanisms.sparse_vector import SieveBudget, SieveReply, Strategy
-from synthdp.privacy.plan import Start
+from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
+from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 from synthdp.spec import model as spec
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, Start]:
+def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     check_ordered(domain)
     # Each pass takes a pair out, so that the passes always suffice.
     passes = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
     if not passes:
         return {}
-    budget = partial(SieveBudget, domain, "kendall", passes, 1.0, rows)
+    budget = partial(SparseVectorBudget, domain, "kendall", passes, 1.0, rows)
     return {PURPOSE: sieve_start(budget, passes=passes, rate=1.0, examined=0.0)}
 
 
@@ -47,7 +47,7 @@ def _search(
     )
 
 
-def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strategy:
+def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> Strategy:
     """PC whose pairs are separated where the sieve finds no dependence."""
     questions = Questions.at_level(
         budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.sieve_deviation
@@ -55,7 +55,7 @@ def strategy(knowledge: Knowledge, level: float, budget: SieveBudget) -> Strateg
     return partial(pc_search, knowledge, questions, _above)
 
 
-def _above(reply: SieveReply) -> bool:
+def _above(reply: SparseVectorReply) -> bool:
     return reply.above
 
 
