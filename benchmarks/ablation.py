@@ -31,7 +31,7 @@ from attacks.statistics import Interval
 from benchmarks import ablation_attack, ablation_quality
 from benchmarks.ablation_cells import GRAPHS, Cell
 from benchmarks.ablation_plot import plot
-from synthdp.spec import model as spec
+from synthdp.spec.model import MembershipAttack
 
 RESULTS = Path(__file__).parent / "results"
 CELL = list(asdict(Cell()))
@@ -141,9 +141,7 @@ def run_quality(table: Table, cells: Sequence[Cell], *, runs: int, jobs: int, qu
             print({name: row[name] for name in (*table.key, "mean_auc", "tv2")}, flush=True)
 
 
-def run_attack(
-    table: Table, cells: Sequence[Cell], game: spec.MembershipAttack, *, jobs: int
-) -> None:
+def run_attack(table: Table, cells: Sequence[Cell], game: MembershipAttack, *, jobs: int) -> None:
     """The game against each cell."""
     for cell in cells:
         if (*asdict(cell).values(), game.pairs) not in table.held:

@@ -33,7 +33,7 @@ from synthdp.audit.membership import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.spec import model as spec
+from synthdp.spec.model import Attacks, MembershipAttack
 
 # The paper's question first: causal and not, private and not.
 CELLS = (
@@ -57,16 +57,16 @@ CELLS = (
         for graph in ("wrong", "half")
     ),
 )
-FULL = spec.MembershipAttack(rows=500, pairs=100, steps=200)
-QUICK = spec.MembershipAttack(rows=40, pairs=4, steps=2)
+FULL = MembershipAttack(rows=500, pairs=100, steps=200)
+QUICK = MembershipAttack(rows=40, pairs=4, steps=2)
 ROWS_SEED = 0  # of the sub-sample and the target, which are public
 
 
-def attacked(cell: Cell, game: spec.MembershipAttack, *, jobs: int) -> dict[str, Any]:
+def attacked(cell: Cell, game: MembershipAttack, *, jobs: int) -> dict[str, Any]:
     """The game against one cell: advantage with its interval, what the claim allows (without a
     claim: anything), and what it is read beside.
     """
-    base = adult().model_copy(update={"attacks": spec.Attacks(membership=game)})
+    base = adult().model_copy(update={"attacks": Attacks(membership=game)})
     release = release_of(shadow_spec(base), cell, rows=game.rows, seed=ROWS_SEED)
     domain = Domain.from_spec(release.columns)
     plan = plan_of(release, domain, cell.epsilon)

@@ -21,9 +21,9 @@ from synthdp.data.domain import Domain
 from synthdp.model.pipeline import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.plan import Plan, PlannedPurpose
-from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import DeclaredRows, Edge, Graph, ReleaseSpec, Shares
 
 ROOT = Path(__file__).parent.parent
 NO_NOISE = 1e-9  # times the noise of epsilon 1: far below one count
@@ -52,7 +52,7 @@ class Cell:
     epsilon: float = 1.0
 
 
-def adult() -> spec.ReleaseSpec:
+def adult() -> ReleaseSpec:
     """`specs/adult.yaml` without what only a release needs, and without the targets' stage, which a
     plain VAE cannot have.
     """
@@ -66,7 +66,7 @@ def adult() -> spec.ReleaseSpec:
     )
 
 
-def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> spec.ReleaseSpec:
+def release_of(base: ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> ReleaseSpec:
     """The spec of a cell for a public number of rows; `seed` draws what is random in the graph.
 
     Raises:
@@ -78,7 +78,7 @@ def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> s
     shares = _with_search(shares) if cell.graph == "learned" else shares
     changes = {
         "dataset": base.dataset.model_copy(
-            update={"rows": spec.DeclaredRows(kind="public", value=rows)}
+            update={"rows": DeclaredRows(kind="public", value=rows)}
         ),
         "privacy": base.privacy.model_copy(update={"pairs": pairs, "shares": shares}),
         "graph": GRAPHS[cell.graph](base, np.random.default_rng(seed)),
@@ -89,7 +89,7 @@ def release_of(base: spec.ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> s
     return check(base.model_copy(update=changes))
 
 
-def plan_of(release: spec.ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
+def plan_of(release: ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
     """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
     if math.isinf(epsilon):
         return without_privacy(plan_for(release, domain))
@@ -119,22 +119,20 @@ def without_privacy(plan: Plan) -> Plan:
 # --- budgets and graphs ---
 
 
-def _without_pairs(shares: spec.Shares) -> spec.Shares:
+def _without_pairs(shares: Shares) -> Shares:
     """What pairs would cost goes into the training."""
-    return spec.Shares(
-        measure=shares.measure, graph=shares.graph, train=shares.train + shares.pairs
-    )
+    return Shares(measure=shares.measure, graph=shares.graph, train=shares.train + shares.pairs)
 
 
-def _with_search(shares: spec.Shares) -> spec.Shares:
+def _with_search(shares: Shares) -> Shares:
     """All others give up the same part for the search."""
     kept = {name: (1 - GRAPH_SHARE) * share for name, share in shares.model_dump().items()}
-    return spec.Shares(
+    return Shares(
         **kept | {"graph": 1 - math.fsum(share for name, share in kept.items() if name != "graph")}
     )
 
 
-def _half(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
+def _half(base: ReleaseSpec, rng: np.random.Generator) -> Graph:
     """A random half of the arrows; whatever the others stood for is left to z."""
     arrows = base.graph.pairs()
     return _with_arrows(
@@ -145,7 +143,7 @@ def _half(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
     )
 
 
-def _wrong(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
+def _wrong(base: ReleaseSpec, rng: np.random.Generator) -> Graph:
     """The same arrows between columns that were permuted at random: as many, of the same shape,
     without a cycle.
     """
@@ -154,7 +152,7 @@ def _wrong(base: spec.ReleaseSpec, rng: np.random.Generator) -> spec.Graph:
     return _with_arrows([(other[a], other[b]) for a, b in base.graph.pairs()])
 
 
-def _clubbed(base: spec.ReleaseSpec, _: np.random.Generator) -> spec.Graph:
+def _clubbed(base: ReleaseSpec, _: np.random.Generator) -> Graph:
     """Only the arrows between groups of columns are known, and of those whole groups."""
     group_of = {name: group for group, members in ADULT_GROUPS.items() for name in members}
     arrows = dict.fromkeys((group_of.get(a, a), group_of.get(b, b)) for a, b in base.graph.pairs())
@@ -163,19 +161,17 @@ def _clubbed(base: spec.ReleaseSpec, _: np.random.Generator) -> spec.Graph:
     )
 
 
-def _with_arrows(arrows: list[tuple[str, str]]) -> spec.Graph:
-    return spec.Graph(
-        mode="given", edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows)
-    )
+def _with_arrows(arrows: list[tuple[str, str]]) -> Graph:
+    return Graph(mode="given", edges=tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows))
 
 
-GRAPHS: Mapping[str, Callable[[spec.ReleaseSpec, np.random.Generator], spec.Graph]] = {
+GRAPHS: Mapping[str, Callable[[ReleaseSpec, np.random.Generator], Graph]] = {
     "given": lambda base, rng: base.graph,
     "groups": _clubbed,
     "half": _half,
     "wrong": _wrong,
-    "learned": lambda base, rng: spec.Graph(mode="learn"),
-    "none": lambda base, rng: spec.Graph(mode="none"),
+    "learned": lambda base, rng: Graph(mode="learn"),
+    "none": lambda base, rng: Graph(mode="none"),
 }
 """The expert's graph, two partial ones, a wrong one, one that is found from the rows at the expense
 of the rest, and none.

@@ -32,7 +32,7 @@ import pandas as pd
 from benchmarks.memory import peak_mb
 
 if TYPE_CHECKING:
-    from synthdp.spec import model as spec
+    from synthdp.spec.model import ReleaseSpec
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
@@ -127,33 +127,33 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
     """`specs/adult.yaml` on the fit rows, everything spent on the synthesizer; `variant` says where
     the graph comes from.
     """
-    from synthdp.spec import model as spec
     from synthdp.spec.checks.columns import check
     from synthdp.spec.load.loader import load_spec
+    from synthdp.spec.model import CsvSource, DeclaredRows, Graph, Shares
 
     base = load_spec(ROOT / "specs" / "adult.yaml")
     rows = sum(1 for _ in train.open(encoding="utf-8")) - 1
     dataset = base.dataset.model_copy(
         update={
-            "source": spec.CsvSource(kind="csv", path=str(train)),
-            "rows": spec.DeclaredRows(kind="public", value=rows),
+            "source": CsvSource(kind="csv", path=str(train)),
+            "rows": DeclaredRows(kind="public", value=rows),
         }
     )
     before = [name for tier in TIERS[:-1] for name in tier]
     graphs = {
         "given": base.graph,
-        "partial": spec.Graph(
+        "partial": Graph(
             mode="learn",
             tiers=TIERS,
             edges=(f"{', '.join(before)} -> {TIERS[-1][0]}",),
             max_parents=len(before),
         ),
-        "learned": spec.Graph(mode="learn", tiers=TIERS),
-        "none": spec.Graph(mode="none"),
+        "learned": Graph(mode="learn", tiers=TIERS),
+        "none": Graph(mode="none"),
     }
     shares = {
-        "partial": spec.Shares(**PARTIAL_SHARES),
-        "learned": spec.Shares(**LEARNED_SHARES),
+        "partial": Shares(**PARTIAL_SHARES),
+        "learned": Shares(**LEARNED_SHARES),
     }.get(variant, base.privacy.shares)
     release = base.model_copy(
         update={
@@ -168,13 +168,13 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
     return check({"learned": evenly, "none": plain}.get(variant, lambda own: own)(release))
 
 
-def evenly(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+def evenly(release: ReleaseSpec) -> ReleaseSpec:
     """`release` without the stage of its targets, which are drawn evenly all the same."""
     even = release.sampling.model_copy(update={"even": release.synthesizer.targets})
     return untargeted(release).model_copy(update={"sampling": even})
 
 
-def plain(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+def plain(release: ReleaseSpec) -> ReleaseSpec:
     """`release` as a plain VAE has it: no stage for targets, and a wider z. Its graph is left to
     the caller.
     """
@@ -184,7 +184,7 @@ def plain(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     )
 
 
-def untargeted(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+def untargeted(release: ReleaseSpec) -> ReleaseSpec:
     """`release` without the stage of the targets, which need arrows; its share goes into the
     training.
     """

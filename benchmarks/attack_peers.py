@@ -52,7 +52,7 @@ from benchmarks.peers_run import Peer, Request, python_of, run_many
 from synthdp.audit.membership import WHITE_BOX, ShadowTrainer
 from synthdp.data.domain import Domain
 from synthdp.privacy.plan import make_plan
-from synthdp.spec import model as spec
+from synthdp.spec.model import Edge, ReleaseSpec
 
 RESULTS = Path(__file__).parent / "results"
 OURS, CONTROL = ("synthdp", "synthdp-no-graph"), "bootstrap"
@@ -178,13 +178,11 @@ def trainer(
     return codes, sizes, Fixed(shadow, rows - 1), Claim(plan.epsilon, plan.delta, plan.profile)
 
 
-def narrowed(release: spec.ReleaseSpec, columns: int) -> spec.ReleaseSpec:
+def narrowed(release: ReleaseSpec, columns: int) -> ReleaseSpec:
     """The release on its first `columns` columns, with the arrows among them."""
     names = list(release.columns)[:columns]
     kept = tuple(
-        spec.Edge(causes=(a,), effects=(b,))
-        for a, b in release.graph.pairs()
-        if {a, b} <= set(names)
+        Edge(causes=(a,), effects=(b,)) for a, b in release.graph.pairs() if {a, b} <= set(names)
     )
     update = {
         "columns": {name: release.columns[name] for name in names},

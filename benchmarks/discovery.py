@@ -44,7 +44,7 @@ from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 Codes = npt.NDArray[np.uint16]
 
@@ -75,7 +75,7 @@ def plan_of(
     algorithm: str, name: str, rows: int, epsilon: float, delta: float, adjacency: Any
 ) -> Plan:
     """A plan that spends everything on the search."""
-    settings = spec.Graph(mode="learn", algorithm=algorithm)
+    settings = Graph(mode="learn", algorithm=algorithm)
     spends = ALGORITHMS[algorithm].spends(settings, ordered_domain(name), rows)
     return make_search_plan(spends, epsilon=epsilon, delta=delta, adjacency=adjacency)
 
@@ -93,7 +93,7 @@ def cell(
         found, spent = textbook_pc(codes, domain), np.inf
     else:
         plan = plan_of(algorithm, name, rows, epsilon, delta, adjacency)
-        settings = spec.Graph(mode="learn", algorithm=algorithm)
+        settings = Graph(mode="learn", algorithm=algorithm)
         rehearsal, spent = Rehearsal(codes, domain, plan), plan.epsilon_spent
         started = time.process_time()
         result = ALGORITHMS[algorithm].search(rehearsal, settings, domain)

@@ -78,13 +78,13 @@ def from_parquet(path: Path, rows: int) -> dict[str, Any]:
     from synthdp.privacy.private import Private
     from synthdp.privacy.source import read_private
     from synthdp.privacy.table import Table
-    from synthdp.spec import model as spec
+    from synthdp.spec.model import Dataset, DeclaredRows, ParquetSource, RowUnit
 
-    dataset = spec.Dataset(
+    dataset = Dataset(
         id="scaling",
-        source=spec.ParquetSource(kind="parquet", path=path.name, levels_only=True),
-        privacy_unit=spec.RowUnit(kind="row", meaning="one row"),
-        rows=spec.DeclaredRows(kind="public", value=rows),
+        source=ParquetSource(kind="parquet", path=path.name, levels_only=True),
+        privacy_unit=RowUnit(kind="row", meaning="one row"),
+        rows=DeclaredRows(kind="public", value=rows),
     )
     domain = network("alarm").domain()
     started = time.perf_counter(), time.process_time()
@@ -104,9 +104,9 @@ def search(private: Any, net: BayesianNetwork, rows: int, folder: Path) -> dict[
     from synthdp.privacy.noise import Streams
     from synthdp.privacy.plan import make_search_plan
     from synthdp.privacy.session import Session
-    from synthdp.spec import model as spec
+    from synthdp.spec.model import Graph
 
-    settings, domain = spec.Graph(mode="learn"), net.domain()
+    settings, domain = Graph(mode="learn"), net.domain()
     plan = make_search_plan(
         ALGORITHMS["measured_pc"].spends(settings, domain, rows), epsilon=EPSILON, delta=DELTA
     )
@@ -136,11 +136,11 @@ def of_columns(columns: int) -> dict[str, Any]:
     from synthdp.graph.discovery import ALGORITHMS
     from synthdp.privacy.plan import make_search_plan
     from synthdp.privacy.session import Rehearsal
-    from synthdp.spec import model as spec
+    from synthdp.spec.model import Graph
 
     rng = np.random.default_rng(columns)
     net = random_network(columns, rng=rng)
-    settings, domain = spec.Graph(mode="learn"), net.domain()
+    settings, domain = Graph(mode="learn"), net.domain()
     plan = make_search_plan(
         ALGORITHMS["measured_pc"].spends(settings, domain, ROWS_OF_COLUMNS),
         epsilon=EPSILON,

@@ -34,8 +34,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.plan import make_plan
-from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, ReleaseSpec
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
@@ -74,7 +74,7 @@ def adult(steps: int) -> Job:
 TABLES: dict[str, Callable[[int], Job]] = {"synthetic": survey, "adult": adult}
 
 
-def _job(release: spec.ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int) -> Job:
+def _job(release: ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int) -> Job:
     edges = [
         (tuple(c for c in e.causes if c in names), tuple(c for c in e.effects if c in names))
         for e in release.graph.edges
@@ -88,13 +88,13 @@ def _job(release: spec.ReleaseSpec, names: list[str], frame: pd.DataFrame, steps
     release = release.model_copy(
         update={
             "columns": {name: release.columns[name] for name in names},
-            "graph": spec.Graph(
+            "graph": Graph(
                 mode="given",
-                edges=tuple(spec.Edge(causes=c, effects=e) for c, e in edges if c and e),
+                edges=tuple(Edge(causes=c, effects=e) for c, e in edges if c and e),
             ),
             "privacy": privacy,
             "constraints": (),
-            "attacks": spec.Attacks(membership=spec.MembershipAttack(rows=ROWS, steps=steps)),
+            "attacks": Attacks(membership=MembershipAttack(rows=ROWS, steps=steps)),
         }
     )
     shadow = shadow_spec(release)

@@ -45,7 +45,7 @@ from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 Floats = npt.NDArray[np.float64]
 Sample = tuple[pd.DataFrame, Domain, frozenset[frozenset[str]]]
@@ -244,7 +244,7 @@ def skeleton_f1(found: frozenset[frozenset[str]], truth: frozenset[frozenset[str
 
 def private_links(frame: pd.DataFrame, domain: Domain, epsilon: float) -> frozenset[frozenset[str]]:
     """Links of `rcit_pc`."""
-    settings = spec.Graph(mode="learn")
+    settings = Graph(mode="learn")
     plan = make_search_plan(
         RCIT_PC.spends(settings, domain, float(len(frame))), epsilon=epsilon, delta=DELTA
     )

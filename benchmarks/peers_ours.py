@@ -23,18 +23,18 @@ from synthdp.model.pipeline import plan_for, sample
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
-from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import CsvSource, DeclaredRows, Graph, ReleaseSpec
 
 SPECS = Path(__file__).parent.parent / "specs"
 
 
-def release_for(job: Job, rows: int) -> spec.ReleaseSpec:
+def release_for(job: Job, rows: int) -> ReleaseSpec:
     """The table's spec for the rows to fit, which it may know the number of, as the peers do."""
     base = load_spec(SPECS / f"{job.table}.yaml")
     base = plain(base) if job.mechanism == "none" else base
-    source = spec.CsvSource(kind="csv", path="values.csv")
+    source = CsvSource(kind="csv", path="values.csv")
     privacy = base.privacy.model_copy(
         update={"epsilon": job.epsilon, "delta": job.delta, "cap": None}
     )
@@ -51,10 +51,10 @@ def release_for(job: Job, rows: int) -> spec.ReleaseSpec:
         base.model_copy(
             update={
                 "dataset": base.dataset.model_copy(
-                    update={"source": source, "rows": spec.DeclaredRows(kind="public", value=rows)}
+                    update={"source": source, "rows": DeclaredRows(kind="public", value=rows)}
                 ),
                 "privacy": privacy,
-                "graph": spec.Graph(mode="none") if job.mechanism == "none" else base.graph,
+                "graph": Graph(mode="none") if job.mechanism == "none" else base.graph,
                 "sampling": base.sampling.model_copy(update={"rows": rows}),
                 "evaluation": base.evaluation.model_copy(update={"holdout": 0.0, "targets": ()}),
                 "compute": base.compute.model_copy(update={"threads": 1}),

@@ -13,7 +13,7 @@ from synthdp.graph.discovery import ALGORITHMS
 from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
     ordered = Domain(
         tuple(replace(c, type="ordinal") if c.type == "categorical" else c for c in domain.columns)
     )
-    settings = spec.Graph(mode="learn", algorithm=algorithm, level=level)
+    settings = Graph(mode="learn", algorithm=algorithm, level=level)
     own = ALGORITHMS[algorithm]
     plan = make_search_plan(
         own.spends(settings, ordered, len(codes)), epsilon=epsilon, delta=delta, adjacency=adjacency

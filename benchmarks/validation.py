@@ -26,7 +26,7 @@ from benchmarks.discovery import RESULTS, network
 from synthdp.graph.stage import rounds, validated
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 LEVEL = 0.05
 KEYS = ["network", "rows", "epsilon", "delta", "adjacency"]
@@ -46,7 +46,7 @@ def run(
     domain, graph = net.domain(), net.graph()
     if deleted is not None:
         graph = replace(graph, edges=graph.edges[:deleted] + graph.edges[deleted + 1 :])
-    spends = rounds(spec.Graph(mode="validate"), domain, rows=rows)
+    spends = rounds(Graph(mode="validate"), domain, rows=rows)
     plan = make_search_plan(spends, epsilon=epsilon, delta=delta, adjacency=adjacency)
     rehearsal = Rehearsal(net.sample(rows, rng=np.random.default_rng([seed, rows])), domain, plan)
     started = time.process_time()

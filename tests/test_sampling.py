@@ -25,7 +25,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.sample.conditions import settings_of
 from synthdp.sample.files import write_blocks
 from synthdp.sample.sampler import USED_TWICE, Sampler, Weighing, one_use
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -59,8 +59,8 @@ COLUMNS: dict[str, Any] = {
 PARENTS = ((), (0,), (0, 1), (1,), (2,))
 
 
-def release(*constraints: str) -> spec.ReleaseSpec:
-    return spec.ReleaseSpec.model_validate(
+def release(*constraints: str) -> ReleaseSpec:
+    return ReleaseSpec.model_validate(
         {
             "synthdp": 1,
             "dataset": {

@@ -319,7 +319,7 @@ def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
     """
     code = f"""
 import sys, pathlib
-from synthdp.spec.load import parse_spec
+from synthdp.spec.load.loader import parse_spec
 from synthdp.tracking.mlflow_run import tracker
 assert "mlflow" not in sys.modules
 sockets = []

@@ -65,7 +65,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential
 from synthdp.privacy.session import Rehearsal, Session
-from synthdp.spec import model as spec
+from synthdp.spec.model import DeclaredRows, ReleaseSpec
 
 SIDE_BY_SIDE, LARGE_BATCH = (
     32,
@@ -98,7 +98,7 @@ class ShadowTrainer:
     and its noisy tables are shown, too.
     """
 
-    release: spec.ReleaseSpec
+    release: ReleaseSpec
     domain: Domain
     plan: Plan
     graph: CausalGraph
@@ -202,7 +202,7 @@ def _with_positions(tables: Sequence[NoisyTable], columns: Sequence[str]) -> lis
 
 def attack_release(
     session: Session,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     graph: CausalGraph,
     *,
@@ -220,7 +220,7 @@ def attack_release(
 
 def attack_rows(
     codes: AnyCodes,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     graph: CausalGraph,
     *,
@@ -283,7 +283,7 @@ def attack_rows(
     )
 
 
-def _game(shadow: spec.ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
+def _game(shadow: ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
     """All that shadow models are trained by; not where they run, which may change between an
     interruption and going on.
     """
@@ -387,7 +387,7 @@ def _declared(verdict: AttackVerdict, *, confidence: float) -> DeclaredAttack:
     )
 
 
-def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+def shadow_spec(release: ReleaseSpec) -> ReleaseSpec:
     """The release's spec at the size of a shadow model: same budget, same model, fewer rows and
     steps.
     """
@@ -396,7 +396,7 @@ def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     return release.model_copy(
         update={
             "dataset": release.dataset.model_copy(
-                update={"rows": spec.DeclaredRows(kind="public", value=attack.rows)}
+                update={"rows": DeclaredRows(kind="public", value=attack.rows)}
             ),
             "privacy": release.privacy.model_copy(
                 update={
@@ -415,7 +415,7 @@ def shadow_spec(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     )
 
 
-def check_cluster(release: spec.ReleaseSpec) -> None:
+def check_cluster(release: ReleaseSpec) -> None:
     """Whether the cluster that shadow models run on answers: best asked before anything is charged.
 
     Raises:
@@ -429,7 +429,7 @@ def check_cluster(release: spec.ReleaseSpec) -> None:
             raise OutputError(str(error)) from None
 
 
-def _runner(release: spec.ReleaseSpec) -> Runner:
+def _runner(release: ReleaseSpec) -> Runner:
     """Where shadow models run. A Dask cluster runs as many at a time as it has threads, whatever
     `compute.threads` says.
     """

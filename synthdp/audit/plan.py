@@ -50,8 +50,8 @@ from synthdp.privacy.plan import Plan
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
 from synthdp.progress import Advance, Reporter
-from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import ReleaseSpec
 
 Rows = Literal["none", "simulated", "real"]
 
@@ -66,7 +66,7 @@ CONFIRMATIONS = 2
 class AuditJob:
     """Everything public about one audit."""
 
-    release: spec.ReleaseSpec
+    release: ReleaseSpec
     domain: Domain
     plan: Plan
     out: Path

@@ -22,12 +22,12 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 
 def shadows(
     rows: Sequence[Codes],
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     plan: Plan,
     graph: CausalGraph,
@@ -44,7 +44,7 @@ def shadows(
 
 
 def fitted_shadows(
-    rows: Sequence[Codes], release: spec.ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
+    rows: Sequence[Codes], release: ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
 ) -> Iterator[Fitted]:
     """All that a shadow release on each of `rows` would publish but its sample."""
     torch.set_num_threads(1)

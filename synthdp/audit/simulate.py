@@ -20,13 +20,13 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.model.network import CausalVae
 from synthdp.model.pipeline import architecture_for
 from synthdp.model.synthesizer import MODEL_FILE, Synthesizer
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 EFFECT = 2.0  # spread of the logits that the hidden units add: dependence that is easily seen
 
 
 def simulated_twin(
-    release: spec.ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
+    release: ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
 ) -> Codes:
     """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network where
     that is None.
@@ -50,9 +50,7 @@ def released_model(out: Path) -> Path | None:
     return bundle if (bundle / MODEL_FILE).exists() else None
 
 
-def _random_network(
-    release: spec.ReleaseSpec, domain: Domain, rng: np.random.Generator
-) -> Synthesizer:
+def _random_network(release: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
     architecture = architecture_for(
         release, domain, CausalGraph.from_spec(release.graph, domain.names)
     )

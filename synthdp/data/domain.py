@@ -14,11 +14,20 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.spec import model as spec
+from synthdp.spec.model import (
+    RESOLUTION_SECONDS,
+    Boolean,
+    Categorical,
+    Column,
+    Datetime,
+    Integer,
+    Number,
+    Ordinal,
+    derived_of,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
-RESOLUTION_SECONDS = spec.RESOLUTION_SECONDS
 MISSING_LABEL = "missing"
 
 
@@ -89,18 +98,16 @@ class Domain:
     derived: tuple[str, ...] = ()
 
     @classmethod
-    def from_spec(cls, columns: Mapping[str, spec.Column]) -> Domain:
+    def from_spec(cls, columns: Mapping[str, Column]) -> Domain:
         """What is read and modelled, from the spec's `columns` section."""
-        derived = tuple(
-            name for name, column in columns.items() if spec.derived_of(column) is not None
-        )
+        derived = tuple(name for name, column in columns.items() if derived_of(column) is not None)
         return cls(
             tuple(_column(name, column) for name, column in columns.items() if name not in derived),
             derived,
         )
 
     @classmethod
-    def written(cls, columns: Mapping[str, spec.Column]) -> Domain:
+    def written(cls, columns: Mapping[str, Column]) -> Domain:
         """What is written, derived columns too."""
         return cls(tuple(_column(name, column) for name, column in columns.items()))
 
@@ -133,23 +140,21 @@ class Domain:
         return int(np.prod([self[n].levels for n in names], dtype=np.int64))
 
 
-def _column(name: str, column: spec.Column) -> ColumnDomain:
+def _column(name: str, column: Column) -> ColumnDomain:
     tail = (MISSING_LABEL,) if column.missing else ()
-    if isinstance(column, spec.Categorical | spec.Ordinal):
+    if isinstance(column, Categorical | Ordinal):
         return ColumnDomain(name, column.type, column.categories + tail, column.missing)
-    if isinstance(column, spec.Boolean):
+    if isinstance(column, Boolean):
         return ColumnDomain(name, column.type, (column.false, column.true) + tail, column.missing)
     return _ranged(name, column, tail)
 
 
-def _ranged(
-    name: str, column: spec.Integer | spec.Number | spec.Datetime, tail: tuple[str, ...]
-) -> ColumnDomain:
-    whole = not isinstance(column, spec.Number)
-    resolution = column.resolution if isinstance(column, spec.Datetime) else "day"
+def _ranged(name: str, column: Integer | Number | Datetime, tail: tuple[str, ...]) -> ColumnDomain:
+    whole = not isinstance(column, Number)
+    resolution = column.resolution if isinstance(column, Datetime) else "day"
 
     def number(value: object) -> float:
-        if not isinstance(column, spec.Datetime):
+        if not isinstance(column, Datetime):
             return float(value)  # type: ignore[arg-type]
         seconds = np.datetime64(value, "s").astype(np.int64)  # type: ignore[call-overload]
         return float(seconds // RESOLUTION_SECONDS[resolution])
@@ -164,7 +169,7 @@ def _ranged(
     else:
         edges = _equal_bins(start, stop, column.bins, whole=whole)
     labels = tuple(_text(column, s) for s in spikes) + _bin_labels(column, edges, stop)
-    decimals = column.decimals if isinstance(column, spec.Number) else 0
+    decimals = column.decimals if isinstance(column, Number) else 0
     return ColumnDomain(
         name,
         column.type,
@@ -190,10 +195,10 @@ def _equal_bins(start: float, stop: float, bins: int, *, whole: bool) -> tuple[f
 
 
 def _bin_labels(
-    column: spec.Integer | spec.Number | spec.Datetime, edges: tuple[float, ...], stop: float
+    column: Integer | Number | Datetime, edges: tuple[float, ...], stop: float
 ) -> tuple[str, ...]:
     ends = edges[1:] + (stop,)
-    if isinstance(column, spec.Number):
+    if isinstance(column, Number):
         closing = [")"] * (len(edges) - 1) + ["]"]
         return tuple(f"[{a:g}, {b:g}{c}" for a, b, c in zip(edges, ends, closing, strict=False))
     return tuple(
@@ -202,8 +207,8 @@ def _bin_labels(
     )
 
 
-def _text(column: spec.Integer | spec.Number | spec.Datetime, value: float) -> str:
-    if isinstance(column, spec.Datetime):
+def _text(column: Integer | Number | Datetime, value: float) -> str:
+    if isinstance(column, Datetime):
         instant = np.datetime64(int(value) * RESOLUTION_SECONDS[column.resolution], "s")
         return str(np.datetime_as_string(instant, unit="D" if column.resolution == "day" else "s"))
-    return f"{value:g}" if isinstance(column, spec.Number) else str(int(value))
+    return f"{value:g}" if isinstance(column, Number) else str(int(value))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.values import Floats, Read, read_values
+from synthdp.spec.model import RESOLUTION_SECONDS
 
 if TYPE_CHECKING:  # a plan encodes nothing
     import pandas as pd

@@ -37,8 +37,9 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain
+from synthdp.data.domain import ColumnDomain
 from synthdp.errors import DataError
+from synthdp.spec.model import RESOLUTION_SECONDS
 
 if TYPE_CHECKING:  # a plan reads nothing
     import pandas as pd

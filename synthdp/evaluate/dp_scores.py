@@ -19,7 +19,7 @@ from pydantic import Field
 
 from synthdp.data.domain import Domain
 from synthdp.privacy.mechanisms.scores import Scored, compared
-from synthdp.spec import model as spec
+from synthdp.spec.model import IdUnit, Model, ReleaseSpec
 
 LEVEL, Z = 0.95, 1.959964
 
@@ -35,7 +35,7 @@ class ReleasedTable(Protocol):
     def sigma(self) -> float: ...
 
 
-class ChargedScore(spec.Model):
+class ChargedScore(Model):
     """One published score. `counts` are what was released: misplaced rows, or wrong and right
     answers, with noise of parameter `sigma`.
 
@@ -58,13 +58,13 @@ ChargedScores = tuple[ChargedScore, ...]
 
 
 def charged_scores(
-    release: spec.ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
+    release: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
 ) -> ChargedScores:
     """Scores and intervals from noisy counts and the released one-way `tables`; a function of
     released values.
     """
     unit = release.dataset.privacy_unit
-    together = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
+    together = unit.max_rows if isinstance(unit, IdUnit) else 1
     targets = [t for t in release.evaluation.targets if not domain[t].ranged]
     rows = counted_rows(tables)
     found = []

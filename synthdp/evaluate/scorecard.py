@@ -19,7 +19,7 @@ from synthdp.graph.discovery import Releaser
 from synthdp.privacy.mechanisms.scores import ScoreBudget, Scorecard, Scored
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 STRENGTH = 10.0  # inverse of the penalty, as for the logistic regression of the internal report
 POINT = 2.0**-20  # of log odds: points are whole multiples of it
@@ -27,7 +27,7 @@ MAX_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers 
 
 
 def score_table(
-    releaser: Releaser, release: spec.ReleaseSpec, domain: Domain, codes: Released[Codes]
+    releaser: Releaser, release: ReleaseSpec, domain: Domain, codes: Released[Codes]
 ) -> Released[Scored]:
     """Learn on the synthetic table, then have it scored, for the planned price.
 

@@ -17,7 +17,7 @@ from synthdp.drawing.graph import draw
 from synthdp.errors import SynthdpError
 from synthdp.graph.knowledge import Knowledge, Pair, refuse_cycle
 from synthdp.graph.meek import Pdag, cpdag_of, extend
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 Provenance = Literal["given", "required", "learned", "supported", "refuted", "undecided"]
 PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
@@ -85,7 +85,7 @@ class CausalGraph:
         refuse_cycle(self.directed, self.nodes)
 
     @classmethod
-    def from_spec(cls, graph: spec.Graph, columns: Sequence[str]) -> CausalGraph:
+    def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
         """The spec's arrows between columns, groups expanded and completed; `required` in mode
         learn, else `given`.
         """

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import combinations
 
 from synthdp.errors import SynthdpError
-from synthdp.spec import model as spec
+from synthdp.spec.model import Edges, Graph
 
 Pair = tuple[str, str]
 
@@ -44,7 +44,7 @@ class Knowledge:
         refuse_cycle(self.required | self.inner, self.columns)
 
     @classmethod
-    def from_spec(cls, graph: spec.Graph, columns: Sequence[str]) -> Knowledge:
+    def from_spec(cls, graph: Graph, columns: Sequence[str]) -> Knowledge:
         """The spec's `graph` section; group names in arrows, tiers and latent sets stand for their
         columns.
 
@@ -159,7 +159,7 @@ def expand(
 
 
 def arrows(
-    edges: spec.Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
+    edges: Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
 ) -> frozenset[Pair]:
     """Arrows between columns, groups expanded."""
     pairs = {

@@ -27,7 +27,7 @@ from synthdp.graph.validation import (
 from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
 from synthdp.privacy.plan import MechanismFactory, Plan, adaptive_round
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class GraphResult:
         return None if self.report is None else self.report.value
 
 
-def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str, MechanismFactory]:
+def rounds(settings: Graph, domain: Domain, *, rows: float) -> Mapping[str, MechanismFactory]:
     """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is
     expected to see.
     """
@@ -63,7 +63,7 @@ def rounds(settings: spec.Graph, domain: Domain, *, rows: float) -> Mapping[str,
     return {}
 
 
-def find_graph(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
+def find_graph(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
     """The graph by the spec's mode.
 
     Raises:
@@ -107,7 +107,7 @@ class _Keeping:
         return released
 
 
-def _validated(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
+def _validated(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
     report = validated(
         releaser, CausalGraph.from_spec(settings, domain.names), domain, level=settings.level
     )
@@ -141,7 +141,7 @@ def validated(
     )
 
 
-def _learned(releaser: Releaser, settings: spec.Graph, domain: Domain) -> GraphResult:
+def _learned(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
     found = ALGORITHMS[settings.algorithm].search(releaser, settings, domain)
     if isinstance(found, CausalGraph):
         return GraphResult(found.extension())

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from synthdp.errors import BUDGET, BudgetError, VerifyError, WrongTableError
 from synthdp.ledger.balance import Balance, check_first
 from synthdp.ledger.entries import Entry
-from synthdp.spec import model as spec
 from synthdp.spec.addresses import default_ledger, from_folder, home, ledger_address, sqlite_file
+from synthdp.spec.model import ReleaseSpec
 
 LONGEST_NAME = 200  # characters of the steward's
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
 
 
-def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
+def open_ledger(release: ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
     """The ledger that the spec names, whatever folder the command runs in; made where it does not
     exist, unless a run is `resumed`.
 
@@ -47,7 +47,7 @@ def open_ledger(release: spec.ReleaseSpec, spec_path: Path, *, resumed: bool = F
     return Ledger(address)
 
 
-def entries_of(release: spec.ReleaseSpec, spec_path: Path) -> list[Entry]:
+def entries_of(release: ReleaseSpec, spec_path: Path) -> list[Entry]:
     """All that the ledger holds; where there is none yet, nothing, and none is made.
 
     Raises:
@@ -62,14 +62,14 @@ def entries_of(release: spec.ReleaseSpec, spec_path: Path) -> list[Entry]:
     )
 
 
-def columns_sha256(release: spec.ReleaseSpec) -> str:
+def columns_sha256(release: ReleaseSpec) -> str:
     """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may
     be one table.
     """
     return hashlib.sha256(json.dumps(sorted(release.columns)).encode()).hexdigest()
 
 
-def other_ids(release: spec.ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
+def other_ids(release: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     """A warning for each other dataset id of the ledger whose table has the same columns."""
     own, mine = release.dataset.id, columns_sha256(release)
     others = {
@@ -82,7 +82,7 @@ def other_ids(release: spec.ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def balance_of(release: spec.ReleaseSpec, spec_path: Path) -> Balance:
+def balance_of(release: ReleaseSpec, spec_path: Path) -> Balance:
     """What the spec's dataset has spent; where there is no ledger yet, nothing, and none is made.
 
     Raises:
@@ -98,14 +98,14 @@ def balance_of(release: spec.ReleaseSpec, spec_path: Path) -> Balance:
     return nothing
 
 
-def _address(release: spec.ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
+def _address(release: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
     """The ledger's address, and its file where that is to be but is not yet."""
     address = ledger_address(release.privacy.ledger, home(spec_path))
     file = sqlite_file(address)
     return address, file if file is not None and not file.exists() else None
 
 
-def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
+def _check_not_left_behind(release: ReleaseSpec, file: Path) -> None:
     """Relative addresses once led to the working folder: a ledger that was begun there must not be
     forgotten.
     """
@@ -121,7 +121,7 @@ def _check_not_left_behind(release: spec.ReleaseSpec, file: Path) -> None:
         )
 
 
-def check_affordable(release: spec.ReleaseSpec, balance: Balance) -> None:
+def check_affordable(release: ReleaseSpec, balance: Balance) -> None:
     """Refuse early what the ledger would refuse later; the reservation itself decides.
 
     Raises:
@@ -139,7 +139,7 @@ def steward_name() -> str:
     return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
 
 
-def cap_of(release: spec.ReleaseSpec) -> tuple[float, float] | None:
+def cap_of(release: ReleaseSpec) -> tuple[float, float] | None:
     """The spec's cap."""
     cap = release.privacy.cap
     return None if cap is None else (cap.epsilon, cap.delta)

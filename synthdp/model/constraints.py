@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, decode, decode_column, encode_column, to_numbers
 from synthdp.errors import GateError
 from synthdp.model.derived import Derived
 from synthdp.spec.expressions.expressions import Expression, parse
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import RESOLUTION_SECONDS, ReleaseSpec
 
 MIN_SHARE = 0.01  # drawing again is given up where fewer rows hold
 FIRST_DRAW = 20_000  # no share is judged on fewer rows

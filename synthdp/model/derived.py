@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import to_numbers
 from synthdp.spec.expressions.expressions import Calculation, calculation
-from synthdp.spec.model import Column, derived_of
+from synthdp.spec.model import RESOLUTION_SECONDS, Column, derived_of
 
 DAY = 86_400
 ROUNDING = 1e-9  # of a value: what was written as text may differ in its last digits

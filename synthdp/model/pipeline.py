@@ -44,7 +44,7 @@ from synthdp.privacy.journal import Checkpoints
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
 from synthdp.privacy.plan import Plan, expected_fit_rows
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 Progress = Callable[[int, int], None]
 Check = Callable[[Sequence[NoisyTable]], None]
@@ -114,7 +114,7 @@ def all_tables(
 
 def train(
     releaser: TrainingReleaser,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
@@ -160,7 +160,7 @@ class TrainingStart:
 
 
 def build_start(
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
@@ -192,7 +192,7 @@ def training_of(plan: Plan, purpose: str) -> DpSgd:
 
 def assemble(
     draft: TrainingStart,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     weights: Released[Weights],
     heads: Released[Weights] | None,
 ) -> Released[Synthesizer]:
@@ -220,7 +220,7 @@ def assemble(
     return whole.zip(draft.paid).map(calibrated)
 
 
-def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
+def causal_vae(release: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
     """The network with fresh starting weights, which knows the order of levels where that does not
     take too much memory.
 
@@ -242,9 +242,7 @@ def causal_vae(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) ->
     return CausalVae(architecture, generator=_fresh(), features=features, groups=groups)
 
 
-def targets_of(
-    release: spec.ReleaseSpec, domain: Domain, architecture: Architecture
-) -> tuple[int, ...]:
+def targets_of(release: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
     """Positions of the targets that the graph gives parents; of others the network says as much."""
     positions = sorted(domain.index(name) for name in release.synthesizer.targets)
     return tuple(t for t in positions if architecture.parents[t])
@@ -267,7 +265,7 @@ def _fresh() -> torch.Generator:
     return torch.Generator().manual_seed(secrets.randbits(63))
 
 
-def check_device(release: spec.ReleaseSpec) -> None:
+def check_device(release: ReleaseSpec) -> None:
     """Whether the spec's device is there.
 
     Raises:
@@ -299,13 +297,13 @@ def check_alone() -> None:
         )
 
 
-def threads_for(release: spec.ReleaseSpec, domain: Domain) -> int:
+def threads_for(release: ReleaseSpec, domain: Domain) -> int:
     """Threads worth having: a step of a small model is shorter than waking a second thread."""
     work = release.synthesizer.batch * release.synthesizer.hidden * len(domain)
     return (os.cpu_count() or 1) if work > ONE_THREAD_WORK else 1
 
 
-def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
+def architecture_for(release: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
     """The network's shape: parents from the graph; z reaches every column, or those of each latent
     cause.
 
@@ -325,7 +323,7 @@ def architecture_for(release: spec.ReleaseSpec, domain: Domain, graph: CausalGra
 
 def sample(
     fitted: Fitted,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     *,
     rng: np.random.Generator,
     progress: Progress,
@@ -385,7 +383,7 @@ def sample(
     return fitted.synthesizer.zip(fitted.tables).map(draw)
 
 
-def try_constraints(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random.Generator) -> None:
+def try_constraints(fitted: Fitted, release: ReleaseSpec, *, rng: np.random.Generator) -> None:
     """Draw some rows and write their values, only to see whether the trained model fulfils the
     constraints, before anything else takes time.
 
@@ -405,7 +403,7 @@ def try_constraints(fitted: Fitted, release: spec.ReleaseSpec, *, rng: np.random
 
 
 def drawn_last(
-    release: spec.ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints
+    release: ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints
 ) -> list[int]:
     """Columns that are drawn again when all else is: those that the spec says, and targets that
     lead to nothing and that no constraint reads.
@@ -424,7 +422,7 @@ def drawn_last(
 
 def fit(
     releaser: TrainingReleaser,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     *,
     progress: Progress,

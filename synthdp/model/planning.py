@@ -8,10 +8,10 @@ from synthdp.data.domain import Domain
 from synthdp.graph.stage import rounds
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose, expected_fit_rows, make_plan
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 
-def plan_for(release: spec.ReleaseSpec, domain: Domain) -> Plan:
+def plan_for(release: ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
     return make_plan(
         release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release))

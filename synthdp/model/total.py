@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from synthdp.errors import WrongTableError
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import expected_fit_rows
-from synthdp.spec import model as spec
+from synthdp.spec.model import IdUnit, ReleaseSpec
 
 # a declared number that is rounded to one digit is within this of the true one, with room to spare
 FACTOR = 2.0
@@ -43,7 +43,7 @@ def noisy_total(tables: Sequence[NoisyTable]) -> Total:
     return Total(rows, 1 / math.sqrt(sum(weights)))
 
 
-def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list[str]:
+def check_total(tables: Sequence[NoisyTable], release: ReleaseSpec) -> list[str]:
     """What to tell of a total that is not the declared one, but may be what was meant.
 
     Where ids are the unit, what is left of a table when `max_rows` of each are kept may be a small
@@ -53,7 +53,7 @@ def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list
         WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
     """
     total, expected = noisy_total(tables), expected_fit_rows(release)
-    low = 0.0 if isinstance(release.dataset.privacy_unit, spec.IdUnit) else expected / FACTOR
+    low = 0.0 if isinstance(release.dataset.privacy_unit, IdUnit) else expected / FACTOR
     high = expected * FACTOR
     declared = release.dataset.rows.value
     fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
@@ -75,11 +75,11 @@ def check_total(tables: Sequence[NoisyTable], release: spec.ReleaseSpec) -> list
     return [f"{found}; noise, batch and steps were chosen for the declared number"] if off else []
 
 
-def _slack(total: Total, release: spec.ReleaseSpec, rows: float) -> float:
+def _slack(total: Total, release: ReleaseSpec, rows: float) -> float:
     """How far a total may be off where `rows` are expected: noise, and the coins of the holdout,
     which all rows of a unit share.
     """
     unit = release.dataset.privacy_unit
-    together = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
+    together = unit.max_rows if isinstance(unit, IdUnit) else 1
     held_out = release.evaluation.holdout if release.evaluation.enabled else 0.0
     return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * held_out * together))

@@ -26,7 +26,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
 from synthdp.privacy.mechanisms.scores import ScoreBudget
-from synthdp.spec import model as spec
+from synthdp.spec.model import IdUnit, ReleaseSpec, SynthesizerSettings
 
 
 class PlannedMechanism(Protocol):
@@ -172,7 +172,7 @@ class Plan:
 
 
 def make_plan(
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     *,
     graph_rounds: Mapping[str, MechanismFactory] = MappingProxyType({}),
@@ -182,7 +182,7 @@ def make_plan(
     """
     privacy = release.privacy
     unit = release.dataset.privacy_unit
-    rows_per_unit = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
+    rows_per_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
     rough = _rough_spends(release, domain, graph_rounds)
     return _calibrated(
         Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ()), rough
@@ -207,14 +207,14 @@ def adaptive_round(domain: Domain, part: float) -> MechanismFactory:
     return lambda mu: AdaptiveMarginals(domain, 1 / (mu * math.sqrt(part)))
 
 
-def expected_fit_rows(release: spec.ReleaseSpec) -> float:
+def expected_fit_rows(release: ReleaseSpec) -> float:
     """Declared rows that the fit is expected to see: a constant of the spec."""
     held_out = release.evaluation.holdout if release.evaluation.enabled else 0.0
     return release.dataset.rows.value * (1 - held_out)
 
 
 def _rough_spends(
-    release: spec.ReleaseSpec, domain: Domain, rounds: Mapping[str, MechanismFactory]
+    release: ReleaseSpec, domain: Domain, rounds: Mapping[str, MechanismFactory]
 ) -> list[PlannedPurpose]:
     privacy, shares = release.privacy, release.privacy.shares
 
@@ -265,7 +265,7 @@ def _rough_spends(
     return spends
 
 
-def _rough_scores(release: spec.ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
+def _rough_scores(release: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
     """Scores of targets that are no numbers: of those, right answers can be counted."""
     budget = ScoreBudget(
         domain, tuple(t for t in release.evaluation.targets if not domain[t].ranged), 1.0
@@ -290,7 +290,7 @@ def _graph_spends(rounds: Mapping[str, MechanismFactory], mu: float) -> list[Pla
     return [PlannedPurpose(f"graph: {name}", start(mu)) for name, start in rounds.items()]
 
 
-def _target_settings(settings: spec.SynthesizerSettings) -> spec.SynthesizerSettings:
+def _target_settings(settings: SynthesizerSettings) -> SynthesizerSettings:
     """Public rule for the targets' stage: a linear model needs fewer steps, and larger ones."""
     steps = math.ceil(TARGET_STEPS * settings.steps)
     return settings.model_copy(
@@ -298,7 +298,7 @@ def _target_settings(settings: spec.SynthesizerSettings) -> spec.SynthesizerSett
     )
 
 
-def _rough_training(settings: spec.SynthesizerSettings, rows: float, mu: float) -> DpSgd:
+def _rough_training(settings: SynthesizerSettings, rows: float, mu: float) -> DpSgd:
     rate = min(1.0, settings.batch / rows)
     # Central limit of subsampled Gaussians: mu = rate sqrt(steps (exp(1/noise^2) - 1)) [Bu et al.,
     # "Deep Learning with Gaussian Differential Privacy", arXiv:1911.11607v3, Theorem 5], solved for

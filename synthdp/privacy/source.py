@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from synthdp.data import builtin
-from synthdp.data.domain import RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode
 from synthdp.data.values import unit_numbers
 from synthdp.errors import DataError
@@ -33,15 +33,25 @@ from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_p
 from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
 from synthdp.spec.addresses import shown_path
+from synthdp.spec.model import (
+    RESOLUTION_SECONDS,
+    BuiltinSource,
+    CsvSource,
+    Dataset,
+    IdUnit,
+    ParquetSource,
+    PrivacyUnit,
+    Source,
+    SqlSource,
+)
 
 T = TypeVar("T")
 Integers = npt.NDArray[np.int64]
 
 
 def read_private(
-    dataset: spec.Dataset,
+    dataset: Dataset,
     domain: Domain,
     *,
     folder: Path,
@@ -58,7 +68,7 @@ def read_private(
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
     source = dataset.source
-    if isinstance(source, spec.ParquetSource) and source.levels_only:
+    if isinstance(source, ParquetSource) and source.levels_only:
         path = folder / source.path
         table = _guarded(
             source,
@@ -75,7 +85,7 @@ def read_private(
 
 def fit_table(
     raw: pd.DataFrame,
-    dataset: spec.Dataset,
+    dataset: Dataset,
     domain: Domain,
     *,
     holdout: float,
@@ -112,7 +122,7 @@ def fit_table(
 
 
 def _levels_only(
-    dataset: spec.Dataset,
+    dataset: Dataset,
     domain: Domain,
     path: Path,
     *,
@@ -121,7 +131,7 @@ def _levels_only(
     delta: float,
 ) -> Table:
     """A Parquet table as levels alone, read batch by batch."""
-    if isinstance(dataset.privacy_unit, spec.IdUnit):
+    if isinstance(dataset.privacy_unit, IdUnit):
         raise DataError(
             "a table read as levels only has a row as its unit",
             hint="leave out source.levels_only, or declare privacy_unit: row",
@@ -141,7 +151,7 @@ def _levels_only(
 
 
 def _check_misfits(
-    encoded: Mapping[str, EncodedColumn], domain: Domain, dataset: spec.Dataset
+    encoded: Mapping[str, EncodedColumn], domain: Domain, dataset: Dataset
 ) -> dict[str, dict[str, int]]:
     misfits = {
         name: {
@@ -164,7 +174,7 @@ def _check_misfits(
     return misfits
 
 
-def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
+def _written_as(source: Source, columns: Sequence[ColumnDomain]) -> str:
     """What values of these columns must look like: the same whatever was found in them, so that it
     tells nothing of the rows.
     """
@@ -172,7 +182,7 @@ def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
     if any(not c.ranged for c in columns):
         told.append(
             "categories are compared letter by letter"
-            + (" (1.0 is not 1)" if isinstance(source, spec.CsvSource) else "")
+            + (" (1.0 is not 1)" if isinstance(source, CsvSource) else "")
         )
     if any(c.type in ("integer", "number") for c in columns):
         told.append("numbers are read as 1200.5")
@@ -180,7 +190,7 @@ def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
         told.append(
             "dates are read as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone"
         )
-    if isinstance(source, spec.CsvSource):
+    if isinstance(source, CsvSource):
         missing = (
             ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values)
             or "nothing"
@@ -189,7 +199,7 @@ def _written_as(source: spec.Source, columns: Sequence[ColumnDomain]) -> str:
     return ", ".join(told)
 
 
-def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:
+def _check_declared_rows(rows: int, dataset: Dataset) -> None:
     if dataset.rows.kind == "public" and rows != dataset.rows.value and _id_column(dataset) is None:
         raise DataError(
             f"dataset.rows declares {dataset.rows.value} rows as public knowledge, and the table"
@@ -198,12 +208,12 @@ def _check_declared_rows(rows: int, dataset: spec.Dataset) -> None:
         )
 
 
-def most_rows(dataset: spec.Dataset) -> int:
+def most_rows(dataset: Dataset) -> int:
     """The most rows that are read, whatever delta is: a constant of the spec."""
     return 16 * dataset.rows.value + 1_000_000
 
 
-def _read(dataset: spec.Dataset, domain: Domain, folder: Path, delta: float) -> pd.DataFrame:
+def _read(dataset: Dataset, domain: Domain, folder: Path, delta: float) -> pd.DataFrame:
     source = dataset.source
 
     def check(names: Sequence[str]) -> None:
@@ -213,19 +223,19 @@ def _read(dataset: spec.Dataset, domain: Domain, folder: Path, delta: float) -> 
         _check_size(rows, dataset, delta)
 
     readers: dict[type, Callable[[Any], pd.DataFrame]] = {
-        spec.CsvSource: lambda s: read_csv_file(
+        CsvSource: lambda s: read_csv_file(
             folder / s.path, delimiter=s.delimiter, missing=s.missing_values, check=check
         ),
-        spec.ParquetSource: lambda s: read_parquet_files(
+        ParquetSource: lambda s: read_parquet_files(
             folder / s.path, check=check, check_rows=check_rows
         ),
-        spec.SqlSource: lambda s: read_query(s, check=check, check_rows=check_rows),
-        spec.BuiltinSource: lambda s: builtin.frame(s.name),
+        SqlSource: lambda s: read_query(s, check=check, check_rows=check_rows),
+        BuiltinSource: lambda s: builtin.frame(s.name),
     }
     return _guarded(source, lambda: readers[type(source)](source))
 
 
-def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
+def _guarded(source: Source, read: Callable[[], T]) -> T:
     """What `read` gives; its errors without anything that might quote a row."""
     what = shown_path(getattr(source, "path", None) or getattr(source, "name", None) or source.kind)
     problem: DataError
@@ -248,8 +258,8 @@ def _guarded(source: spec.Source, read: Callable[[], T]) -> T:
     raise problem  # out here, so that the library's error does not hang on it as its context
 
 
-def _id_column(dataset: spec.Dataset) -> str | None:
-    return dataset.privacy_unit.column if isinstance(dataset.privacy_unit, spec.IdUnit) else None
+def _id_column(dataset: Dataset) -> str | None:
+    return dataset.privacy_unit.column if isinstance(dataset.privacy_unit, IdUnit) else None
 
 
 def _check_columns(names: Sequence[str], domain: Domain, id_column: str | None) -> None:
@@ -297,7 +307,7 @@ def _few(texts: Iterable[str]) -> str:
     return ", ".join(listed[:20]) + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")
 
 
-def _check_file(rows: int, dataset: spec.Dataset, delta: float) -> None:
+def _check_file(rows: int, dataset: Dataset, delta: float) -> None:
     _check_some(rows)
     _check_size(rows, dataset, delta)
 
@@ -313,7 +323,7 @@ def _check_some(rows: int) -> None:
         )
 
 
-def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
+def _check_size(rows: int, dataset: Dataset, delta: float) -> None:
     """A few bytes of a file can unpack to more rows than any memory holds; and delta must be below
     1 / rows, of the true rows too.
     """
@@ -334,7 +344,7 @@ def _check_size(rows: int, dataset: spec.Dataset, delta: float) -> None:
 
 
 def _bound_rows(
-    raw: pd.DataFrame, unit: spec.PrivacyUnit, rng: np.random.Generator
+    raw: pd.DataFrame, unit: PrivacyUnit, rng: np.random.Generator
 ) -> tuple[pd.DataFrame, Integers | None]:
     """At most `max_rows` rows of each id, a uniformly random choice that depends on that id's rows
     alone, and their units' numbers.
@@ -344,7 +354,7 @@ def _bound_rows(
     of each id a uniformly random order, independently for different ids. So with one id more, the
     rows kept of all others have the law that they had without it.]
     """
-    if not isinstance(unit, spec.IdUnit):
+    if not isinstance(unit, IdUnit):
         return raw, None
     units = unit_numbers(raw[unit.column])
     if (units < 0).any():

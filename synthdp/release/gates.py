@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack
 from synthdp.errors import GateError, OutputError
-from synthdp.spec import model as spec
+from synthdp.spec.model import Gate
 
 ATTACK_FIELDS = {
     "advantage_upper": "upper",
@@ -40,7 +40,7 @@ class GateVerdict:
     gate.
     """
 
-    gate: spec.Gate
+    gate: Gate
     value: float | None
     source: str = ""
 
@@ -77,9 +77,7 @@ class GateVerdict:
         return f"{self.gate.metric}: needs {self.bound}, got {self.value:.4g}{source}{missed}"
 
 
-def check_gates(
-    gates: Sequence[spec.Gate], figures: Mapping[str, Figure]
-) -> tuple[GateVerdict, ...]:
+def check_gates(gates: Sequence[Gate], figures: Mapping[str, Figure]) -> tuple[GateVerdict, ...]:
     """Every gate with its figure."""
     found = ((gate, figures.get(gate.metric)) for gate in gates)
     return tuple(
@@ -92,7 +90,7 @@ def check_gates(
     )
 
 
-def check_simulated(gates: Sequence[spec.Gate], audit: AuditRecord | None) -> None:
+def check_simulated(gates: Sequence[Gate], audit: AuditRecord | None) -> None:
     """Gates on the public audit, which can be decided before anything is spent.
 
     Raises:

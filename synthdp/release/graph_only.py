@@ -38,8 +38,8 @@ from synthdp.progress import Reporter
 from synthdp.release import run_folder
 from synthdp.release.run import Job, open_session
 from synthdp.release.run_folder import FOLDER, STATE, RunFolder
-from synthdp.spec import model as spec
 from synthdp.spec.load.loader import parse_spec
+from synthdp.spec.model import IdUnit, ReleaseSpec
 from synthdp.verify.at_hand import check_nearby
 
 Mode = Literal["learn", "validate"]
@@ -79,7 +79,7 @@ class GraphOutcome:
         return self.graph.to_json() | found | {"privacy": cost}
 
 
-def share_of(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
+def share_of(release: ReleaseSpec) -> ReleaseSpec:
     """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out
     for judging.
     """
@@ -94,19 +94,19 @@ def share_of(release: spec.ReleaseSpec) -> spec.ReleaseSpec:
     )
 
 
-def graph_plan(release: spec.ReleaseSpec, domain: Domain) -> Plan:
+def graph_plan(release: ReleaseSpec, domain: Domain) -> Plan:
     """The plan of a graph run; `release` as `share_of` made it."""
     return _search_plan(release, rounds(release.graph, domain, rows=expected_fit_rows(release)))
 
 
-def _search_plan(release: spec.ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> Plan:
+def _search_plan(release: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> Plan:
     privacy, unit = release.privacy, release.dataset.privacy_unit
     return make_search_plan(
         spends,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         adjacency=privacy.adjacency,
-        rows_per_unit=unit.max_rows if isinstance(unit, spec.IdUnit) else 1,
+        rows_per_unit=unit.max_rows if isinstance(unit, IdUnit) else 1,
     )
 
 
@@ -194,7 +194,7 @@ def run_orientation(
 def _job(
     spec_path: Path,
     text: str,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     plan: Plan,
     out: Path,
@@ -251,7 +251,7 @@ def _dropped_if_unpaid(job: Job) -> Iterator[None]:
             job.folder.close()
 
 
-def _checked(text: str, path: Path, mode: Mode | None) -> spec.ReleaseSpec:
+def _checked(text: str, path: Path, mode: Mode | None) -> ReleaseSpec:
     from synthdp.spec.load.loader import load_spec
 
     loaded = parse_spec(text, path=str(path)) if text else load_spec(path)

@@ -26,7 +26,7 @@ from synthdp.release.judge import Judgement
 from synthdp.release.run_folder import RunFolder
 from synthdp.report.internal.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
 from synthdp.report.internal.page import write_internal_report
-from synthdp.spec import model as spec
+from synthdp.spec.model import MembershipAttack, ReleaseSpec
 from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 
@@ -41,7 +41,7 @@ class ReportedRun(Protocol):
     """The public facts of a run that the report shows."""
 
     @property
-    def release(self) -> spec.ReleaseSpec: ...
+    def release(self) -> ReleaseSpec: ...
     @property
     def domain(self) -> Domain: ...
     @property
@@ -220,7 +220,7 @@ def _spent(run: ReportedRun) -> dict[str, float]:
 
 
 def _attack_outcomes(
-    report: MembershipReport, settings: spec.MembershipAttack
+    report: MembershipReport, settings: MembershipAttack
 ) -> Iterator[AttackOutcome]:
     """Each declared attack; the black box comes last, since its figures become the run's own."""
     for verdict in reversed(report.declared):

@@ -21,7 +21,7 @@ from synthdp.privacy.session import Session
 from synthdp.privacy.table import Table
 from synthdp.progress import Advance, Reporter
 from synthdp.release.gates import Figure, attack_figures
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Judgement:
 
 def judge(
     session: Session,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     fitted: Fitted,
     codes: Released[Codes],
@@ -102,7 +102,7 @@ def judge(
 
 def _evaluate(
     table: Table,
-    release: spec.ReleaseSpec,
+    release: ReleaseSpec,
     domain: Domain,
     codes: Codes,
     synthetic: pd.DataFrame,

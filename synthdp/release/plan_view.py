@@ -22,7 +22,7 @@ import synthdp
 from synthdp.files import parse_json, read_text
 from synthdp.ledger.balance import Balance
 from synthdp.ledger.connect import cap_of
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 REMEMBERED = 64  # plans that are kept
 PLANNED_BY = ("dp-accounting", "numpy", "scipy")
@@ -30,7 +30,7 @@ KEYS = {"epsilon", "delta", "epsilon_spent", "adjacency", "rows_per_unit", "spen
 SPEND_KEYS = {"purpose", "mechanism", "epsilon_alone", "event", "serves"}
 
 
-def plan_facts(release: spec.ReleaseSpec, balance: Balance) -> dict[str, Any]:
+def plan_facts(release: ReleaseSpec, balance: Balance) -> dict[str, Any]:
     """The plan, what the ledger has (`balance`) and will have, and about what a release costs.
 
     Raises:
@@ -65,7 +65,7 @@ def plan_facts(release: spec.ReleaseSpec, balance: Balance) -> dict[str, Any]:
     }
 
 
-def spends_of(release: spec.ReleaseSpec) -> dict[str, Any]:
+def spends_of(release: ReleaseSpec) -> dict[str, Any]:
     """Every planned spend with its event and its epsilon alone: remembered, or composed now."""
     file = _folder() / f"{_key(release)}.json"
     found = _remembered(file)
@@ -75,7 +75,7 @@ def spends_of(release: spec.ReleaseSpec) -> dict[str, Any]:
     return found
 
 
-def _composed(release: spec.ReleaseSpec) -> dict[str, Any]:
+def _composed(release: ReleaseSpec) -> dict[str, Any]:
     from synthdp.data.domain import Domain
     from synthdp.model.planning import plan_for, serves
 
@@ -96,7 +96,7 @@ def _folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synthdp" / "plans"
 
 
-def _key(release: spec.ReleaseSpec) -> str:
+def _key(release: ReleaseSpec) -> str:
     """Digest of all that a plan follows from: the spec, the accountant's libraries, and this
     program's own files.
     """

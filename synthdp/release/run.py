@@ -63,8 +63,8 @@ from synthdp.release.gates import GateVerdict, check_gates, check_simulated, sim
 from synthdp.release.internal import internal_report, record, record_refusal, refused_report
 from synthdp.release.judge import judge
 from synthdp.release.run_folder import RunFolder
-from synthdp.spec import model as spec
 from synthdp.spec.load.loader import parse_spec, spec_text
+from synthdp.spec.model import ReleaseSpec
 from synthdp.tracking.mlflow_run import tracker
 from synthdp.verify.at_hand import check_nearby
 
@@ -73,7 +73,7 @@ from synthdp.verify.at_hand import check_nearby
 class Job:
     """Everything public about one run."""
 
-    release: spec.ReleaseSpec
+    release: ReleaseSpec
     domain: Domain
     plan: Plan
     ledger: Ledger

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from synthdp.data.domain import MISSING_LABEL, RESOLUTION_SECONDS, ColumnDomain, Domain
+from synthdp.data.domain import MISSING_LABEL, ColumnDomain, Domain
 from synthdp.data.encoding import encode_column, level_of, to_numbers
 from synthdp.errors import SpecError, SpecProblem
+from synthdp.spec.model import RESOLUTION_SECONDS
 from synthdp.spec.wording import nearest
 
 MAX_SHOWN = 40  # categories or columns in a message

@@ -18,7 +18,17 @@ from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.noise import Streams
-from synthdp.spec import model as spec
+from synthdp.spec.model import (
+    Categorical,
+    Column,
+    CsvSource,
+    Dataset,
+    Datetime,
+    DeclaredRows,
+    IdUnit,
+    Number,
+    RowUnit,
+)
 
 ROWS_PER_UNIT, BATCH, FEWEST_KINDS = 3, 8, 30
 
@@ -82,25 +92,23 @@ def test_the_hole_alone_is_no_bug(name: str, domain: Domain, pairs: list[Pair]) 
     assert done.findings == () and done.largest_share > 0.99
 
 
-COLUMNS: dict[str, spec.Column] = {
-    "sex": spec.Categorical(type="categorical", categories=("f", "m")),
-    "pay": spec.Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
-    "day": spec.Datetime(
-        type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True
-    ),  # type: ignore[arg-type]
+COLUMNS: dict[str, Column] = {
+    "sex": Categorical(type="categorical", categories=("f", "m")),
+    "pay": Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
+    "day": Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True),  # type: ignore[arg-type]
 }
-UNITS: dict[str, spec.RowUnit | spec.IdUnit] = {
-    "row": spec.RowUnit(kind="row", meaning="one visit"),
-    "id": spec.IdUnit(kind="id", column="person", max_rows=3, meaning="one person"),
+UNITS: dict[str, RowUnit | IdUnit] = {
+    "row": RowUnit(kind="row", meaning="one visit"),
+    "id": IdUnit(kind="id", column="person", max_rows=3, meaning="one person"),
 }
 
 
-def dataset(unit: str) -> spec.Dataset:
-    return spec.Dataset(
+def dataset(unit: str) -> Dataset:
+    return Dataset(
         id="d",
-        source=spec.CsvSource(kind="csv", path="t.csv"),
+        source=CsvSource(kind="csv", path="t.csv"),
         privacy_unit=UNITS[unit],
-        rows=spec.DeclaredRows(kind="approximate", value=100),
+        rows=DeclaredRows(kind="approximate", value=100),
     )
 
 

@@ -390,7 +390,7 @@ THIRD_PARTY = """
 from dataclasses import dataclass
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.features import level_features
-from synthdp.privacy.mechanisms import NoisyMarginals
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 
 DOMAIN = Domain((ColumnDomain("x", "categorical", ("p", "q", "r"), False),))
 

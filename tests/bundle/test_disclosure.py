@@ -85,7 +85,7 @@ class TestRegistryRecord:
         assert isinstance(content["basic"]["publication_date"], str)
         schema = json.loads(
             (
-                Path(__file__).parents[2] / "synthdp/bundle/schemas/deployment.schema.json"
+                Path(__file__).parents[2] / "synthdp/bundle/metadata/schemas/deployment.schema.json"
             ).read_text()
         )
         for name, section in content.items():

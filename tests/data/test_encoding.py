@@ -14,23 +14,19 @@ from hypothesis import strategies as st
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import decode_column, encode, encode_column
-from synthdp.spec import model as spec
+from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 
-COLUMNS: dict[str, spec.Column] = {
-    "category": spec.Categorical(type="categorical", categories=("a", "b", "7")),
-    "absent": spec.Ordinal(type="ordinal", categories=("low", "high"), missing=True),
-    "flag": spec.Boolean(type="boolean"),
-    "whole": spec.Integer(type="integer", lower=-3, upper=20, spikes=(0, 20), bins=5),
-    "edged": spec.Integer(
-        type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4), missing=True
-    ),
-    "real": spec.Number(
+COLUMNS: dict[str, Column] = {
+    "category": Categorical(type="categorical", categories=("a", "b", "7")),
+    "absent": Ordinal(type="ordinal", categories=("low", "high"), missing=True),
+    "flag": Boolean(type="boolean"),
+    "whole": Integer(type="integer", lower=-3, upper=20, spikes=(0, 20), bins=5),
+    "edged": Integer(type="integer", lower=0, upper=9, spikes=(0,), edges=(1, 4), missing=True),
+    "real": Number(
         type="number", lower=-1.5, upper=2.5, spikes=(0.0,), bins=7, decimals=3, missing=True
     ),
-    "day": spec.Datetime(
-        type="datetime", lower="2020-02-01", upper="2021-03-01", bins=4, missing=True
-    ),
-    "hour": spec.Datetime(
+    "day": Datetime(type="datetime", lower="2020-02-01", upper="2021-03-01", bins=4, missing=True),
+    "hour": Datetime(
         type="datetime", lower="2020-02-01T06:00:00", upper="2020-02-02", bins=3, resolution="hour"
     ),
 }
@@ -95,7 +91,7 @@ def test_written_digits_never_push_a_value_over_a_bound(
 ) -> None:
     column = Domain.from_spec(
         {
-            "x": spec.Number(
+            "x": Number(
                 type="number", lower=lower, upper=upper, bins=2, decimals=decimals, spikes=(upper,)
             )
         }
@@ -203,7 +199,7 @@ def test_values_that_are_equal_and_mean_different_categories_are_told_apart() ->
     levels.
     """
     column = Domain.from_spec(
-        {"c": spec.Categorical(type="categorical", categories=("1", "true", "1.5"), missing=True)}
+        {"c": Categorical(type="categorical", categories=("1", "true", "1.5"), missing=True)}
     )["c"]
     mixed = encode_column(
         column, pd.Series([True, 1, 1.0, "1", "true", None, 1.5, False], dtype=object)

@@ -7,15 +7,15 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.data.features import MAX_LEVELS, level_features
-from synthdp.spec import model as spec
+from synthdp.spec.model import Boolean, Categorical, Integer, Ordinal
 
 COLUMNS = {
-    "colour": spec.Categorical(type="categorical", categories=("r", "g", "b")),
-    "flag": spec.Boolean(type="boolean"),
-    "age": spec.Integer(type="integer", lower=0, upper=79, bins=8, missing=True),
-    "gain": spec.Integer(type="integer", lower=0, upper=99, spikes=(0,), bins=5),
-    "long": spec.Ordinal(type="ordinal", categories=tuple(str(i) for i in range(MAX_LEVELS + 1))),
-    "one": spec.Integer(type="integer", lower=0, upper=3, bins=1),
+    "colour": Categorical(type="categorical", categories=("r", "g", "b")),
+    "flag": Boolean(type="boolean"),
+    "age": Integer(type="integer", lower=0, upper=79, bins=8, missing=True),
+    "gain": Integer(type="integer", lower=0, upper=99, spikes=(0,), bins=5),
+    "long": Ordinal(type="ordinal", categories=tuple(str(i) for i in range(MAX_LEVELS + 1))),
+    "one": Integer(type="integer", lower=0, upper=3, bins=1),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 

@@ -16,7 +16,7 @@ from synthdp.audit.mechanisms.registry import mechanism_classes
 from tests.docs.pages import ROOT, prose
 
 PAGE = ROOT / "docs" / "privacy-model.md"
-KERNEL = ROOT / "synthdp" / "privacy"
+KERNEL = (ROOT / "synthdp" / "privacy", ROOT / "synthdp" / "ledger")
 PROOF = re.compile(r"derived here|arXiv|Theorem|Lemma|Proposition|Algorithms? [0-9]")
 PAPER = re.compile(r"arXiv:\d{4}\.\d{5}(?:v\d+)?")
 
@@ -50,11 +50,12 @@ def rows() -> list[Row]:
     ]
 
 
-def proofs(folder: Path) -> dict[str, frozenset[str]]:
-    """Every docstring of the kernel that proves or cites, with the papers that it cites."""
+def proofs(*folders: Path) -> dict[str, frozenset[str]]:
+    """Every docstring below `folders` that proves or cites, with the papers that it cites."""
     return {
         name: papers
-        for file in sorted(folder.glob("*.py"))
+        for folder in folders
+        for file in sorted(folder.rglob("*.py"))
         for name, papers in _proofs(ast.parse(file.read_text(encoding="utf-8")), file.stem)
     }
 
@@ -73,11 +74,11 @@ def _proofs(
 def test_every_proof_is_listed_and_every_listed_proof_is_there() -> None:
     listed = [name for row in rows() for name in row.proofs]
     assert len(listed) == len(set(listed))
-    assert set(listed) == set(proofs(KERNEL))
+    assert set(listed) == set(proofs(*KERNEL))
 
 
 def test_each_line_cites_what_its_docstrings_cite() -> None:
-    cited = proofs(KERNEL)
+    cited = proofs(*KERNEL)
     for row in rows():
         assert row.papers == frozenset().union(*(cited[name] for name in row.proofs)), row.what
 

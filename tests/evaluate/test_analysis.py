@@ -18,14 +18,14 @@ from synthdp.evaluate.run import evaluate
 from synthdp.evaluate.subgroups import group_columns, subgroups
 from synthdp.evaluate.two_sample import two_sample
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.spec import model as spec
+from synthdp.spec.model import Boolean, Categorical, Column, Evaluation, Integer, Number, Ordinal
 
-COLUMNS: dict[str, spec.Column] = {
-    "town": spec.Categorical(type="categorical", categories=("big", "mid", "tiny")),
-    "works": spec.Boolean(type="boolean"),
-    "rank": spec.Ordinal(type="ordinal", categories=("low", "middle", "high")),
-    "pay": spec.Number(type="number", lower=0, upper=100, bins=8),
-    "hours": spec.Integer(type="integer", lower=0, upper=80, bins=10),
+COLUMNS: dict[str, Column] = {
+    "town": Categorical(type="categorical", categories=("big", "mid", "tiny")),
+    "works": Boolean(type="boolean"),
+    "rank": Ordinal(type="ordinal", categories=("low", "middle", "high")),
+    "pay": Number(type="number", lower=0, upper=100, bins=8),
+    "hours": Integer(type="integer", lower=0, upper=80, bins=10),
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 
@@ -187,7 +187,7 @@ class TestLongProtocol:
 def test_everything_at_once_is_plain_json() -> None:
     import json
 
-    settings = spec.Evaluation(
+    settings = Evaluation(
         targets=("works",), classifiers=("logistic",), random_targets=2, max_rows=400
     )
     frames = REAL[:400], TEST[:300], people(400, 6)

@@ -14,7 +14,7 @@ from synthdp.data.encoding import encode
 from synthdp.evaluate.effects import adjustment, average_effect, compare_effects
 from synthdp.evaluate.independences import claims, compare_independences, conditional_dependence
 from synthdp.graph.causal import CausalGraph
-from synthdp.spec import model as spec
+from synthdp.spec.model import Categorical, Column, Effect, Graph, Integer
 
 EFFECT = 1.5
 
@@ -55,11 +55,11 @@ class TestAverageEffect:
         assert found.value == pytest.approx(EFFECT + 1, abs=0.15)
 
 
-COLUMNS: dict[str, spec.Column] = {
-    "sick": spec.Categorical(type="categorical", categories=("no", "yes")),
-    "plan": spec.Categorical(type="categorical", categories=("a", "b", "c")),
-    "bonus": spec.Categorical(type="categorical", categories=("none", "some")),
-    "visits": spec.Integer(type="integer", lower=0, upper=40, missing=True),
+COLUMNS: dict[str, Column] = {
+    "sick": Categorical(type="categorical", categories=("no", "yes")),
+    "plan": Categorical(type="categorical", categories=("a", "b", "c")),
+    "bonus": Categorical(type="categorical", categories=("none", "some")),
+    "visits": Integer(type="integer", lower=0, upper=40, missing=True),
 }
 
 
@@ -82,13 +82,13 @@ def world(rows: int, *, effect: float = 3.0, seed: int = 0) -> tuple[pd.DataFram
 
 
 GRAPH = CausalGraph.from_spec(
-    spec.Graph(edges=("sick -> arm", "arm, sick -> visits"), groups={"arm": ("plan", "bonus")}),  # type: ignore[arg-type]
+    Graph(edges=("sick -> arm", "arm, sick -> visits"), groups={"arm": ("plan", "bonus")}),  # type: ignore[arg-type]
     tuple(COLUMNS),
 )
 
 
-def effect(**fields: object) -> spec.Effect:
-    return spec.Effect.model_validate({"treated": "plan == 'a'", "outcome": "visits", **fields})
+def effect(**fields: object) -> Effect:
+    return Effect.model_validate({"treated": "plan == 'a'", "outcome": "visits", **fields})
 
 
 class TestEffects:
@@ -122,10 +122,10 @@ class TestEffects:
         assert adjustment(effect(treated="bonus == 'some'"), COLUMNS, GRAPH) == (("sick",), "")
 
     def test_an_outcome_that_causes_the_treatment_is_told(self) -> None:
-        backwards = CausalGraph.from_spec(spec.Graph(edges=("visits -> plan",)), tuple(COLUMNS))  # type: ignore[arg-type]
+        backwards = CausalGraph.from_spec(Graph(edges=("visits -> plan",)), tuple(COLUMNS))  # type: ignore[arg-type]
         assert "no effect" in adjustment(effect(), COLUMNS, backwards)[1]
         hidden = CausalGraph.from_spec(
-            spec.Graph(edges=("sick -> plan",), latent=(("plan", "visits"),)), tuple(COLUMNS)
+            Graph(edges=("sick -> plan",), latent=(("plan", "visits"),)), tuple(COLUMNS)
         )  # type: ignore[arg-type]
         assert "unseen common cause" in adjustment(effect(), COLUMNS, hidden)[1]
 
@@ -156,7 +156,7 @@ class TestIndependences:
     def test_claims_are_those_of_the_graph(self) -> None:
         names = ("a", "b", "c", "d")
         graph = CausalGraph.from_spec(
-            spec.Graph(edges=("a -> b", "b -> c"), latent=(("a", "d"),)), names
+            Graph(edges=("a -> b", "b -> c"), latent=(("a", "d"),)), names
         )  # type: ignore[arg-type]
         found = {frozenset((x, y)): given for x, y, given in claims(graph)}
         # The unseen cause of a and d reaches b and c through a: given nothing, d would not be
@@ -165,11 +165,11 @@ class TestIndependences:
 
     def test_a_broken_chain_is_found(self) -> None:
         rng = np.random.default_rng(5)
-        columns: dict[str, spec.Column] = {
-            n: spec.Categorical(type="categorical", categories=("0", "1")) for n in "abc"
+        columns: dict[str, Column] = {
+            n: Categorical(type="categorical", categories=("0", "1")) for n in "abc"
         }
         domain = Domain.from_spec(columns)
-        graph = CausalGraph.from_spec(spec.Graph(edges=("a -> b", "b -> c")), tuple("abc"))  # type: ignore[arg-type]
+        graph = CausalGraph.from_spec(Graph(edges=("a -> b", "b -> c")), tuple("abc"))  # type: ignore[arg-type]
 
         def chain(rows: int = 3000, *, broken: bool) -> npt.NDArray[np.uint16]:
             a = rng.integers(0, 2, rows)

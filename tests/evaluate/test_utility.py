@@ -15,16 +15,24 @@ from synthdp.evaluate.features import MAX_INDICATORS, build_features, join, targ
 from synthdp.evaluate.learners import CLASSIFIERS, REGRESSORS
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.evaluate.utility import UtilityReport, utility
-from synthdp.spec import model as m
+from synthdp.spec.model import (
+    CONFIDENTIAL_METRICS,
+    Boolean,
+    Categorical,
+    Datetime,
+    Evaluation,
+    Number,
+    Ordinal,
+)
 
 DOMAIN = Domain.from_spec(
     {
-        "group": m.Categorical(type="categorical", categories=("a", "b", "c"), missing=True),
-        "rank": m.Ordinal(type="ordinal", categories=("low", "mid", "high")),
-        "dose": m.Number(type="number", lower=0, upper=10, spikes=(0,), bins=8, missing=True),
-        "day": m.Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=6),
-        "ill": m.Boolean(type="boolean"),
-        "kind": m.Categorical(type="categorical", categories=("x", "y", "z")),
+        "group": Categorical(type="categorical", categories=("a", "b", "c"), missing=True),
+        "rank": Ordinal(type="ordinal", categories=("low", "mid", "high")),
+        "dose": Number(type="number", lower=0, upper=10, spikes=(0,), bins=8, missing=True),
+        "day": Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=6),
+        "ill": Boolean(type="boolean"),
+        "kind": Categorical(type="categorical", categories=("x", "y", "z")),
     }
 )
 
@@ -164,7 +172,7 @@ def test_nothing_to_learn_from_or_to_test_on() -> None:
     assert "no rows" in run(TRAIN, TEST, TRAIN.iloc[:0], "ill").notes[0]
     assert "no evaluation targets" in run(TRAIN, TEST, TRAIN).notes[0]
     assert "too few rows" in run(TRAIN, TEST.assign(dose=np.nan), TRAIN, "dose").notes[0]
-    alone = Domain.from_spec({"ill": m.Boolean(type="boolean")})
+    alone = Domain.from_spec({"ill": Boolean(type="boolean")})
     report = utility(
         TRAIN,
         TEST,
@@ -199,7 +207,7 @@ def test_a_poor_table_is_judged_and_no_learner_fails(side: str, poor: str) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = run(*tables.values(), "ill", "kind", "dose", "day", classifiers=tuple(CLASSIFIERS))
-        settings = m.Evaluation(targets=("ill",), classifiers=("logistic",))
+        settings = Evaluation(targets=("ill",), classifiers=("logistic",))
         whole = evaluate(
             *tables.values(), domain=DOMAIN, settings=settings, rng=np.random.default_rng(0)
         )
@@ -262,7 +270,7 @@ def test_features_stay_inside_public_bounds_and_memory() -> None:
     outside = TRAIN.assign(dose=1e9)
     assert build_features(DOMAIN, outside, ["dose"])["dose"].wide.max() == 1
     many = Domain.from_spec(
-        {"code": m.Categorical(type="categorical", categories=tuple(map(str, range(1000))))}
+        {"code": Categorical(type="categorical", categories=tuple(map(str, range(1000))))}
     )
     frame = pd.DataFrame({"code": ["0", "999", "256"]})
     assert build_features(many, frame, ["code"])["code"].wide.shape == (3, MAX_INDICATORS)
@@ -273,7 +281,7 @@ def test_features_stay_inside_public_bounds_and_memory() -> None:
 
 
 def judged(synthetic: pd.DataFrame, test: pd.DataFrame = TEST, **more: object) -> EvaluationReport:
-    chosen = m.Evaluation(**{"targets": ("ill", "dose"), "classifiers": ("logistic",), **more})
+    chosen = Evaluation(**{"targets": ("ill", "dose"), "classifiers": ("logistic",), **more})
     return evaluate(
         TRAIN, test, synthetic, domain=DOMAIN, settings=chosen, rng=np.random.default_rng(0)
     )
@@ -283,7 +291,7 @@ def test_metrics_have_the_names_that_gates_use() -> None:
     report = judged(table(1500, 3))
     found = report.metrics()
     assert (
-        set(found) == {"tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"} <= set(m.CONFIDENTIAL_METRICS)
+        set(found) == {"tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio"} <= set(CONFIDENTIAL_METRICS)
     )
     assert 0 < found["tv1"] < found["tv2"] < found["tv3"] < 0.4
     assert report.floor is not None and report.floor.tv1 == pytest.approx(found["tv1"], abs=0.02)
@@ -321,7 +329,7 @@ def test_steps_are_counted_by_the_spec_alone(rows: int) -> None:
     so.
     """
     heard: list[tuple[int, int, str]] = []
-    settings = m.Evaluation(targets=("ill", "dose"), classifiers=("logistic",))
+    settings = Evaluation(targets=("ill", "dose"), classifiers=("logistic",))
     test, rng = TEST.iloc[:rows].reset_index(drop=True), np.random.default_rng(0)
     evaluate(
         TRAIN,

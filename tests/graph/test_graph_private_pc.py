@@ -27,8 +27,8 @@ from synthdp.privacy.mechanisms.noisy_max import HowMany
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorReply
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import cross_problems
+from synthdp.spec.model import Graph, ReleaseSpec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -98,17 +98,17 @@ def test_columns_without_order_are_refused(name: str) -> None:
         )
     )
     with pytest.raises(SynthdpError, match="no order is declared for c"):
-        ALGORITHMS[name].spends(spec.Graph(mode="learn"), domain, 100.0)
+        ALGORITHMS[name].spends(Graph(mode="learn"), domain, 100.0)
     two_and_missing = Domain(
         (*domain_of("ab").columns, ColumnDomain("c", "categorical", ("x", "y", "missing"), True))
     )
-    assert ALGORITHMS[name].spends(spec.Graph(mode="learn"), two_and_missing, 100.0)
+    assert ALGORITHMS[name].spends(Graph(mode="learn"), two_and_missing, 100.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> None:
     domain, codes = domain_of("abcd"), chain(20_000, np.random.default_rng(1))
-    settings = spec.Graph.model_validate(
+    settings = Graph.model_validate(
         {
             "mode": "learn",
             "algorithm": name,
@@ -121,9 +121,7 @@ def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> Non
     found: Any = own.search(Rehearsal(codes, domain, plan), settings, domain)
     assert set(found.value.directed) == {("a", "b"), ("b", "c"), ("d", "c")}
     forbidden = ["a -> b, c, d", "b -> a, c, d", "c -> a, b, d", "d -> a, b, c"]
-    settled = spec.Graph.model_validate(
-        {"mode": "learn", "algorithm": name, "forbidden": forbidden}
-    )
+    settled = Graph.model_validate({"mode": "learn", "algorithm": name, "forbidden": forbidden})
     assert own.spends(settled, domain, 20_000.0) == {}
     free = own.search(
         Rehearsal(codes, domain, Plan(1.0, 1e-5, "add_remove", 1, ())), settled, domain
@@ -135,7 +133,7 @@ def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_meet_their_total(name: str, adjacency: Any) -> None:
     """For rows and units of several rows; replacing costs about twice the noise."""
-    spends = ALGORITHMS[name].spends(spec.Graph(mode="learn"), domain_of("abcdefgh"), 1e5)
+    spends = ALGORITHMS[name].spends(Graph(mode="learn"), domain_of("abcdefgh"), 1e5)
     for rows in (1, 4):
         plan = make_search_plan(
             spends, epsilon=1.0, delta=1e-5, adjacency=adjacency, rows_per_unit=rows
@@ -207,7 +205,7 @@ def test_strata_that_the_declared_rows_cannot_fill_are_not_asked() -> None:
 def test_deletions_never_outnumber_the_planned_draws() -> None:
     """Whatever is chosen, even everything at once."""
     domain, rng = domain_of("abcdef"), np.random.default_rng(2)
-    (start,) = ALGORITHMS["em_pc"].spends(spec.Graph(mode="learn"), domain, 1e5).values()
+    (start,) = ALGORITHMS["em_pc"].spends(Graph(mode="learn"), domain, 1e5).values()
     planned: Any = start(0.5)
     for eager in (True, False):
         search = deletions(
@@ -284,8 +282,8 @@ def test_the_published_algorithm_runs_beside() -> None:
 # --- specs ---
 
 
-def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> spec.ReleaseSpec:
-    return spec.ReleaseSpec.model_validate(
+def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> ReleaseSpec:
+    return ReleaseSpec.model_validate(
         {
             "synthdp": 1,
             "dataset": {
@@ -311,7 +309,7 @@ def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> spec.Release
 )
 def test_published_algorithms_are_refused_with_the_reason(name: str, instead: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} is not private as published: .*use {instead}"):
-        spec.Graph(mode="learn", algorithm=name)  # type: ignore[arg-type]
+        Graph(mode="learn", algorithm=name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,7 +22,7 @@ from synthdp.privacy.mechanisms.moments import MomentMatrix
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -56,9 +56,9 @@ TRUE = frozenset({("a", "c"), ("b", "c"), ("c", "d")})
 
 
 def learn(
-    domain: Domain, frame: pd.DataFrame, *, epsilon: float, settings: spec.Graph | None = None
+    domain: Domain, frame: pd.DataFrame, *, epsilon: float, settings: Graph | None = None
 ) -> CausalGraph:
-    settings = settings or spec.Graph(mode="learn")
+    settings = settings or Graph(mode="learn")
     plan = make_search_plan(
         RCIT_PC.spends(settings, domain, float(len(frame))), epsilon=epsilon, delta=1e-5
     )
@@ -124,7 +124,7 @@ def test_discrete_and_missing_columns_take_part() -> None:
 
 
 def test_background_knowledge_is_kept() -> None:
-    settings = spec.Graph(mode="learn", tiers=(("d",), ("a", "b", "c")))
+    settings = Graph(mode="learn", tiers=(("d",), ("a", "b", "c")))
     graph = learn(
         NUMBERS, collider(20_000, np.random.default_rng(4)), epsilon=3.0, settings=settings
     )
@@ -147,13 +147,13 @@ def test_a_column_of_many_categories_is_refused_when_the_plan_is_made() -> None:
             ColumnDomain("postcode", "categorical", tuple(map(str, range(40))), False),
         )
     )
-    spends = RCIT_PC.spends(spec.Graph(mode="learn"), domain, 1000.0)
+    spends = RCIT_PC.spends(Graph(mode="learn"), domain, 1000.0)
     with pytest.raises(SynthdpError, match="'postcode' has 40 categories"):
         make_search_plan(spends, epsilon=1.0, delta=1e-5)
 
 
 def test_the_whole_budget_is_planned_and_two_values_are_released() -> None:
-    settings = spec.Graph(mode="learn")
+    settings = Graph(mode="learn")
     plan = make_search_plan(RCIT_PC.spends(settings, NUMBERS, 5000.0), epsilon=1.0, delta=1e-5)
     assert [s.purpose for s in plan.spends] == ["graph: margins", "graph: moments"]
     assert 0.99 <= plan.epsilon_spent <= 1.0
@@ -166,7 +166,7 @@ def test_links_that_pc_leaves_open_are_turned_at_a_planned_price() -> None:
     frame = pd.DataFrame({"y": np.clip(x**3 + rng.uniform(-0.3, 0.3, len(x)), -2, 2), "x": x})
     domain = Domain((number("y", -2, 2), number("x", -2, 2)))
     assert learn(domain, frame, epsilon=2.0).undirected == (("y", "x"),)
-    settings = spec.Graph(mode="learn", orient_share=0.5)
+    settings = Graph(mode="learn", orient_share=0.5)
     assert learn(domain, frame, epsilon=2.0, settings=settings).directed == (("x", "y"),)
     plan = make_search_plan(RCIT_PC.spends(settings, domain, 40_000.0), epsilon=2.0, delta=1e-5)
     assert [s.purpose for s in plan.spends] == ["graph: margins", "graph: moments", "graph: orient"]

@@ -28,7 +28,7 @@ from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import make_search_plan
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -45,7 +45,7 @@ def check(network: Network) -> Check:
         net = network(name)
         domain, codes = net.domain(), net.sample(rows, rng=np.random.default_rng(seed))
         plan = make_search_plan(
-            rounds(spec.Graph(mode="validate"), domain, rows=rows), epsilon=epsilon, delta=1e-3
+            rounds(Graph(mode="validate"), domain, rows=rows), epsilon=epsilon, delta=1e-3
         )
         return validated(Rehearsal(codes, domain, plan), graph, domain, level=0.05).value
 

@@ -60,9 +60,21 @@ from synthdp.graph.causal import CausalGraph  # noqa: E402
 from synthdp.privacy.noise import Streams  # noqa: E402
 from synthdp.privacy.private import _KERNEL_KEY  # noqa: E402
 from synthdp.privacy.source import read_private  # noqa: E402
-from synthdp.spec import model as models  # noqa: E402
 from synthdp.spec.load.loader import load_spec, parse_spec  # noqa: E402
 from synthdp.spec.load.yaml_tree import read  # noqa: E402
+from synthdp.spec.model import (  # noqa: E402
+    Boolean,
+    Categorical,
+    Column,
+    CsvSource,
+    Dataset,
+    Datetime,
+    DeclaredRows,
+    IdUnit,
+    Integer,
+    Number,
+    ReleaseSpec,
+)
 from tests.malicious import fuzz_files  # noqa: E402
 
 FOLDER = Path(tempfile.mkdtemp(prefix="synthdp-fuzz-"))
@@ -89,7 +101,7 @@ def spec_target(data: bytes) -> str:
     return "refused"
 
 
-def _check_usable(spec: models.ReleaseSpec) -> None:
+def _check_usable(spec: ReleaseSpec) -> None:
     domain = Domain.from_spec(spec.columns)
     for column in domain.columns:
         assert column.levels >= 1 and all(
@@ -106,20 +118,18 @@ def _check_usable(spec: models.ReleaseSpec) -> None:
     )
 
 
-DATASET = models.Dataset(
+DATASET = Dataset(
     id="d",
-    source=models.CsvSource(kind="csv", path="t.csv", missing_values=("", "NA")),
-    privacy_unit=models.IdUnit(kind="id", column="person", max_rows=2, meaning="one person"),
-    rows=models.DeclaredRows(kind="approximate", value=100),
+    source=CsvSource(kind="csv", path="t.csv", missing_values=("", "NA")),
+    privacy_unit=IdUnit(kind="id", column="person", max_rows=2, meaning="one person"),
+    rows=DeclaredRows(kind="approximate", value=100),
 )
-COLUMNS: dict[str, models.Column] = {
-    "sex": models.Categorical(type="categorical", categories=("f", "m")),
-    "ill": models.Boolean(type="boolean", missing=True),
-    "age": models.Integer(type="integer", lower=0, upper=99, bins=10, spikes=(0,)),
-    "pay": models.Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
-    "day": models.Datetime(
-        type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True
-    ),  # type: ignore[arg-type]
+COLUMNS: dict[str, Column] = {
+    "sex": Categorical(type="categorical", categories=("f", "m")),
+    "ill": Boolean(type="boolean", missing=True),
+    "age": Integer(type="integer", lower=0, upper=99, bins=10, spikes=(0,)),
+    "pay": Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
+    "day": Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True),  # type: ignore[arg-type]
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 

@@ -88,7 +88,7 @@ def broken(dataset, domain, *, folder, **rest):
 fuzz.read_private = broken
 """
 HANGS = """
-import re, synthdp.graph.bif as bif
+import re, synthdp.graph.formats.bif as bif
 bif._BLOCK = re.compile(r"variable\\s+(\\S+)\\s*\\{|probability\\s*\\(\\s*([^)|]+?)\\s*(?:\\|\\s*([^)]*?)\\s*)?\\)\\s*\\{")
 fuzz.fuzz_files.SECONDS = 2
 fuzz.fuzz_files.SCRAPS = ["probability (", " "]

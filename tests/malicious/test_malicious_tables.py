@@ -23,26 +23,36 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
 from synthdp.spec.init.draft import draft_spec
+from synthdp.spec.model import (
+    Categorical,
+    CsvSource,
+    Dataset,
+    DeclaredRows,
+    Integer,
+    ParquetSource,
+    RowUnit,
+    Source,
+    SqlSource,
+)
 
 CANARY = "zq-canary-9182"
 DOMAIN = Domain.from_spec(
     {
-        "sex": spec.Categorical(type="categorical", categories=("f", "m", CANARY[:2])),
-        "age": spec.Integer(type="integer", lower=0, upper=99, bins=10, missing=True),
+        "sex": Categorical(type="categorical", categories=("f", "m", CANARY[:2])),
+        "age": Integer(type="integer", lower=0, upper=99, bins=10, missing=True),
     }
 )
 GOOD = "sex,age\nf,3\nm,99\n"
 BOMB_ROWS = 1_000_000_000
 
 
-def read(folder: Path, source: spec.Source, *, handling: str = "refuse", unit: Any = None) -> Table:
-    dataset = spec.Dataset(
+def read(folder: Path, source: Source, *, handling: str = "refuse", unit: Any = None) -> Table:
+    dataset = Dataset(
         id="d",
         source=source,
-        privacy_unit=unit or spec.RowUnit(kind="row", meaning="one visit"),
-        rows=spec.DeclaredRows(kind="approximate", value=100),
+        privacy_unit=unit or RowUnit(kind="row", meaning="one visit"),
+        rows=DeclaredRows(kind="approximate", value=100),
         out_of_domain=handling,
     )  # type: ignore[arg-type]
     return read_private(
@@ -50,8 +60,8 @@ def read(folder: Path, source: spec.Source, *, handling: str = "refuse", unit: A
     ).unseal(key=_KERNEL_KEY)
 
 
-def csv(path: str = "t.csv", **options: Any) -> spec.CsvSource:
-    return spec.CsvSource(kind="csv", path=path, **options)
+def csv(path: str = "t.csv", **options: Any) -> CsvSource:
+    return CsvSource(kind="csv", path=path, **options)
 
 
 # --- CSV ---
@@ -154,13 +164,13 @@ def test_a_single_column_keeps_its_missing_values(tmp_path: Path) -> None:
     """An empty line is a row where there is one column; leaving it out would drop units unseen."""
     (tmp_path / "t.csv").write_bytes(b"person\n\nx\n")
     single = Domain.from_spec(
-        {"person": spec.Categorical(type="categorical", categories=("x",), missing=True)}
+        {"person": Categorical(type="categorical", categories=("x",), missing=True)}
     )
-    dataset = spec.Dataset(
+    dataset = Dataset(
         id="d",
         source=csv(),
-        privacy_unit=spec.RowUnit(kind="row", meaning="one"),
-        rows=spec.DeclaredRows(kind="approximate", value=9),
+        privacy_unit=RowUnit(kind="row", meaning="one"),
+        rows=DeclaredRows(kind="approximate", value=9),
     )
     table = read_private(
         dataset, single, folder=tmp_path, holdout=0.0, streams=Streams.fresh()
@@ -335,7 +345,7 @@ def test_a_bad_parquet_is_refused_without_a_word_of_it(
 ) -> None:
     make(tmp_path / "t.parquet")
     ended = act(
-        lambda: read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet")),
+        lambda: read(tmp_path, ParquetSource(kind="parquet", path="t.parquet")),
         megabytes=2000,
         seconds=60,
     )
@@ -349,7 +359,7 @@ def test_metadata_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyP
     called: list[str] = []
     monkeypatch.setattr(os, "system", lambda command: called.append(command))
     try:
-        table = read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet"))
+        table = read(tmp_path, ParquetSource(kind="parquet", path="t.parquet"))
     except DataError:
         pass
     else:
@@ -359,9 +369,10 @@ def test_metadata_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_text_columns_of_parquet_are_read_as_they_are(tmp_path: Path) -> None:
     pd.DataFrame({"sex": ["f", "m"], "age": ["3", None]}).to_parquet(tmp_path / "t.parquet")
-    assert read(tmp_path, spec.ParquetSource(kind="parquet", path="t.parquet")).codes[
-        0
-    ].tolist() == [0, 0]
+    assert read(tmp_path, ParquetSource(kind="parquet", path="t.parquet")).codes[0].tolist() == [
+        0,
+        0,
+    ]
 
 
 # --- SQL ---
@@ -392,9 +403,7 @@ def test_a_bad_query_is_refused_without_a_word_of_its_rows(
     connection.close()
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
     ended = act(
-        lambda: read(
-            tmp_path, spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=BAD_SQL[name])
-        )
+        lambda: read(tmp_path, SqlSource(kind="sql", url_env="TEST_DB_URL", query=BAD_SQL[name]))
     )
     assert (ended.error, ended.code) == ("DataError", 5), (ended.error, ended.chain[:2000])
     assert CANARY not in ended.chain + ended.printed
@@ -433,7 +442,7 @@ def test_a_path_is_never_an_address_or_a_home_folder(
         if kind == "csv"
         else path.format(secret=secret).replace(".csv", ".parquet")
     )
-    source = csv(text) if kind == "csv" else spec.ParquetSource(kind="parquet", path=text)
+    source = csv(text) if kind == "csv" else ParquetSource(kind="parquet", path=text)
     for folder in (Path(), tmp_path):
         with pytest.raises(DataError):
             read(folder, source)

@@ -16,7 +16,7 @@ from synthdp.bundle.metadata.datapackage import write_csv
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
@@ -50,8 +50,8 @@ TEXTS = (
 )
 
 
-def release(*texts: str) -> spec.ReleaseSpec:
-    return spec.ReleaseSpec.model_validate(
+def release(*texts: str) -> ReleaseSpec:
+    return ReleaseSpec.model_validate(
         {
             "synthdp": 1,
             "dataset": {

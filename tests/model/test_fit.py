@@ -27,18 +27,18 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
+from synthdp.spec.model import Graph, ReleaseSpec, Shares
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 ROWS = 3000
 
 
-def release(graph: spec.Graph) -> spec.ReleaseSpec:
+def release(graph: Graph) -> ReleaseSpec:
     two = {"type": "categorical", "categories": ["n", "y"]}
     return check(
-        spec.ReleaseSpec.model_validate(
+        ReleaseSpec.model_validate(
             {
                 "synthdp": 1,
                 "dataset": {
@@ -103,7 +103,7 @@ def nearly_noiseless(domain: Domain) -> Plan:
     )
 
 
-def fitted(graph: spec.Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
+def fitted(graph: Graph) -> tuple[Fitted, npt.NDArray[np.uint16]]:
     wanted = release(graph)
     domain = Domain.from_spec(wanted.columns)
     rehearsal = Rehearsal(table(), domain, nearly_noiseless(domain))
@@ -125,7 +125,7 @@ APART = (("c", "d"),)  # z is for c and d alone, so a and b can only depend thro
 
 
 def test_an_arrow_lets_a_dependence_be_learned() -> None:
-    graph = spec.Graph(mode="given", edges=("a -> b",), latent=APART)
+    graph = Graph(mode="given", edges=("a -> b",), latent=APART)
     result, codes = fitted(graph)
     assert codes.shape == (ROWS, 4) and result.graph.graph.parents("b") == ("a",)
     assert agreement(codes) > 0.88
@@ -133,7 +133,7 @@ def test_an_arrow_lets_a_dependence_be_learned() -> None:
 
 
 def test_without_the_arrow_it_cannot_be_learned() -> None:
-    _, codes = fitted(spec.Graph(mode="given", edges=("c -> d",), latent=APART))
+    _, codes = fitted(Graph(mode="given", edges=("c -> d",), latent=APART))
     assert abs(agreement(codes) - 0.5) < 0.05
     high_where_yes, high_where_no = (
         float((codes[codes[:, 2] == v, 3] == 2).mean()) for v in (1, 0)
@@ -142,7 +142,7 @@ def test_without_the_arrow_it_cannot_be_learned() -> None:
 
 
 def test_raked_marginals_are_the_tables_whatever_was_learned() -> None:
-    _, codes = fitted(spec.Graph(mode="none"))
+    _, codes = fitted(Graph(mode="none"))
     for column in range(4):
         true, drawn = (np.bincount(x[:, column], minlength=3) / ROWS for x in (table(), codes))
         np.testing.assert_allclose(drawn, true, atol=0.02)
@@ -153,7 +153,7 @@ def test_small_steps_use_one_thread(
     batch: int, many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    wanted = release(spec.Graph(mode="none"))
+    wanted = release(Graph(mode="none"))
     wanted = wanted.model_copy(
         update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})}
     )
@@ -162,9 +162,9 @@ def test_small_steps_use_one_thread(
 
 def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_know_it() -> None:
     """Without an arrow the model holds a and b apart; their measured table brings them together."""
-    wanted = release(spec.Graph(mode="given", edges=("c -> d",), latent=APART))
+    wanted = release(Graph(mode="given", edges=("c -> d",), latent=APART))
     privacy = wanted.privacy.model_copy(
-        update={"pairs": (("b", "a"),), "shares": spec.Shares(measure=0.2, pairs=0.2, train=0.6)}
+        update={"pairs": (("b", "a"),), "shares": Shares(measure=0.2, pairs=0.2, train=0.6)}
     )
     wanted = check(wanted.model_copy(update={"privacy": privacy}))
     domain = Domain.from_spec(wanted.columns)
@@ -193,8 +193,8 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
     """Without an arrow to it, which a learned graph may not find, the network learns it as any
     other, and its stage is left out.
     """
-    wanted = release(spec.Graph(mode="given", edges=("a -> b", "c -> d")))
-    shares = spec.Shares(measure=0.2, targets=0.3, train=0.5)
+    wanted = release(Graph(mode="given", edges=("a -> b", "c -> d")))
+    shares = Shares(measure=0.2, targets=0.3, train=0.5)
     synthesizer = wanted.synthesizer.model_copy(update={"targets": ("b",), "hidden": 8})
     wanted = check(
         wanted.model_copy(
@@ -204,7 +204,7 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
             }
         )
     )
-    wanted = wanted.model_copy(update={"graph": spec.Graph(mode="given", edges=arrows)})
+    wanted = wanted.model_copy(update={"graph": Graph(mode="given", edges=arrows)})
     domain = Domain.from_spec(wanted.columns)
     assert [s.purpose for s in plan_for(wanted, domain).spends] == ["measure", "targets", "train"]
     plan = nearly_noiseless(domain)
@@ -239,7 +239,7 @@ def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple
 def test_targets_that_lead_to_nothing_and_that_no_constraint_reads_are_drawn_last(
     arrows: tuple[str, ...], constraints: tuple[str, ...], drawn: list[int]
 ) -> None:
-    wanted = release(spec.Graph(mode="given", edges=arrows))
+    wanted = release(Graph(mode="given", edges=arrows))
     wanted = wanted.model_copy(
         update={
             "synthesizer": wanted.synthesizer.model_copy(update={"targets": ("b",)}),
@@ -259,9 +259,7 @@ def test_targets_that_lead_to_nothing_and_that_no_constraint_reads_are_drawn_las
 
 
 def test_an_unseen_cause_of_a_group_reaches_its_columns() -> None:
-    graph = spec.Graph(
-        mode="given", groups={"g": ("a", "b")}, edges=("c -> d",), latent=(("g", "c"),)
-    )
+    graph = Graph(mode="given", groups={"g": ("a", "b")}, edges=("c -> d",), latent=(("g", "c"),))
     wanted = release(graph)
     domain = Domain.from_spec(wanted.columns)
     network = causal_vae(wanted, domain, CausalGraph.from_spec(graph, domain.names))

@@ -24,7 +24,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec import model as spec
+from synthdp.spec.model import ReleaseSpec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -94,7 +94,7 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
     """
     graph = network.graph()
     edges = tuple(f"{a} -> {b}" for a, b in graph.directed) if arrows else ()
-    wanted = spec.ReleaseSpec.model_validate(
+    wanted = ReleaseSpec.model_validate(
         {
             "synthdp": 1,
             "dataset": {

@@ -20,14 +20,14 @@ from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import probabilities, project_to_simplex, rake, smoothed
 from synthdp.model.synthesizer import Synthesizer, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.spec import model as spec
+from synthdp.spec.model import Categorical
 
 # a -> b -> d, a -> c -> d, and e alone; b and c share no latent cause.
 SIZES, PARENTS = (2, 3, 2, 4, 5), ((), (0,), (0,), (1, 2), ())
 NAMES = ("a", "b", "c", "d", "e")
 DOMAIN = Domain.from_spec(
     {
-        n: spec.Categorical(type="categorical", categories=tuple(f"{n}{i}" for i in range(s)))
+        n: Categorical(type="categorical", categories=tuple(f"{n}{i}" for i in range(s)))
         for n, s in zip(NAMES, SIZES, strict=True)
     }
 )

@@ -25,8 +25,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose
-from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import check
+from synthdp.spec.model import ReleaseSpec
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -34,7 +34,7 @@ ROWS = 300
 Floats = npt.NDArray[np.float64]
 
 
-def release(*, steps: int = 5, **synthesizer: object) -> spec.ReleaseSpec:
+def release(*, steps: int = 5, **synthesizer: object) -> ReleaseSpec:
     two = {"type": "categorical", "categories": ["n", "y"]}
     shares = (
         {"measure": 0.2, "targets": 0.3, "train": 0.5}
@@ -43,7 +43,7 @@ def release(*, steps: int = 5, **synthesizer: object) -> spec.ReleaseSpec:
     )
     return shadow_spec(
         check(
-            spec.ReleaseSpec.model_validate(
+            ReleaseSpec.model_validate(
                 {
                     "synthdp": 1,
                     "dataset": {
@@ -77,14 +77,14 @@ def rows_of(share: float, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     ).astype(np.uint16)
 
 
-def trainer(wanted: spec.ReleaseSpec) -> ShadowTrainer:
+def trainer(wanted: ReleaseSpec) -> ShadowTrainer:
     domain = Domain.from_spec(wanted.columns)
     return ShadowTrainer(
         wanted, domain, plan(wanted, domain), CausalGraph.from_spec(wanted.graph, domain.names)
     )
 
 
-def plan(wanted: spec.ReleaseSpec, domain: Domain) -> Plan:
+def plan(wanted: ReleaseSpec, domain: Domain) -> Plan:
     """A plan with some noise that no accountant has seen; only a rehearsal takes it."""
     steps = wanted.synthesizer.steps
     training = DpSgd(

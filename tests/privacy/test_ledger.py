@@ -205,7 +205,7 @@ def test_threads_racing_for_the_last_of_a_cap(tmp_path: Path) -> None:
 RACER = """
 import sys, time
 from synthdp.errors import BudgetError
-from synthdp.privacy.ledger import Ledger
+from synthdp.ledger.ledger import Ledger
 url, run, start = sys.argv[1], sys.argv[2], float(sys.argv[3])
 time.sleep(max(0.0, start - time.time()))
 try:

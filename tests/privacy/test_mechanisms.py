@@ -33,7 +33,7 @@ from synthdp.privacy.plan import (
     make_search_plan,
 )
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
+from synthdp.spec.model import Categorical, Integer, ReleaseSpec
 
 MakeDomain = Callable[..., Domain]
 TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("c", "c"), ("a", "b"), ("a", "c"))
@@ -268,7 +268,7 @@ def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_
 
 
 @st.composite
-def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[spec.ReleaseSpec, dict[str, float]]:
+def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[ReleaseSpec, dict[str, float]]:
     """Without `whole_range`, only specs whose plan takes a second: few rows per unit, and no single
     steps of tiny noise.
     """
@@ -309,7 +309,7 @@ def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[spec.ReleaseSpec, d
         },
         "evaluation": {"holdout": draw(st.sampled_from([0.0, 0.2]))},
     }
-    return spec.ReleaseSpec.model_validate(content), rounds
+    return ReleaseSpec.model_validate(content), rounds
 
 
 def scales(plan: Plan) -> list[float]:
@@ -328,7 +328,7 @@ def scales(plan: Plan) -> list[float]:
     return found
 
 
-def check_plan(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
+def check_plan(made: tuple[ReleaseSpec, dict[str, float]]) -> None:
     release, rounds = made
     domain = Domain.from_spec(release.columns)
     plan = make_plan(
@@ -350,7 +350,7 @@ def check_plan(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
 @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(releases(whole_range=False))
 def test_plans_meet_their_total_with_some_noise_everywhere(
-    made: tuple[spec.ReleaseSpec, dict[str, float]],
+    made: tuple[ReleaseSpec, dict[str, float]],
 ) -> None:
     check_plan(made)
 
@@ -375,18 +375,18 @@ def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
         },
         "synthesizer": {"steps": 1, "batch": 1},
     }
-    check_plan((spec.ReleaseSpec.model_validate(content), {}))
+    check_plan((ReleaseSpec.model_validate(content), {}))
 
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(releases(whole_range=True))
-def test_plans_over_the_whole_range(made: tuple[spec.ReleaseSpec, dict[str, float]]) -> None:
+def test_plans_over_the_whole_range(made: tuple[ReleaseSpec, dict[str, float]]) -> None:
     check_plan(made)
 
 
 @pytest.fixture(scope="module")
-def example() -> tuple[spec.ReleaseSpec, Plan]:
+def example() -> tuple[ReleaseSpec, Plan]:
     content = {
         "synthdp": 1,
         "dataset": {
@@ -399,7 +399,7 @@ def example() -> tuple[spec.ReleaseSpec, Plan]:
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
         "synthesizer": {"steps": 100, "batch": 50},
     }
-    release = spec.ReleaseSpec.model_validate(content)
+    release = ReleaseSpec.model_validate(content)
     domain = Domain.from_spec(release.columns)
     return release, make_plan(
         release,
@@ -410,7 +410,7 @@ def example() -> tuple[spec.ReleaseSpec, Plan]:
     )
 
 
-def test_order_of_spends_is_irrelevant(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+def test_order_of_spends_is_irrelevant(example: tuple[ReleaseSpec, Plan]) -> None:
     _, plan = example
     for order in itertools.permutations(plan.events):
         assert accounting.epsilon(
@@ -418,19 +418,19 @@ def test_order_of_spends_is_irrelevant(example: tuple[spec.ReleaseSpec, Plan]) -
         ) == pytest.approx(plan.epsilon_spent, rel=1e-6)
 
 
-def test_groups_cost_more_the_larger_they_are(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+def test_groups_cost_more_the_larger_they_are(example: tuple[ReleaseSpec, Plan]) -> None:
     groups = list(example[1].group_epsilons.values())
     assert groups == sorted(groups)
     assert groups[0] == example[1].epsilon_spent
 
 
-def test_profile_passes_through_the_claim(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+def test_profile_passes_through_the_claim(example: tuple[ReleaseSpec, Plan]) -> None:
     plan = example[1]
     assert dict(plan.profile)[1.0] <= plan.delta
     assert dict(plan.profile)[0.75] > plan.delta
 
 
-def test_rate_and_batch_are_constants_of_the_spec(example: tuple[spec.ReleaseSpec, Plan]) -> None:
+def test_rate_and_batch_are_constants_of_the_spec(example: tuple[ReleaseSpec, Plan]) -> None:
     release, plan = example
     training = plan.spends[-1].mechanism
     assert isinstance(training, DpSgd)
@@ -445,14 +445,14 @@ def test_tolerance_leaves_little() -> None:
 
 def test_levels_beyond_sixteen_bits_cannot_be_declared() -> None:
     """Codes are uint16: the contract's largest columns must fit."""
-    widest = spec.Integer(
+    widest = Integer(
         type="integer", lower=0, upper=10**6, bins=1024, spikes=tuple(range(64)), missing=True
     )
     assert Domain.from_spec({"a": widest}).sizes[0] <= 1024 + 64 + 1
-    most = spec.Categorical(
+    most = Categorical(
         type="categorical", categories=tuple(f"v{i}" for i in range(4096)), missing=True
     )
     assert Domain.from_spec({"a": most}).sizes[0] == 4097 < 2**16
     with pytest.raises(ValueError, match="at most 4096"):
-        spec.Categorical(type="categorical", categories=tuple(f"v{i}" for i in range(4097)))
+        Categorical(type="categorical", categories=tuple(f"v{i}" for i in range(4097)))
     assert isinstance(Domain.from_spec({"a": most}).columns[0], ColumnDomain)

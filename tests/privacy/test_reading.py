@@ -17,7 +17,7 @@ import pytest
 from synthdp.data.domain import Domain
 from synthdp.errors import DataError
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
+from synthdp.spec.model import Categorical, Datetime, ParquetSource, Source, SqlSource
 from tests.privacy.test_source import GOOD, HEADER, Read, by_id, reader_in
 
 
@@ -29,19 +29,13 @@ def read(tmp_path: Path) -> Read:
 # --- one row never changes how others are read ---
 
 DATES = Domain.from_spec(
-    {
-        "day": spec.Datetime(
-            type="datetime", lower="2000-01-01", upper="2030-12-31", bins=8, missing=True
-        )
-    }
+    {"day": Datetime(type="datetime", lower="2000-01-01", upper="2030-12-31", bins=8, missing=True)}
 )  # type: ignore[arg-type]
 WHOLE = (
     "9007199254740993",
     "9007199254740995",
 )  # neighbours of 2^53, which floating point does not tell apart
-CODED = Domain.from_spec(
-    {"code": spec.Categorical(type="categorical", categories=WHOLE, missing=True)}
-)
+CODED = Domain.from_spec({"code": Categorical(type="categorical", categories=WHOLE, missing=True)})
 
 
 def counts(table: Table) -> list[int]:
@@ -50,7 +44,7 @@ def counts(table: Table) -> list[int]:
 
 def sources(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, values: list[Any], kind: Any
-) -> dict[str, spec.Source]:
+) -> dict[str, Source]:
     """The same column as each kind of source."""
     pq.write_table(pa.table({name: pa.array(values, kind)}), folder / "t.parquet")
     with sqlite3.connect(folder / "s.db") as connection:
@@ -60,11 +54,9 @@ def sources(
     connection.close()
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{folder / 's.db'}")
     return {
-        "parquet": spec.ParquetSource(kind="parquet", path="t.parquet"),
-        "batches": spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=True),
-        "sql": spec.SqlSource(
-            kind="sql", url_env="TEST_DB_URL", query=f"select v as {name} from t"
-        ),
+        "parquet": ParquetSource(kind="parquet", path="t.parquet"),
+        "batches": ParquetSource(kind="parquet", path="t.parquet", levels_only=True),
+        "sql": SqlSource(kind="sql", url_env="TEST_DB_URL", query=f"select v as {name} from t"),
     }
 
 
@@ -103,7 +95,7 @@ def test_seven_digits_of_a_second_change_no_other_date(
 @pytest.mark.finding("math F1")
 def test_what_fits_alone_fits_together(read: Read) -> None:
     wide = Domain.from_spec(
-        {"day": spec.Datetime(type="datetime", lower="2000-01-01", upper="9999-12-31", bins=8)}
+        {"day": Datetime(type="datetime", lower="2000-01-01", upper="9999-12-31", bins=8)}
     )  # type: ignore[arg-type]
     for rows in (
         ["9999-12-31"],
@@ -136,7 +128,7 @@ def test_huge_ids_of_sqlite_stay_apart_beside_a_real_one(
         connection.executemany("insert into t values (?, ?)", [(i, int(WHOLE[0])) for i in ids])
     connection.close()
     monkeypatch.setenv("TEST_DB_URL", f"sqlite:///{tmp_path / 's.db'}")
-    source = spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query="select person, code from t")
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query="select person, code from t")
     assert len(read(source=source, domain=CODED, unit=by_id(3)).codes) == 7
 
 
@@ -158,7 +150,7 @@ def test_one_person_is_one_unit_however_the_id_is_spelt(read: Read) -> None:
 def test_a_row_is_a_line(read: Read, handling: str, end: str) -> None:
     """A quotation mark that opens in one row and closes in another took all rows between them."""
     letters = Domain.from_spec(
-        {n: spec.Categorical(type="categorical", categories=("v", "y", "z")) for n in ("a", "b")}
+        {n: Categorical(type="categorical", categories=("v", "y", "z")) for n in ("a", "b")}
     )
     rows = ["a,b", *["z,v"] * 20, 'z,v"', "y,y"]
     assert len(read(end.join([*rows, ""]), domain=letters, out_of_domain="clamp").codes) == 22
@@ -193,7 +185,7 @@ def test_a_table_of_one_over_delta_rows_is_refused(
 # --- folders of Parquet files ---
 
 CODES = Domain.from_spec(
-    {"code": spec.Categorical(type="categorical", categories=("01", "02", "9x"), missing=True)}
+    {"code": Categorical(type="categorical", categories=("01", "02", "9x"), missing=True)}
 )
 
 
@@ -208,7 +200,7 @@ def test_names_of_folders_are_no_columns(read: Read, tmp_path: Path, levels_only
     """Their types would follow from all names together: a folder more, for one row, changed what
     all others were read as.
     """
-    source = spec.ParquetSource(kind="parquet", path="p", levels_only=levels_only)
+    source = ParquetSource(kind="parquet", path="p", levels_only=levels_only)
     rows = {"code=01/a.parquet": 9, "code=02/a.parquet": 1, "code=9x/a.parquet": 1}
     folder_of(tmp_path / "p", {name: pa.table({"n": [0] * count}) for name, count in rows.items()})
     with pytest.raises(DataError, match="none of the declared columns"):
@@ -229,7 +221,7 @@ def test_files_of_a_folder_have_one_schema(
     read: Read, tmp_path: Path, other: pa.Table, levels_only: bool
 ) -> None:
     """Else one file would decide how the values of another are read."""
-    source = spec.ParquetSource(kind="parquet", path="p", levels_only=levels_only)
+    source = ParquetSource(kind="parquet", path="p", levels_only=levels_only)
     folder_of(
         tmp_path / "p",
         {"0.parquet": pa.table({"code": ["01", "01"]}), "1.parquet": pa.table({"code": ["02"]})},
@@ -247,7 +239,7 @@ def test_dictionaries_of_any_index_and_texts_that_are_none(
     """One text that is not in UTF-8 is a misfit, and changes no other row; unsigned positions are
     positions.
     """
-    source = spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=levels_only)
+    source = ParquetSource(kind="parquet", path="t.parquet", levels_only=levels_only)
     pq.write_table(
         pa.table(
             {
@@ -329,7 +321,7 @@ def test_what_is_wrong_with_a_query_is_told(
 ) -> None:
     monkeypatch.setenv("TEST_DB_URL", url)
     with pytest.raises(DataError) as caught:
-        read(source=spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=query))
+        read(source=SqlSource(kind="sql", url_env="TEST_DB_URL", query=query))
     assert (
         told in str(caught.value)
         and "file" not in str(caught.value)
@@ -344,11 +336,7 @@ def test_values_of_sqlite_are_read_one_by_one(
     """A column of SQLite holds values of any type: each has the level that it would have alone."""
     values = [1, 1.0, "1", "01", b"1", None, 0.5, 2**62, "x"]
     column = Domain.from_spec(
-        {
-            "code": spec.Categorical(
-                type="categorical", categories=("1", "01", "0.5", "x"), missing=True
-            )
-        }
+        {"code": Categorical(type="categorical", categories=("1", "01", "0.5", "x"), missing=True)}
     )
     source = sources(tmp_path, monkeypatch, "code", [], pa.int64())["sql"]
     with sqlite3.connect(tmp_path / "s.db") as connection:
@@ -374,7 +362,7 @@ def test_a_query_without_end_is_stopped(read: Read, monkeypatch: pytest.MonkeyPa
     )
     with pytest.raises(DataError, match="1 / delta"):
         read(
-            source=spec.SqlSource(kind="sql", url_env="TEST_DB_URL", query=endless),
+            source=SqlSource(kind="sql", url_env="TEST_DB_URL", query=endless),
             domain=CODED,
             delta=1e-5,
         )

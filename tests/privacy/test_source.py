@@ -23,18 +23,30 @@ from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY
 from synthdp.privacy.source import read_private
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
+from synthdp.spec.model import (
+    Boolean,
+    Categorical,
+    Column,
+    CsvSource,
+    Dataset,
+    Datetime,
+    DeclaredRows,
+    IdUnit,
+    Integer,
+    Number,
+    ParquetSource,
+    RowUnit,
+    SqlSource,
+)
 
 CANARY = "zq-canary-9182"
 
-COLUMNS: dict[str, spec.Column] = {
-    "sex": spec.Categorical(type="categorical", categories=("f", "m")),
-    "ill": spec.Boolean(type="boolean", missing=True),
-    "age": spec.Integer(type="integer", lower=0, upper=99, bins=10, spikes=(0,)),
-    "pay": spec.Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
-    "day": spec.Datetime(
-        type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True
-    ),  # type: ignore[arg-type]
+COLUMNS: dict[str, Column] = {
+    "sex": Categorical(type="categorical", categories=("f", "m")),
+    "ill": Boolean(type="boolean", missing=True),
+    "age": Integer(type="integer", lower=0, upper=99, bins=10, spikes=(0,)),
+    "pay": Number(type="number", lower=-5.0, upper=5.0, bins=4, missing=True),
+    "day": Datetime(type="datetime", lower="2020-01-01", upper="2020-12-31", bins=4, missing=True),  # type: ignore[arg-type]
 }
 DOMAIN = Domain.from_spec(COLUMNS)
 HEADER = "sex,ill,age,pay,day\n"
@@ -58,12 +70,12 @@ def reader_in(tmp_path: Path) -> Read:
     ) -> Table:
         path = tmp_path / "t.csv"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        source = dataset.pop("source", spec.CsvSource(kind="csv", path="t.csv"))
-        described = spec.Dataset(
+        source = dataset.pop("source", CsvSource(kind="csv", path="t.csv"))
+        described = Dataset(
             id="d",
             source=source,
-            privacy_unit=unit or spec.RowUnit(kind="row", meaning="one visit"),
-            rows=rows or spec.DeclaredRows(kind="approximate", value=100),
+            privacy_unit=unit or RowUnit(kind="row", meaning="one visit"),
+            rows=rows or DeclaredRows(kind="approximate", value=100),
             **dataset,
         )
         return read_private(
@@ -83,8 +95,8 @@ def read(tmp_path: Path) -> Read:
     return reader_in(tmp_path)
 
 
-def by_id(max_rows: int) -> spec.IdUnit:
-    return spec.IdUnit(kind="id", column="person", max_rows=max_rows, meaning="one person")
+def by_id(max_rows: int) -> IdUnit:
+    return IdUnit(kind="id", column="person", max_rows=max_rows, meaning="one person")
 
 
 # --- values ---
@@ -207,7 +219,7 @@ def test_tables_that_do_not_fit_are_refused(read: Read, text: str | bytes, messa
 def test_byte_order_mark_and_delimiter_and_missing_texts(read: Read) -> None:
     text = "\ufeff" + (HEADER + "f,true,3,NA,NA\n").replace(",", ";")
     table = read(
-        text, source=spec.CsvSource(kind="csv", path="t.csv", delimiter=";", missing_values=("NA",))
+        text, source=CsvSource(kind="csv", path="t.csv", delimiter=";", missing_values=("NA",))
     )
     assert table.codes[0, 3] == DOMAIN["pay"].missing_level
 
@@ -228,13 +240,13 @@ def test_a_table_of_no_rows_is_the_wrong_one(read: Read) -> None:
 
 def test_missing_file_is_named(read: Read) -> None:
     with pytest.raises(DataError, match=r"no file 'gone\.csv'"):
-        read(HEADER, source=spec.CsvSource(kind="csv", path="gone.csv"))
+        read(HEADER, source=CsvSource(kind="csv", path="gone.csv"))
 
 
 def test_public_row_count_must_be_true_and_is_not_told(read: Read) -> None:
-    read(HEADER + GOOD, rows=spec.DeclaredRows(kind="public", value=2))
+    read(HEADER + GOOD, rows=DeclaredRows(kind="public", value=2))
     with pytest.raises(DataError, match="declares 77 rows") as caught:
-        read(HEADER + GOOD, rows=spec.DeclaredRows(kind="public", value=77))
+        read(HEADER + GOOD, rows=DeclaredRows(kind="public", value=77))
     assert "2" not in str(caught.value)
 
 
@@ -329,7 +341,7 @@ def test_parquet_gives_the_same_levels(read: Read, tmp_path: Path) -> None:
         }
     )
     frame.astype({"sex": "category"}).to_parquet(tmp_path / "t.parquet")
-    table = read("", source=spec.ParquetSource(kind="parquet", path="t.parquet"))
+    table = read("", source=ParquetSource(kind="parquet", path="t.parquet"))
     assert np.array_equal(table.codes, read(HEADER + GOOD).codes)
 
 
@@ -351,7 +363,7 @@ def hard_frame(rows: int) -> pd.DataFrame:
     )
 
 
-LEVELS_ONLY = spec.ParquetSource(kind="parquet", path="t.parquet", levels_only=True)
+LEVELS_ONLY = ParquetSource(kind="parquet", path="t.parquet", levels_only=True)
 
 
 @pytest.mark.parametrize("bad", [{}, {"sex": "x"}, {"sex": None}, {"age": 200}, {"pay": 7.0}])
@@ -363,9 +375,7 @@ def test_levels_only_gives_the_same_levels_and_misfits_batch_by_batch(
     for name, value in bad.items():
         frame.loc[[3, 500, 501], name] = value
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=300)
-    whole = read(
-        "", source=spec.ParquetSource(kind="parquet", path="t.parquet"), out_of_domain="clamp"
-    )
+    whole = read("", source=ParquetSource(kind="parquet", path="t.parquet"), out_of_domain="clamp")
     streamed = read("", source=LEVELS_ONLY, out_of_domain="clamp")
     assert np.array_equal(whole.codes, streamed.codes) and streamed.codes.dtype == np.uint8
     assert whole.misfits == streamed.misfits and len(streamed.held_out) == 1_000
@@ -380,12 +390,12 @@ def test_levels_only_reads_folders_refuses_ids_and_quotes_nothing(
     (tmp_path / "many").mkdir()
     for i in range(3):
         hard_frame(50).to_parquet(tmp_path / "many" / f"{i}.parquet")
-    folder = spec.ParquetSource(kind="parquet", path="many", levels_only=True)
+    folder = ParquetSource(kind="parquet", path="many", levels_only=True)
     assert read("", source=folder).codes.shape == (150, 5)
     with pytest.raises(DataError, match="has a row as its unit"):
         read("", source=LEVELS_ONLY, unit=by_id(2))
     with pytest.raises(DataError, match="another number"):
-        read("", source=folder, rows=spec.DeclaredRows(kind="public", value=149))
+        read("", source=folder, rows=DeclaredRows(kind="public", value=149))
     (tmp_path / "t.parquet").write_text(CANARY)
     with pytest.raises(DataError, match="as parquet") as caught:
         read("", source=LEVELS_ONLY)
@@ -403,7 +413,7 @@ def test_sql_url_comes_from_the_environment(
             "insert into t values ('f','true',3,1.5,'2020-02-01','x'), ('m',null,99,null,null,'y')"
         )
     connection.close()
-    source = spec.SqlSource(
+    source = SqlSource(
         kind="sql",
         url_env="TEST_DB_URL",
         query="select sex, ill, age, pay, day from t order by age",
@@ -418,9 +428,7 @@ def test_sql_url_comes_from_the_environment(
 def test_sql_errors_hold_neither_password_nor_rows(
     read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = spec.SqlSource(
-        kind="sql", url_env="TEST_DB_URL", query=f"select '{CANARY}' from nowhere"
-    )
+    source = SqlSource(kind="sql", url_env="TEST_DB_URL", query=f"select '{CANARY}' from nowhere")
     for url in (
         "sqlite://",
         f"postgresql+psycopg://me:{CANARY}@127.0.0.1:1/d",

@@ -488,7 +488,7 @@ def test_sample_of_something_else_than_a_bundle(tiny: Any, synthdp: Any) -> None
 PROBE = """
 import os, sys
 sys.argv = ["synthdp", *{arguments!r}]
-from synthdp.cli import main
+from synthdp.cli.main import main
 try:
     main()
 except SystemExit as stop:

@@ -31,8 +31,8 @@ from synthdp.release import judge as judging
 from synthdp.release import run as release_module
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.judge import Judgement
-from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Gate, ReleaseSpec
 from tests.release.conftest import table as frame_of
 
 
@@ -41,12 +41,12 @@ class Stop(Exception):
 
 
 @pytest.fixture
-def loaded(tiny: Any) -> spec.ReleaseSpec:
+def loaded(tiny: Any) -> ReleaseSpec:
     return load_spec(tiny.write().spec)
 
 
 @pytest.fixture
-def rows(loaded: spec.ReleaseSpec) -> Table:
+def rows(loaded: ReleaseSpec) -> Table:
     """Forty rows, of which the first ten are held out."""
     frame = frame_of().replace("", np.nan)[:40]
     return Table(encode(Domain.from_spec(loaded.columns), frame)[0], frame, np.arange(40) < 10, {})
@@ -62,7 +62,7 @@ def released(value: Any, *receipts: str) -> Released[Any]:
 
 
 def test_fitted_rows_teach_and_held_out_rows_judge(
-    loaded: spec.ReleaseSpec, rows: Table, monkeypatch: pytest.MonkeyPatch
+    loaded: ReleaseSpec, rows: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: dict[str, Any] = {}
     monkeypatch.setattr(
@@ -97,7 +97,7 @@ def test_fitted_rows_teach_and_held_out_rows_judge(
 
 
 def test_the_attack_is_on_the_rows_that_were_fitted(
-    loaded: spec.ReleaseSpec, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: ReleaseSpec, rows: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held-out rows were trained on by nobody: as members they would make every attack look
     weak.
@@ -234,7 +234,7 @@ def verdict(extractor: str) -> Any:
 
 @pytest.mark.parametrize("bundle", [Path("bundle"), None])
 def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
-    bundle: Path | None, loaded: spec.ReleaseSpec
+    bundle: Path | None, loaded: ReleaseSpec
 ) -> None:
     """A tracker keeps the last attack's figures as the run's own; and a withheld bundle has no file
     there.
@@ -269,7 +269,7 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
 
 @pytest.mark.parametrize("run", ["20260101-aaaaaaaaaaaa", "20260101-bbbbbbbbbbbb"])
 def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(
-    run: str, loaded: spec.ReleaseSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: str, loaded: ReleaseSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the dataset's name, a second release would write over the first one's record."""
 
@@ -309,9 +309,9 @@ def test_the_steward_reads_of_each_gate_what_was_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gates = [
-        spec.Gate(metric="tv1_noisy", at_most=0.5),
-        spec.Gate(metric="tv1_noisy", at_most=0.1),
-        spec.Gate(metric="tv1", at_most=0.5, outside_guarantee=True),
+        Gate(metric="tv1_noisy", at_most=0.5),
+        Gate(metric="tv1_noisy", at_most=0.1),
+        Gate(metric="tv1", at_most=0.5, outside_guarantee=True),
     ]
     verdicts = check_gates(gates, {"tv1_noisy": Figure(0.25)})
     monkeypatch.setattr(steward, "_content", lambda *_, **__: Content())

@@ -48,8 +48,8 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan
-from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
+from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, Shares
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -63,20 +63,20 @@ def game(
     base = load_spec(SURVEY)
     names = list(base.columns)[:columns]
     arrows = builtin.graph("synthetic").pairs()
-    edges = tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows if {a, b} <= set(names))
+    edges = tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows if {a, b} <= set(names))
     shadow = shadow_spec(
         base.model_copy(
             update={
                 "columns": {name: base.columns[name] for name in names},
-                "graph": spec.Graph(mode="given", edges=edges),
+                "graph": Graph(mode="given", edges=edges),
                 "privacy": base.privacy.model_copy(
                     update={
                         "epsilon": 1.0,
-                        "shares": spec.Shares(measure=measure, train=1 - measure),
+                        "shares": Shares(measure=measure, train=1 - measure),
                     }
                 ),
                 "synthesizer": base.synthesizer.model_copy(update={"ema": 0.9}),
-                "attacks": spec.Attacks(membership=spec.MembershipAttack(rows=rows, steps=steps)),
+                "attacks": Attacks(membership=MembershipAttack(rows=rows, steps=steps)),
             }
         )
     )

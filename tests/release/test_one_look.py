@@ -150,7 +150,7 @@ def test_a_folder_that_was_set_back_to_an_older_checkpoint_trains_no_further(
 HOLD = """
 import sys
 from pathlib import Path
-from synthdp.run_folder import reopen
+from synthdp.release.run_folder import reopen
 reopen(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

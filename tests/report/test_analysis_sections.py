@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import fidelity
 from synthdp.evaluate.effects import EffectRow, Estimate
+from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.independences import Dependence, IndependenceReport, IndependenceRow
 from synthdp.evaluate.inference import CoverageRow
 from synthdp.evaluate.pair_plot import pair_plot

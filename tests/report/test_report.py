@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.evaluate import fidelity
+from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.run import EvaluationReport, UtilityReport, UtilityRow
 from synthdp.report.internal.appendix import PageLimits, attack_tables, tables
 from synthdp.report.internal.page import (

@@ -21,7 +21,7 @@ from synthdp.data.encoding import decode
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
+from synthdp.spec.model import Dataset, DeclaredRows, IdUnit
 
 # What people and programs write into fields; None is a field that the reader took for missing.
 NASTY = (
@@ -95,7 +95,7 @@ class RawPair:
         )
 
 
-def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
+def raw_neighbours(dataset: Dataset, domain: Domain) -> Iterator[RawPair]:
     """Nasty values in all columns of a row and in one; declared ones, also among nasty ones; units
     of more rows than allowed.
     """
@@ -116,7 +116,7 @@ def raw_neighbours(dataset: spec.Dataset, domain: Domain) -> Iterator[RawPair]:
     yield _pair("a good row among nasty ones", dataset, domain, nasty, good[:1], len(nasty) // 2)
     yield _pair("a nasty row among nasty ones", dataset, domain, nasty, nasty[:1], len(nasty))
     yield _pair("an empty table and a row", dataset, domain, [], good[:1], 0)
-    if isinstance(dataset.privacy_unit, spec.IdUnit):
+    if isinstance(dataset.privacy_unit, IdUnit):
         most = dataset.privacy_unit.max_rows
         for rows in (most, most + 1, 3 * most):
             yield _pair(f"a unit of {rows} rows", dataset, domain, good, _declared(domain, rows), 1)
@@ -136,18 +136,18 @@ def _declared(domain: Domain, rows: int) -> Rows:
 
 
 def _pair(
-    name: str, dataset: spec.Dataset, domain: Domain, shared: Rows, unit: Rows, place: int
+    name: str, dataset: Dataset, domain: Domain, shared: Rows, unit: Rows, place: int
 ) -> RawPair:
     columns = list(domain.names)
     frames = [pd.DataFrame(rows, columns=columns, dtype="str") for rows in (shared, unit)]
-    if isinstance(dataset.privacy_unit, spec.IdUnit):
+    if isinstance(dataset.privacy_unit, IdUnit):
         frames[0][dataset.privacy_unit.column] = [f"other {i}" for i in range(len(shared))]
         frames[1][dataset.privacy_unit.column] = "the unit"
     return RawPair(name, frames[0], frames[1], place)
 
 
 def replay_reading(
-    dataset: spec.Dataset,
+    dataset: Dataset,
     domain: Domain,
     *,
     pairs: Iterable[RawPair] | None = None,
@@ -160,11 +160,11 @@ def replay_reading(
     clamping = dataset.model_copy(
         update={
             "out_of_domain": "clamp",
-            "rows": spec.DeclaredRows(kind="approximate", value=OTHERS),
+            "rows": DeclaredRows(kind="approximate", value=OTHERS),
         }
     )
     unit = dataset.privacy_unit
-    most = unit.max_rows if isinstance(unit, spec.IdUnit) else 1
+    most = unit.max_rows if isinstance(unit, IdUnit) else 1
 
     def table(raw: pd.DataFrame) -> Table:
         return read(raw, clamping, domain, holdout=0.0, rng=fresh_generator())

@@ -26,7 +26,17 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.readers.streaming import encode_batches
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
+from synthdp.spec.model import (
+    Boolean,
+    Categorical,
+    CsvSource,
+    Dataset,
+    Datetime,
+    DeclaredRows,
+    Integer,
+    Number,
+    RowUnit,
+)
 
 FEW = 200  # pairs of a kind, of which none is left out
 TIMES = 3  # how often the first value stands in the table
@@ -254,7 +264,7 @@ def pair_domain() -> Domain:
     }
     kinds = {
         k.model_fields["type"].annotation.__args__[0]: k  # type: ignore[union-attr]
-        for k in (spec.Categorical, spec.Boolean, spec.Integer, spec.Number, spec.Datetime)
+        for k in (Categorical, Boolean, Integer, Number, Datetime)
     }
     return Domain.from_spec(
         {name: kinds[fields["type"]](**fields) for name, fields in columns.items()}
@@ -333,11 +343,11 @@ class _Reading:
         self, domain: Domain, make: Callable[[Sequence[Any]], pd.Series[Any]], read: Reader
     ) -> None:
         source, unit = (
-            spec.CsvSource(kind="csv", path="none.csv"),
-            spec.RowUnit(kind="row", meaning="a row"),
+            CsvSource(kind="csv", path="none.csv"),
+            RowUnit(kind="row", meaning="a row"),
         )
-        rows = spec.DeclaredRows(kind="approximate", value=TIMES)
-        self._dataset = spec.Dataset(
+        rows = DeclaredRows(kind="approximate", value=TIMES)
+        self._dataset = Dataset(
             id="pairs", source=source, privacy_unit=unit, rows=rows, out_of_domain="clamp"
         )
         self._domain, self._make, self._read, self._coins = domain, make, read, fresh_generator()
@@ -389,7 +399,7 @@ def _shown(value: object) -> str:
     return text if len(text) < 60 else f"{text[:50]}... ({len(text)} characters)"
 
 
-def read_in_batches(raw: pd.DataFrame, dataset: spec.Dataset, domain: Domain, **_: Any) -> Table:
+def read_in_batches(raw: pd.DataFrame, dataset: Dataset, domain: Domain, **_: Any) -> Table:
     """As `fit_table`, by the way of tables that are read as levels only; each row is a batch, but
     the first two.
     """

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.wording import about_column, title_of, up
-from synthdp.spec import model as models
+from synthdp.spec.model import Boolean, Categorical, Column, Integer, Number, Ordinal, ReleaseSpec
 
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
@@ -77,7 +77,7 @@ class WrittenFile:
 
 
 def croissant(
-    spec: models.ReleaseSpec,
+    spec: ReleaseSpec,
     certificate: Certificate,
     *,
     day: str,
@@ -145,7 +145,7 @@ def written(path: Path, sha256: str) -> WrittenFile:
     return WrittenFile(path.name, path.stat().st_size, sha256)
 
 
-def citation(spec: models.ReleaseSpec, certificate: Certificate, *, day: str) -> str:
+def citation(spec: ReleaseSpec, certificate: Certificate, *, day: str) -> str:
     """How to cite the synthetic table, in one line; the original's citation, where it is known,
     goes with it.
     """
@@ -192,7 +192,7 @@ def _file(file: WrittenFile, kind: str, about: str) -> dict[str, Any]:
     }
 
 
-def _field(name: str, column: models.Column) -> Mapping[str, Any]:
+def _field(name: str, column: Column) -> Mapping[str, Any]:
     said = [
         about_column(column),
         f"unit: {column.unit}" if column.unit else None,
@@ -209,14 +209,14 @@ def _field(name: str, column: models.Column) -> Mapping[str, Any]:
     return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
 
 
-def _type(column: models.Column) -> str:
+def _type(column: Column) -> str:
     match column:
-        case models.Categorical() | models.Ordinal():
+        case Categorical() | Ordinal():
             return "sc:Text"
-        case models.Boolean():
+        case Boolean():
             return "sc:Boolean"
-        case models.Integer():
+        case Integer():
             return "sc:Integer"
-        case models.Number():
+        case Number():
             return "sc:Float"
     return "sc:Date" if column.resolution == "day" else "sc:DateTime"

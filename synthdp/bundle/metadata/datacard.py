@@ -15,7 +15,7 @@ from synthdp.bundle.metadata.croissant import citation
 from synthdp.bundle.metadata.datapackage import DATE_FORMATS
 from synthdp.bundle.wording import about_column, code, plain, title_of, up
 from synthdp.graph.causal import CausalGraph
-from synthdp.spec import model as models
+from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Ordinal, ReleaseSpec
 
 DATACARD = "DATACARD.md"
 MAX_SHOWN = 12  # categories or values of a column; datapackage.json has them all
@@ -41,9 +41,7 @@ GRAPHS = {
 }
 
 
-def datacard(
-    spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str
-) -> str:
+def datacard(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph, *, day: str) -> str:
     """The data card; `day` is that of the release, as an ISO date."""
     dataset, rows = spec.dataset, spec.sampling.rows or spec.dataset.rows.value
     return "\n".join(
@@ -127,22 +125,20 @@ def _quoted(description: str | None) -> Iterator[str]:
     yield from [""] * bool(lines)
 
 
-def _publisher(spec: models.ReleaseSpec) -> str:
+def _publisher(spec: ReleaseSpec) -> str:
     if spec.publication is None:
         return "not stated"
     return ", ".join(f"{plain(c.name)} ({c.type.lower()})" for c in spec.publication.curators)
 
 
-def _uses(spec: models.ReleaseSpec) -> Iterator[str]:
+def _uses(spec: ReleaseSpec) -> Iterator[str]:
     if spec.publication is not None:
         yield "The publisher intends it for:"
         yield ""
         yield from _quoted(spec.publication.intended_use)
 
 
-def _making(
-    spec: models.ReleaseSpec, certificate: Certificate, graph: CausalGraph
-) -> Iterator[str]:
+def _making(spec: ReleaseSpec, certificate: Certificate, graph: CausalGraph) -> Iterator[str]:
     yield (
         "Each look at the original was planned and charged before it was taken"
         " (`privacy/ledger.json`):"
@@ -179,7 +175,7 @@ def _quality(certificate: Certificate) -> Iterator[str]:
         yield ""
 
 
-def _row(name: str, column: models.Column) -> str:
+def _row(name: str, column: Column) -> str:
     cells = [
         name,
         column.type,
@@ -191,13 +187,13 @@ def _row(name: str, column: models.Column) -> str:
     return f"| {' | '.join(plain(c) for c in cells)} |"
 
 
-def _values(column: models.Column) -> str:
+def _values(column: Column) -> str:
     match column:
-        case models.Categorical() | models.Ordinal():
+        case Categorical() | Ordinal():
             return _some(column.categories, " < " if column.type == "ordinal" else ", ")
-        case models.Boolean():
+        case Boolean():
             return f"{column.false} (false), {column.true} (true)"
-        case models.Datetime():
+        case Datetime():
             pattern = DATE_FORMATS[column.resolution]
             return (
                 f"{column.lower.strftime(pattern)} to {column.upper.strftime(pattern)}, to the"

@@ -16,7 +16,7 @@ import pandas as pd
 
 from synthdp.bundle.wording import about_column, title_of
 from synthdp.errors import VerifyError
-from synthdp.spec import model as models
+from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Ordinal, ReleaseSpec
 
 PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
@@ -44,7 +44,7 @@ def check_header(path: Path, names: Sequence[str]) -> None:
         raise VerifyError(f"the header of {path.name} is not the spec's columns in order")
 
 
-def write_csv(frame: pd.DataFrame, columns: Mapping[str, models.Column], path: Path) -> None:
+def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:
     """Write `frame` in the order of `columns`: UTF-8, LF, header, no index; missing values are
     empty fields.
     """
@@ -53,20 +53,18 @@ def write_csv(frame: pd.DataFrame, columns: Mapping[str, models.Column], path: P
     )
 
 
-def as_written(frame: pd.DataFrame, columns: Mapping[str, models.Column]) -> pd.DataFrame:
+def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
     """`frame` in the order of `columns`, with instants as text."""
     return pd.DataFrame({name: _written(frame[name], column) for name, column in columns.items()})
 
 
-def _written(values: pd.Series[Any], column: models.Column) -> pd.Series[Any]:
-    if isinstance(column, models.Datetime):
+def _written(values: pd.Series[Any], column: Column) -> pd.Series[Any]:
+    if isinstance(column, Datetime):
         return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
     return values
 
 
-def descriptor(
-    spec: models.ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str
-) -> dict[str, Any]:
+def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
     """The content of `datapackage.json`, a function of the spec, the run's id and the CSV's size
     and hash.
     """
@@ -119,7 +117,7 @@ def _licence(text: str) -> dict[str, str]:
     return {"name": re.sub(r"[^-a-zA-Z0-9._]+", "-", text).strip("-") or "other", "title": text}
 
 
-def _field(name: str, column: models.Column) -> dict[str, Any]:
+def _field(name: str, column: Column) -> dict[str, Any]:
     field = {"name": name, **_type(column)}
     if about := about_column(column):
         field["description"] = about
@@ -130,9 +128,9 @@ def _field(name: str, column: models.Column) -> dict[str, Any]:
     return field
 
 
-def _type(column: models.Column) -> dict[str, Any]:
+def _type(column: Column) -> dict[str, Any]:
     match column:
-        case models.Categorical() | models.Ordinal():
+        case Categorical() | Ordinal():
             labels = list(column.categories)
             return {
                 "type": "string",
@@ -140,9 +138,9 @@ def _type(column: models.Column) -> dict[str, Any]:
                 "categoriesOrdered": column.type == "ordinal",
                 "constraints": {"enum": labels},
             }
-        case models.Boolean():
+        case Boolean():
             return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
-        case models.Datetime():
+        case Datetime():
             kind, pattern = (
                 ("date" if column.resolution == "day" else "datetime"),
                 DATE_FORMATS[column.resolution],

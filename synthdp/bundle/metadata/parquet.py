@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.bundle.metadata.datapackage import check_header
-from synthdp.spec import model as models
+from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
 
 PARQUET_NAME = "synthetic.parquet"
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
@@ -22,7 +22,7 @@ MAX_DICTIONARY = (
 CSV_BLOCK = 16 << 20  # bytes read at once; no line is longer
 
 
-def write_parquet(csv: Path, columns: Mapping[str, models.Column], path: Path) -> None:
+def write_parquet(csv: Path, columns: Mapping[str, Column], path: Path) -> None:
     """Write the bundle's CSV as Parquet, group of rows by group of rows."""
     import pyarrow.parquet as pq
 
@@ -34,16 +34,16 @@ def write_parquet(csv: Path, columns: Mapping[str, models.Column], path: Path) -
             writer.write_table(group, row_group_size=group_rows(columns))
 
 
-def group_rows(columns: Mapping[str, models.Column]) -> int:
+def group_rows(columns: Mapping[str, Column]) -> int:
     """Rows of every row group but the last."""
     return min(MAX_ROWS, max(MIN_ROWS, MAX_CELLS // len(columns)))
 
 
-def arrow_schema(columns: Mapping[str, models.Column]) -> Any:
+def arrow_schema(columns: Mapping[str, Column]) -> Any:
     """The `pyarrow.Schema` of a table: types, and descriptions and units as field metadata."""
     import pyarrow as pa
 
-    def field(name: str, column: models.Column) -> Any:
+    def field(name: str, column: Column) -> Any:
         said = {"description": column.description, "unit": column.unit}
         return pa.field(
             name,
@@ -55,22 +55,22 @@ def arrow_schema(columns: Mapping[str, models.Column]) -> Any:
     return pa.schema([field(name, column) for name, column in columns.items()])
 
 
-def _arrow_type(column: models.Column) -> Any:
+def _arrow_type(column: Column) -> Any:
     import pyarrow as pa
 
     match column:
-        case models.Categorical() | models.Ordinal():
+        case Categorical() | Ordinal():
             return pa.dictionary(pa.int32(), pa.string(), ordered=column.type == "ordinal")
-        case models.Boolean():
+        case Boolean():
             return pa.bool_()
-        case models.Integer():
+        case Integer():
             return pa.int64()
-        case models.Number():
+        case Number():
             return pa.float64()
     return pa.date32() if column.resolution == "day" else pa.timestamp("ms")
 
 
-def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]:
+def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
     """The rows of a bundle's CSV as `pyarrow.Table`s of `group_rows` rows, the last one shorter.
 
     Raises:
@@ -102,20 +102,20 @@ def row_groups(csv: Path, columns: Mapping[str, models.Column]) -> Iterator[Any]
         yield pa.concat_tables(held)
 
 
-def _typed(values: Any, column: models.Column) -> Any:
+def _typed(values: Any, column: Column) -> Any:
     """A column of text as the column's own type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     match column:
-        case models.Categorical() | models.Ordinal():
+        case Categorical() | Ordinal():
             labels = pa.array(column.categories, pa.string())
             return pa.DictionaryArray.from_arrays(
                 _places(values, labels), labels, ordered=column.type == "ordinal"
             )
-        case models.Boolean():
+        case Boolean():
             return pc.equal(_places(values, pa.array([column.false, column.true])), 1)
-        case models.Datetime():
+        case Datetime():
             return values.cast(pa.timestamp("s")).cast(_arrow_type(column))
     return values.cast(_arrow_type(column))
 

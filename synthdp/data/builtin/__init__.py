@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from synthdp.data.builtin import answers, pain, survey
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Simulated:
     """
 
     frame: Callable[[], pd.DataFrame]
-    graph: Callable[[], spec.Graph]
+    graph: Callable[[], Graph]
 
 
 TABLES: Mapping[str, Simulated] = {
@@ -42,6 +42,6 @@ def frame(name: str) -> pd.DataFrame:
     return TABLES[name].frame()
 
 
-def graph(name: str) -> spec.Graph:
+def graph(name: str) -> Graph:
     """The causal graph that the table `name` was drawn from; KeyError where there is none."""
     return TABLES[name].graph()

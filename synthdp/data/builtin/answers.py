@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.spec import model as spec
+from synthdp.spec.model import Edge, Graph
 
 SEED = 20261121
 ROWS = 2950
@@ -50,7 +50,7 @@ def topics() -> tuple[range, ...]:
     return tuple(range(a, b) for a, b in itertools.pairwise(ends))
 
 
-def graph() -> spec.Graph:
+def graph() -> Graph:
     """The arrows and the unseen causes that the module tells of."""
     arrows = []
     for topic in topics():
@@ -59,9 +59,9 @@ def graph() -> spec.Graph:
                 arrows.append((name(quiz - 1, 0), name(quiz, 0)))
             arrows += [(name(quiz, i), name(quiz, i + 1)) for i in range(QUESTIONS - 1)]
     latent = tuple(_columns(topic) for topic in (range(QUIZZES), *topics()))
-    return spec.Graph(
+    return Graph(
         mode="given",
-        edges=tuple(spec.Edge(causes=(a,), effects=(b,)) for a, b in arrows),
+        edges=tuple(Edge(causes=(a,), effects=(b,)) for a, b in arrows),
         latent=latent,
     )
 

@@ -25,7 +25,7 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 
-from synthdp.spec import model as spec
+from synthdp.spec.model import Edge, Graph
 
 SEED = 20261121
 LEAK = (0.01, 0.05)
@@ -48,14 +48,14 @@ def causes() -> dict[str, tuple[str, ...]]:
     }
 
 
-def graph() -> spec.Graph:
+def graph() -> Graph:
     """Every arrow; one entry for all labels that share their causes."""
     effects: dict[tuple[str, ...], list[str]] = {}
     for label, own in causes().items():
         effects.setdefault(own, []).append(label)
-    return spec.Graph(
+    return Graph(
         mode="given",
-        edges=tuple(spec.Edge(causes=own, effects=tuple(e)) for own, e in effects.items() if own),
+        edges=tuple(Edge(causes=own, effects=tuple(e)) for own, e in effects.items() if own),
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.spec import model as spec
+from synthdp.spec.model import Edge, Graph
 
 ROWS = 1000
 SEED = 20261121
@@ -55,12 +55,12 @@ def frame(*, rows: int = ROWS) -> pd.DataFrame:
     return pd.DataFrame(values)
 
 
-def graph() -> spec.Graph:
+def graph() -> Graph:
     """The parents of each column, as its equation has them."""
-    return spec.Graph(
+    return Graph(
         mode="given",
         edges=tuple(
-            spec.Edge(causes=own.parents, effects=(name,))
+            Edge(causes=own.parents, effects=(name,))
             for name, own in STRUCTURE.items()
             if own.parents
         ),

@@ -13,7 +13,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import Mechanism
 from synthdp.privacy.plan import MechanismFactory, Plan
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 T = TypeVar("T")
 
@@ -36,5 +36,5 @@ class Algorithm:
     unless it cost nothing. Whatever the rows say, it releases nothing else.
     """
 
-    spends: Callable[[spec.Graph, Domain, float], Mapping[str, MechanismFactory]]
-    search: Callable[[Releaser, spec.Graph, Domain], Released[CausalGraph] | CausalGraph]
+    spends: Callable[[Graph, Domain, float], Mapping[str, MechanismFactory]]
+    search: Callable[[Releaser, Graph, Domain], Released[CausalGraph] | CausalGraph]

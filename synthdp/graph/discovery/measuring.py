@@ -13,7 +13,7 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyTable
 from synthdp.privacy.plan import MechanismFactory, adaptive_round
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 MAX_CELLS = 4096
 
@@ -29,7 +29,7 @@ def measure_round(
     return releaser.release(planned.mechanism.choose(tables), purpose=purpose)
 
 
-def _spends(settings: spec.Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
+def _spends(settings: Graph, domain: Domain, _: float) -> Mapping[str, MechanismFactory]:
     return {
         name: adaptive_round(domain, part)
         for name, part in _measure_plan(settings).shares(domain).items()
@@ -37,7 +37,7 @@ def _spends(settings: spec.Graph, domain: Domain, _: float) -> Mapping[str, Mech
 
 
 def _search(
-    releaser: Releaser, settings: spec.Graph, domain: Domain
+    releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     paid: list[Released[tuple[NoisyTable, ...]]] = []
 
@@ -56,7 +56,7 @@ def _search(
     return together
 
 
-def _measure_plan(settings: spec.Graph) -> MeasurePlan:
+def _measure_plan(settings: Graph) -> MeasurePlan:
     return MeasurePlan(level=settings.level, max_cells=MAX_CELLS, max_parents=settings.max_parents)
 
 

@@ -26,24 +26,24 @@ from synthdp.errors import SpecError, SpecProblem, SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.draft import GraphFileError
 from synthdp.graph.knowledge import Pair
-from synthdp.spec import model as spec
 from synthdp.spec.checks.columns import CHECKS
 from synthdp.spec.checks.graph import needs_edges
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.load.names import node_problems
 from synthdp.spec.load.yaml_tree import Node, read
+from synthdp.spec.model import Categorical, Graph, Model, Name, Names, ReleaseSpec
 from synthdp.spec.wording import findings
 
 PLAIN_NAME = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_. -")
 
 
-class _Document(spec.Model):
+class _Document(Model):
     """A graph section that stands alone; without `nodes` they are the names that it uses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    graph: spec.Graph = Field(description="as in a spec")
-    nodes: spec.Names | None = None
-    undirected: tuple[tuple[spec.Name, spec.Name], ...] = ()
+    graph: Graph = Field(description="as in a spec")
+    nodes: Names | None = None
+    undirected: tuple[tuple[Name, Name], ...] = ()
 
 
 def read_yaml(text: str, *, file: str) -> CausalGraph:
@@ -71,9 +71,9 @@ def read_yaml(text: str, *, file: str) -> CausalGraph:
 
 def _graph(document: _Document, tree: Node, file: str) -> CausalGraph:
     nodes = document.nodes or tuple(_named(document))
-    stand_in = spec.Categorical.model_construct(type="categorical", categories=("a",))
+    stand_in = Categorical.model_construct(type="categorical", categories=("a",))
     parts: dict[str, Any] = {"graph": document.graph, "columns": dict.fromkeys(nodes, stand_in)}
-    whole = spec.ReleaseSpec.model_construct(**parts)
+    whole = ReleaseSpec.model_construct(**parts)
     # That mode given needs arrows is a spec's rule: a graph may have none.
     able = [
         c

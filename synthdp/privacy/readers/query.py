@@ -17,7 +17,7 @@ import pandas as pd
 import sqlalchemy
 
 from synthdp.errors import DataError
-from synthdp.spec import model as spec
+from synthdp.spec.model import SqlSource
 
 T = TypeVar("T")
 FETCHED = 10_000  # rows at a time
@@ -34,7 +34,7 @@ ASK = (
 
 
 def read_query(
-    source: spec.SqlSource,
+    source: SqlSource,
     *,
     check: Callable[[Sequence[str]], None],
     check_rows: Callable[[int], None],

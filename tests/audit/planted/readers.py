@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
-from synthdp.spec import model as spec
+from synthdp.spec.model import Dataset, IdUnit
 
 Reader = Callable[..., Table]
 
@@ -76,10 +76,10 @@ def levels_by_frequency(table: Table) -> Table:
     return replace(table, codes=codes)
 
 
-def without_bound(raw: pd.DataFrame, dataset: spec.Dataset, domain: Any, **how: Any) -> Table:
+def without_bound(raw: pd.DataFrame, dataset: Dataset, domain: Any, **how: Any) -> Table:
     """Every row of a unit is kept."""
     unit = dataset.privacy_unit
-    if isinstance(unit, spec.IdUnit):
+    if isinstance(unit, IdUnit):
         dataset = dataset.model_copy(
             update={"privacy_unit": unit.model_copy(update={"max_rows": 10_000})}
         )

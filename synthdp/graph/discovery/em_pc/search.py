@@ -22,7 +22,7 @@ from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.noisy_max import HowMany, SelectionBudget, Strategy, Which
 from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 PURPOSE = "selection"
 MAX_ORDER = 2
@@ -31,7 +31,7 @@ slow.
 """
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
+def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     check_ordered(domain)
     pairs = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
     if not pairs:
@@ -47,7 +47,7 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, M
 
 
 def _search(
-    releaser: Releaser, settings: spec.Graph, domain: Domain
+    releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():

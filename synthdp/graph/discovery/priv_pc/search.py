@@ -22,7 +22,7 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
 from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 PASSES_PER_PAIR = 1.0
 """Passes planned for each pair that the spec leaves open: a pair that is separated takes one, a
@@ -40,7 +40,7 @@ MARGIN = 0.1
 """Effect below which a pair counts as independent."""
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
+def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     check_ordered(domain)
     passes = round(
         PASSES_PER_PAIR * len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
@@ -52,7 +52,7 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, M
 
 
 def _search(
-    releaser: Releaser, settings: spec.Graph, domain: Domain
+    releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():

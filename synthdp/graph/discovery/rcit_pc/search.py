@@ -43,7 +43,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
 from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 MARGINS_PART = 0.2
 """Of the search's budget, in squared mu, goes to the one-way tables."""
@@ -155,7 +155,7 @@ def ranged_tables(domain: Domain) -> tuple[tuple[str], ...]:
     return tuple((c.name,) for c in domain.columns if c.ranged)
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
+def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     tables = ranged_tables(domain)
     parts = {
         "margins": MARGINS_PART if tables else 0.0,
@@ -178,7 +178,7 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, M
 
 
 def _search(
-    releaser: Releaser, settings: spec.Graph, domain: Domain
+    releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():

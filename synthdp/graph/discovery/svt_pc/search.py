@@ -20,10 +20,10 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
 from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
-from synthdp.spec import model as spec
+from synthdp.spec.model import Graph
 
 
-def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
+def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
     check_ordered(domain)
     # Each pass takes a pair out, so that the passes always suffice.
     passes = len(Knowledge.from_spec(settings, domain.names).undecided_pairs())
@@ -34,7 +34,7 @@ def _spends(settings: spec.Graph, domain: Domain, rows: float) -> Mapping[str, M
 
 
 def _search(
-    releaser: Releaser, settings: spec.Graph, domain: Domain
+    releaser: Releaser, settings: Graph, domain: Domain
 ) -> Released[CausalGraph] | CausalGraph:
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
