@@ -89,14 +89,12 @@ def release_of(base: ReleaseSpec, cell: Cell, *, rows: int, seed: int) -> Releas
     return check(base.model_copy(update=changes))
 
 
-def plan_of(release: ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
+def plan_of(spec: ReleaseSpec, domain: Domain, epsilon: float) -> Plan:
     """The calibrated plan at `epsilon`, or one without privacy where that is infinite."""
     if math.isinf(epsilon):
-        return without_privacy(plan_for(release, domain))
+        return without_privacy(plan_for(spec, domain))
     return plan_for(
-        release.model_copy(
-            update={"privacy": release.privacy.model_copy(update={"epsilon": epsilon})}
-        ),
+        spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})}),
         domain,
     )
 

@@ -168,32 +168,32 @@ def spec_for(variant: str, epsilon: float, train: Path):  # type: ignore[no-unty
     return check({"learned": evenly, "none": plain}.get(variant, lambda own: own)(release))
 
 
-def evenly(release: ReleaseSpec) -> ReleaseSpec:
+def evenly(spec: ReleaseSpec) -> ReleaseSpec:
     """`release` without the stage of its targets, which are drawn evenly all the same."""
-    even = release.sampling.model_copy(update={"even": release.synthesizer.targets})
-    return untargeted(release).model_copy(update={"sampling": even})
+    even = spec.sampling.model_copy(update={"even": spec.synthesizer.targets})
+    return untargeted(spec).model_copy(update={"sampling": even})
 
 
-def plain(release: ReleaseSpec) -> ReleaseSpec:
+def plain(spec: ReleaseSpec) -> ReleaseSpec:
     """`release` as a plain VAE has it: no stage for targets, and a wider z. Its graph is left to
     the caller.
     """
-    without = untargeted(release)
+    without = untargeted(spec)
     return without.model_copy(
         update={"synthesizer": without.synthesizer.model_copy(update={"latent": PLAIN_LATENT})}
     )
 
 
-def untargeted(release: ReleaseSpec) -> ReleaseSpec:
+def untargeted(spec: ReleaseSpec) -> ReleaseSpec:
     """`release` without the stage of the targets, which need arrows; its share goes into the
     training.
     """
-    shares = release.privacy.shares
+    shares = spec.privacy.shares
     shares = shares.model_copy(update={"targets": 0.0, "train": shares.train + shares.targets})
-    return release.model_copy(
+    return spec.model_copy(
         update={
-            "privacy": release.privacy.model_copy(update={"shares": shares}),
-            "synthesizer": release.synthesizer.model_copy(update={"targets": ()}),
+            "privacy": spec.privacy.model_copy(update={"shares": shares}),
+            "synthesizer": spec.synthesizer.model_copy(update={"targets": ()}),
         }
     )
 

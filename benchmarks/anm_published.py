@@ -1,7 +1,8 @@
 """The additive noise model as published, for comparison only: neither form here protects all rows.
 
-`chances`: what Table 2 of Kusner et al. ("Private Causal Inference", AISTATS 2016) reports, the
-chance of the right order of two scores by Theorems 2 and 4, where only the test half is protected
+`probabilities`: what Table 2 of Kusner et al. ("Private Causal Inference", AISTATS 2016) reports,
+the chance of the right order of two scores by Theorems 2 and 4, where only the test half is
+protected
 and each score costs epsilon of its own. `textbook`: ANM-HSIC without any privacy (Mooij et al.,
 JMLR 17, 2016, section 4.1), with kernel ridge regression.
 """
@@ -21,7 +22,7 @@ TEXTBOOK_ROWS = 300
 BANDWIDTHS, PENALTIES = (0.1, 0.3, 1.0, 2.0), np.logspace(-3, 2, 11)
 
 
-def chances(exact: NoisyScores, *, rows: int, epsilon: float) -> dict[str, float]:
+def probabilities(exact: NoisyScores, *, rows: int, epsilon: float) -> dict[str, float]:
     """Chance that noisy scores put the first column as the cause, by score.
 
     `exact`: scores of `rows` test rows, without noise to speak of. Sensitivities are those proved

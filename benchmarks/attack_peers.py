@@ -153,7 +153,7 @@ def trainer(
             PeerTrainer(PEERS[name], sizes, epsilon, rows - 1, seconds),
             Claim(epsilon, DELTA),
         )
-    own = narrowed(job.trainer.release, columns)
+    own = narrowed(job.trainer.spec, columns)
     mode = (
         own.graph
         if name == "synthdp"
@@ -178,17 +178,17 @@ def trainer(
     return codes, sizes, Fixed(shadow, rows - 1), Claim(plan.epsilon, plan.delta, plan.profile)
 
 
-def narrowed(release: ReleaseSpec, columns: int) -> ReleaseSpec:
+def narrowed(spec: ReleaseSpec, columns: int) -> ReleaseSpec:
     """The release on its first `columns` columns, with the arrows among them."""
-    names = list(release.columns)[:columns]
+    names = list(spec.columns)[:columns]
     kept = tuple(
-        Edge(causes=(a,), effects=(b,)) for a, b in release.graph.pairs() if {a, b} <= set(names)
+        Edge(causes=(a,), effects=(b,)) for a, b in spec.graph.pairs() if {a, b} <= set(names)
     )
     update = {
-        "columns": {name: release.columns[name] for name in names},
-        "graph": release.graph.model_copy(update={"edges": kept}),
+        "columns": {name: spec.columns[name] for name in names},
+        "graph": spec.graph.model_copy(update={"edges": kept}),
     }
-    return release.model_copy(update=update)
+    return spec.model_copy(update=update)
 
 
 def attacked(

@@ -56,38 +56,38 @@ class Job:
 
 def survey(steps: int) -> Job:
     """The first nine columns of the built-in survey, with the arrows among them."""
-    release = load_spec(ROOT / "specs" / "synthetic-learn.yaml")
-    release = release.model_copy(update={"graph": builtin.graph("synthetic")})
-    return _job(release, list(release.columns)[:9], builtin.frame("synthetic"), steps)
+    spec = load_spec(ROOT / "specs" / "synthetic-learn.yaml")
+    spec = spec.model_copy(update={"graph": builtin.graph("synthetic")})
+    return _job(spec, list(spec.columns)[:9], builtin.frame("synthetic"), steps)
 
 
 def adult(steps: int) -> Job:
     """The first eight columns of Adult and its income, the target, with the arrows among them."""
-    release = load_spec(ROOT / "specs" / "adult.yaml")
+    spec = load_spec(ROOT / "specs" / "adult.yaml")
     frame = pd.read_csv(
         ROOT / "specs" / "data" / "adult.csv", dtype=str, keep_default_na=False
     ).replace("", np.nan)
-    columns = list(release.columns)
-    return _job(release, [*columns[:8], columns[-1]], frame, steps)
+    columns = list(spec.columns)
+    return _job(spec, [*columns[:8], columns[-1]], frame, steps)
 
 
 TABLES: dict[str, Callable[[int], Job]] = {"synthetic": survey, "adult": adult}
 
 
-def _job(release: ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int) -> Job:
+def _job(spec: ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int) -> Job:
     edges = [
         (tuple(c for c in e.causes if c in names), tuple(c for c in e.effects if c in names))
-        for e in release.graph.edges
+        for e in spec.graph.edges
     ]
-    privacy = release.privacy.model_copy(
+    privacy = spec.privacy.model_copy(
         update={
             "epsilon": 1.0,
-            "pairs": tuple(p for p in release.privacy.pairs if set(p) <= set(names)),
+            "pairs": tuple(p for p in spec.privacy.pairs if set(p) <= set(names)),
         }
     )
-    release = release.model_copy(
+    spec = spec.model_copy(
         update={
-            "columns": {name: release.columns[name] for name in names},
+            "columns": {name: spec.columns[name] for name in names},
             "graph": Graph(
                 mode="given",
                 edges=tuple(Edge(causes=c, effects=e) for c, e in edges if c and e),
@@ -97,7 +97,7 @@ def _job(release: ReleaseSpec, names: list[str], frame: pd.DataFrame, steps: int
             "attacks": Attacks(membership=MembershipAttack(rows=ROWS, steps=steps)),
         }
     )
-    shadow = shadow_spec(release)
+    shadow = shadow_spec(spec)
     domain = Domain.from_spec(shadow.columns)
     codes = encode(domain, frame[names])[0].astype(np.uint16)
     rows = codes[np.random.default_rng(ROWS_SEED).permutation(len(codes))[:ROWS]]

@@ -91,16 +91,14 @@ class Watched(Streams):
 def trainings(steps: int, runs: int) -> Iterator[dict[str, object]]:
     """A row for each variant and run of DP-SGD."""
     torch.set_num_threads(1)
-    release = load_spec(ROOT / "specs" / "adult.yaml")
-    domain = Domain.from_spec(release.columns)
+    spec = load_spec(ROOT / "specs" / "adult.yaml")
+    domain = Domain.from_spec(spec.columns)
     train, _ = split(ROOT / "specs" / "data" / "adult.csv")
     codes, _ = encode(domain, train.replace("", np.nan))
-    planned = plan_for(release, domain).find("train")
+    planned = plan_for(spec, domain).find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
     settings = replace(planned.mechanism, steps=steps)
-    architecture = architecture_for(
-        release, domain, CausalGraph.from_spec(release.graph, domain.names)
-    )
+    architecture = architecture_for(spec, domain, CausalGraph.from_spec(spec.graph, domain.names))
     table = Table(
         codes,
         decode(domain, codes, rng=np.random.default_rng(0)),

@@ -77,7 +77,7 @@ def measured(
         "pairs": pairs,
     }
     common |= {
-        "steps": own.shadow.release.synthesizer.steps,
+        "steps": own.shadow.spec.synthesizer.steps,
         "ceiling": report.ceiling,
         "control_advantage": control,
     }

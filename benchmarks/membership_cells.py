@@ -121,12 +121,12 @@ class Learner:
             warnings.simplefilter("ignore")
             fitted = fit(
                 Rehearsal(np.asarray(rows, dtype=np.uint16), own.domain, own.plan),
-                own.release,
+                own.spec,
                 own.domain,
                 progress=_quiet,
             )
         synthetic = sample(
-            fitted, own.release, rng=np.random.default_rng(seed_sequence), progress=_quiet
+            fitted, own.spec, rng=np.random.default_rng(seed_sequence), progress=_quiet
         ).value
         return WhiteBox(synthetic, released_scores(fitted))
 
@@ -147,13 +147,13 @@ class Setting:
         models: Iterator[Fitted]
         if isinstance(self.trainer, Learner):
             models = (
-                fit(Rehearsal(r, own.domain, own.plan), own.release, own.domain, progress=_quiet)
+                fit(Rehearsal(r, own.domain, own.plan), own.spec, own.domain, progress=_quiet)
                 for r in rows
             )
         else:
-            models = fitted_shadows(rows, own.release, own.domain, own.plan, own.graph)
+            models = fitted_shadows(rows, own.spec, own.domain, own.plan, own.graph)
         for fitted in models:
-            yield [sample(fitted, own.release, rng=rng, progress=_quiet).value for _ in range(sets)]
+            yield [sample(fitted, own.spec, rng=rng, progress=_quiet).value for _ in range(sets)]
 
 
 def setting(cell: Cell, *, rows: int | None = None, steps: int | None = None) -> Setting:

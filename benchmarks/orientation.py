@@ -52,7 +52,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 
-from benchmarks.anm_published import chances, textbook
+from benchmarks.anm_published import probabilities, textbook
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.graph.discovery.anm_direction import PURPOSE, read
 from synthdp.privacy.mechanisms.anm import SCORES, NoisyScores, OrientationBudget, Score
@@ -185,7 +185,7 @@ def once(values: Floats, rng: np.random.Generator) -> tuple[Chances, Chances]:
                 found.probability,
             )
     for epsilon in EPSILONS:
-        for name, chance in chances(exact, rows=len(values) // 2, epsilon=epsilon).items():
+        for name, chance in probabilities(exact, rows=len(values) // 2, epsilon=epsilon).items():
             right[TEST, name, epsilon] = 1 - chance if swapped else chance
     return right, told
 

@@ -98,7 +98,7 @@ def measure(cell: Cell, *, seconds: float) -> Row:
     # Plain names: labels in the wild hold spaces and letters that a peer may trip over.
     plain = [f"c{i}" for i in range(len(table.domain))]
     codes = pd.DataFrame(table.codes(train), columns=plain)
-    delta = table.release.privacy.delta
+    delta = table.spec.privacy.delta
     request = Request(
         cell.table,
         codes,

@@ -41,9 +41,9 @@ SPECS = ("adult", "pain5000")
 WARM_UP = 5
 
 
-def table_of(release: ReleaseSpec, domain: Domain) -> Codes:
+def table_of(spec: ReleaseSpec, domain: Domain) -> Codes:
     """The spec's rows as levels; all of them are public or simulated."""
-    source = release.dataset.source
+    source = spec.dataset.source
     if isinstance(source, BuiltinSource):
         frame = builtin.frame(source.name)
     else:
@@ -88,19 +88,19 @@ def measured(step: Callable[[Codes, int], None], codes: Codes, steps: int) -> tu
 
 def compare(name: str, steps: int, rounds: int) -> dict[str, object]:
     """Both steps on one spec, by turns."""
-    release = load_spec(ROOT / "specs" / f"{name}.yaml")
-    domain = Domain.from_spec(release.columns)
-    planned = plan_for(release, domain).find("train")
+    spec = load_spec(ROOT / "specs" / f"{name}.yaml")
+    domain = Domain.from_spec(spec.columns)
+    planned = plan_for(spec, domain).find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
-    graph = CausalGraph.from_spec(release.graph, domain.names)
+    graph = CausalGraph.from_spec(spec.graph, domain.names)
     # As many rows as a release fits, without those held out: of all rows the private step's chance
     # would draw larger batches than the other's.
-    codes = table_of(release, domain)[
+    codes = table_of(spec, domain)[
         : round(planned.mechanism.expected_batch / planned.mechanism.rate)
     ]
-    private = _Trainer(planned.mechanism, causal_vae(release, domain, graph), Streams.fresh())
+    private = _Trainer(planned.mechanism, causal_vae(spec, domain, graph), Streams.fresh())
     kinds: dict[str, Callable[[Codes, int], None]] = {
-        "plain": Plain(causal_vae(release, domain, graph), planned.mechanism).step,
+        "plain": Plain(causal_vae(spec, domain, graph), planned.mechanism).step,
         "private": private.step,
     }
     found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}

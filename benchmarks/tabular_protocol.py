@@ -36,19 +36,19 @@ class Table:
     name: str
 
     @cached_property
-    def release(self) -> ReleaseSpec:
+    def spec(self) -> ReleaseSpec:
         """The spec."""
         return load_spec(SPECS / f"{self.name}.yaml")
 
     @cached_property
     def domain(self) -> Domain:
         """The public grid."""
-        return Domain.from_spec(self.release.columns)
+        return Domain.from_spec(self.spec.columns)
 
     @cached_property
     def split(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows to fit and to test, as values, by a fixed permutation."""
-        source = self.release.dataset.source
+        source = self.spec.dataset.source
         if isinstance(source, CsvSource):
             return adult_protocol.split(SPECS / source.path)
         assert isinstance(source, BuiltinSource)
@@ -89,7 +89,7 @@ class Table:
 
     def _utility(self, synthetic: pd.DataFrame, test: pd.DataFrame) -> Iterator[dict[str, float]]:
         """Scores of the five classifiers for one target after the other."""
-        for target in self.release.evaluation.targets:
+        for target in self.spec.evaluation.targets:
             # The protocol knows its target by name, so the target takes that name.
             names = {target: adult_protocol.TARGET}
             domain = Domain(

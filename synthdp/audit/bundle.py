@@ -58,13 +58,13 @@ def audit_bundle(
     with reporter.stage("verify"):
         verify_bundle(folder)
     with reporter.stage("plan"):
-        release = load_spec(folder / "spec.yaml")
-        domain = Domain.from_spec(release.columns)
+        spec = load_spec(folder / "spec.yaml")
+        domain = Domain.from_spec(spec.columns)
         job = AuditJob(
-            release,
+            spec,
             domain,
-            plan_for(release, domain),
-            out or Path("audits") / release.dataset.id,
+            plan_for(spec, domain),
+            out or Path("audits") / spec.dataset.id,
             reporter,
         )
     with audit_folder(job.out, "bundle") as kept:
@@ -94,7 +94,7 @@ def _without_source(
         record = with_rows(
             job,
             record,
-            simulated_twin(job.release, job.domain, bundle=folder, rng=kept.coins("twin")),
+            simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin")),
             kept,
         )
     return record

@@ -98,7 +98,7 @@ class ShadowTrainer:
     and its noisy tables are shown, too.
     """
 
-    release: ReleaseSpec
+    spec: ReleaseSpec
     domain: Domain
     plan: Plan
     graph: CausalGraph
@@ -107,7 +107,7 @@ class ShadowTrainer:
     @property
     def identity(self) -> str:
         """By all that the models are trained by, and not where."""
-        return f"shadow releases {self.white_box} {_game(self.release, self.plan, self.graph)}"
+        return f"shadow releases {self.white_box} {_game(self.spec, self.plan, self.graph)}"
 
     def __call__(
         self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence
@@ -126,7 +126,7 @@ class ShadowTrainer:
             fitted = Fitted(
                 marginals,
                 graph,
-                train(rehearsal, self.release, self.domain, marginals, graph, progress=_quiet),
+                train(rehearsal, self.spec, self.domain, marginals, graph, progress=_quiet),
             )
             return self._released(fitted, seed_sequence)
 
@@ -135,14 +135,14 @@ class ShadowTrainer:
         """Models that are trained side by side: fewer where batches are large, since then calls
         cost little beside the numbers.
         """
-        return max(1, min(SIDE_BY_SIDE, LARGE_BATCH // self.release.synthesizer.batch))
+        return max(1, min(SIDE_BY_SIDE, LARGE_BATCH // self.spec.synthesizer.batch))
 
     def many(
         self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]
     ) -> Iterator[AnyCodes | WhiteBox]:
         """What calls on each of `rows` give, in much less time."""
         codes = [np.asarray(own, dtype=np.uint16) for own in rows]
-        models = fitted_shadows(codes, self.release, self.domain, self.plan, self.graph)
+        models = fitted_shadows(codes, self.spec, self.domain, self.plan, self.graph)
         for fitted, seed_sequence in zip(models, seed_sequences, strict=True):
             yield self._released(fitted, seed_sequence)
 
@@ -157,11 +157,11 @@ class ShadowTrainer:
         to them, so that no release ends for it.
         """
         try:
-            return sample(fitted, self.release, rng=rng, progress=_quiet).value
+            return sample(fitted, self.spec, rng=rng, progress=_quiet).value
         except ConstraintsUnmet:
             return sample(
                 fitted,
-                self.release.model_copy(update={"constraints": ()}),
+                self.spec.model_copy(update={"constraints": ()}),
                 rng=rng,
                 progress=_quiet,
             ).value
@@ -202,7 +202,7 @@ def _with_positions(tables: Sequence[NoisyTable], columns: Sequence[str]) -> lis
 
 def attack_release(
     session: Session,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     graph: CausalGraph,
     *,
@@ -212,7 +212,7 @@ def attack_release(
     """Membership inference on the real rows, as `attack_rows`."""
     return session.inspect(
         lambda table: attack_rows(
-            table.fit_codes, release, domain, graph, folder=folder, progress=progress
+            table.fit_codes, spec, domain, graph, folder=folder, progress=progress
         ),
         reason="membership inference on real rows",
     )
@@ -220,7 +220,7 @@ def attack_release(
 
 def attack_rows(
     codes: AnyCodes,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     graph: CausalGraph,
     *,
@@ -238,11 +238,11 @@ def attack_rows(
         OutputError: the workers or the cluster of `compute` cannot go on, or `folder` cannot be
             written.
     """
-    shadow = shadow_spec(release)
+    shadow = shadow_spec(spec)
     plan = make_plan(shadow, domain)
     kept = AttackFolder.open(folder)
     rng = kept.coins("game")
-    rows = codes[rng.permutation(len(codes))[: release.attacks.membership.rows]]
+    rows = codes[rng.permutation(len(codes))[: spec.attacks.membership.rows]]
     targets, claim = (
         isolated_targets(rows, TARGETS, rng),
         Claim(plan.epsilon, plan.delta, plan.profile),
@@ -255,10 +255,10 @@ def attack_rows(
             ShadowTrainer(shadow, domain, plan, graph, white_box=True),
             public=Public(domain.sizes),
             targets=targets,
-            pairs=release.attacks.membership.pairs,
+            pairs=spec.attacks.membership.pairs,
             rng=rng,
-            fleet=Fleet(folder=models, runner=_runner(release), progress=_progress(progress)),
-            threat=ThreatModel(relation=release.privacy.adjacency),
+            fleet=Fleet(folder=models, runner=_runner(spec), progress=_progress(progress)),
+            threat=ThreatModel(relation=spec.privacy.adjacency),
             claim=claim,
             extractors=(),
             classifiers=(),
@@ -269,9 +269,9 @@ def attack_rows(
         raise OutputError(str(error)) from None
     measurer, worlds = (
         TableMeasurer(domain, plan),
-        two_worlds(rows, int(targets[0]), release.privacy.adjacency),
+        two_worlds(rows, int(targets[0]), spec.privacy.adjacency),
     )
-    releases = table_releases(release.attacks.membership.pairs, tables=len(measurer(worlds[0])))
+    releases = table_releases(spec.attacks.membership.pairs, tables=len(measurer(worlds[0])))
     return replace(
         report,
         others=(
@@ -387,54 +387,54 @@ def _declared(verdict: AttackVerdict, *, confidence: float) -> DeclaredAttack:
     )
 
 
-def shadow_spec(release: ReleaseSpec) -> ReleaseSpec:
+def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
     """The release's spec at the size of a shadow model: same budget, same model, fewer rows and
     steps.
     """
-    attack = release.attacks.membership
-    share = release.privacy.shares
-    return release.model_copy(
+    attack = spec.attacks.membership
+    share = spec.privacy.shares
+    return spec.model_copy(
         update={
-            "dataset": release.dataset.model_copy(
+            "dataset": spec.dataset.model_copy(
                 update={"rows": DeclaredRows(kind="public", value=attack.rows)}
             ),
-            "privacy": release.privacy.model_copy(
+            "privacy": spec.privacy.model_copy(
                 update={
                     "shares": share.model_copy(
                         update={"measure": share.measure + share.graph, "graph": 0.0}
                     )
                 }
             ),
-            "graph": release.graph.model_copy(update={"mode": "given"}),
-            "synthesizer": release.synthesizer.model_copy(
+            "graph": spec.graph.model_copy(update={"mode": "given"}),
+            "synthesizer": spec.synthesizer.model_copy(
                 update={"steps": attack.steps, "batch": max(1, math.ceil(attack.rows / 8))}
             ),
-            "sampling": release.sampling.model_copy(update={"rows": attack.rows}),
-            "evaluation": release.evaluation.model_copy(update={"holdout": 0.0}),
+            "sampling": spec.sampling.model_copy(update={"rows": attack.rows}),
+            "evaluation": spec.evaluation.model_copy(update={"holdout": 0.0}),
         }
     )
 
 
-def check_cluster(release: ReleaseSpec) -> None:
+def check_cluster(spec: ReleaseSpec) -> None:
     """Whether the cluster that shadow models run on answers: best asked before anything is charged.
 
     Raises:
         OutputError: it does not, or dask is not installed.
     """
-    runner = _runner(release)
-    if release.attacks.membership.enabled and isinstance(runner, Dask):
+    runner = _runner(spec)
+    if spec.attacks.membership.enabled and isinstance(runner, Dask):
         try:
             runner.check()
         except FleetError as error:
             raise OutputError(str(error)) from None
 
 
-def _runner(release: ReleaseSpec) -> Runner:
+def _runner(spec: ReleaseSpec) -> Runner:
     """Where shadow models run. A Dask cluster runs as many at a time as it has threads, whatever
     `compute.threads` says.
     """
-    workers = release.compute.threads or os.cpu_count() or 1
-    return RUNNERS[release.compute.backend](workers=workers, address=release.compute.address)
+    workers = spec.compute.threads or os.cpu_count() or 1
+    return RUNNERS[spec.compute.backend](workers=workers, address=spec.compute.address)
 
 
 def _progress(progress: Callable[[int, int], None]) -> Callable[[Progress], None]:

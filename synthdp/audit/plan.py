@@ -66,7 +66,7 @@ CONFIRMATIONS = 2
 class AuditJob:
     """Everything public about one audit."""
 
-    release: ReleaseSpec
+    spec: ReleaseSpec
     domain: Domain
     plan: Plan
     out: Path
@@ -75,20 +75,20 @@ class AuditJob:
     @property
     def graph(self) -> CausalGraph:
         """The graph of the audited model: the spec's arrows, whatever the mode."""
-        return CausalGraph.from_spec(self.release.graph, self.domain.names)
+        return CausalGraph.from_spec(self.spec.graph, self.domain.names)
 
     def network(self, purpose: str, domain: Domain) -> PerExampleLoss:
         """What the release would train for `purpose`, with fresh starting weights; a target that
         nothing leads to yet gets causes.
         """
         if purpose != "targets":
-            return causal_vae(self.release, domain, self.graph)
+            return causal_vae(self.spec, domain, self.graph)
         architecture, targets = (
-            architecture_for(self.release, domain, self.graph),
-            [domain.index(n) for n in self.release.synthesizer.targets],
+            architecture_for(self.spec, domain, self.graph),
+            [domain.index(n) for n in self.spec.synthesizer.targets],
         )
         others = tuple(i for i in range(len(domain)) if i not in targets)[
-            : self.release.graph.max_parents
+            : self.spec.graph.max_parents
         ]
         caused = tuple(
             own or (others if i in targets else ()) for i, own in enumerate(architecture.parents)
@@ -133,31 +133,31 @@ def audit(
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        release = load_spec(spec_path)
-        domain = Domain.from_spec(release.columns)
+        spec = load_spec(spec_path)
+        domain = Domain.from_spec(spec.columns)
         job = AuditJob(
-            release,
+            spec,
             domain,
-            plan_for(release, domain),
-            out or Path("releases") / release.dataset.id,
+            plan_for(spec, domain),
+            out or Path("releases") / spec.dataset.id,
             reporter,
         )
     with audit_folder(job.out, rows) as folder:
         record = without_rows(job, rows, runs=runs, pairs=pairs)
         if rows == "simulated":
             twin = simulated_twin(
-                release, domain, bundle=released_model(job.out), rng=folder.coins("twin")
+                spec, domain, bundle=released_model(job.out), rng=folder.coins("twin")
             )
             record = with_rows(job, record, twin, folder)
         if rows == "real":
             streams = replace(Streams.fresh(), holdout=folder.coins("rows of a unit"))
             private = read_private(
-                release.dataset,
+                spec.dataset,
                 domain,
                 folder=spec_path.resolve().parent,
                 holdout=0.0,
                 streams=streams,
-                delta=release.privacy.delta,
+                delta=spec.privacy.delta,
             )
             record = inspect(
                 private,
@@ -233,12 +233,12 @@ def with_rows(
     with job.reporter.stage("canaries") as progress:
         audits = (*record.audits, *confirmed(lambda: canaries(progress)))
     attack = None
-    if job.release.attacks.membership.enabled:
+    if job.spec.attacks.membership.enabled:
         with job.reporter.stage("membership attack") as progress:
             report = attack_rows(
-                codes, job.release, job.domain, job.graph, folder=folder.path, progress=progress
+                codes, job.spec, job.domain, job.graph, folder=folder.path, progress=progress
             )
-            attack = attack_facts(report, pairs=job.release.attacks.membership.pairs)
+            attack = attack_facts(report, pairs=job.spec.attacks.membership.pairs)
     return record.model_copy(update={"audits": audits, "membership": attack})
 
 

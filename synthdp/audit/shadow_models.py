@@ -27,7 +27,7 @@ from synthdp.spec.model import ReleaseSpec
 
 def shadows(
     rows: Sequence[Codes],
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     plan: Plan,
     graph: CausalGraph,
@@ -39,26 +39,26 @@ def shadows(
 
     `rngs`: what feeds the sampling of each. All models are trained before the first is sampled.
     """
-    for fitted, rng in zip(fitted_shadows(rows, release, domain, plan, graph), rngs, strict=True):
-        yield sample(fitted, release, rng=rng, progress=_quiet).value
+    for fitted, rng in zip(fitted_shadows(rows, spec, domain, plan, graph), rngs, strict=True):
+        yield sample(fitted, spec, rng=rng, progress=_quiet).value
 
 
 def fitted_shadows(
-    rows: Sequence[Codes], release: ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
+    rows: Sequence[Codes], spec: ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
 ) -> Iterator[Fitted]:
     """All that a shadow release on each of `rows` would publish but its sample."""
     torch.set_num_threads(1)
     found = GraphResult(graph)
     rehearsals = [Rehearsal(own, domain, plan) for own in rows]
     marginals = [measure(rehearsal) for rehearsal in rehearsals]
-    drafts = [build_start(release, domain, own, found) for own in marginals]
+    drafts = [build_start(spec, domain, own, found) for own in marginals]
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
     heads = (
         _together(rehearsals, regressions, plan, "targets") if regressions else [None] * len(drafts)
     )
     weights = _together(rehearsals, [draft.network for draft in drafts], plan, "train")
     for draft, own, trained, head in zip(drafts, marginals, weights, heads, strict=True):
-        yield Fitted(own, found, assemble(draft, release, trained, head))
+        yield Fitted(own, found, assemble(draft, spec, trained, head))
 
 
 def _together(

@@ -26,7 +26,7 @@ EFFECT = 2.0  # spread of the logits that the hidden units add: dependence that 
 
 
 def simulated_twin(
-    release: ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
+    spec: ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
 ) -> Codes:
     """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network where
     that is None.
@@ -35,13 +35,13 @@ def simulated_twin(
         VerifyError: the bundle's model is damaged.
         OutputError: its columns or levels are not those of the spec.
     """
-    model = _random_network(release, domain, rng) if bundle is None else Synthesizer.load(bundle)
+    model = _random_network(spec, domain, rng) if bundle is None else Synthesizer.load(bundle)
     if model.columns != domain.names or model.architecture.sizes != domain.sizes:
         raise OutputError(
             f"the model in {bundle} is of other columns than the spec",
             hint="give the spec that made the bundle, or another --out",
         )
-    return model.sample(release.dataset.rows.value, rng=rng)
+    return model.sample(spec.dataset.rows.value, rng=rng)
 
 
 def released_model(out: Path) -> Path | None:
@@ -50,10 +50,8 @@ def released_model(out: Path) -> Path | None:
     return bundle if (bundle / MODEL_FILE).exists() else None
 
 
-def _random_network(release: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
-    architecture = architecture_for(
-        release, domain, CausalGraph.from_spec(release.graph, domain.names)
-    )
+def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
+    architecture = architecture_for(spec, domain, CausalGraph.from_spec(spec.graph, domain.names))
     model = CausalVae(
         architecture, generator=torch.Generator().manual_seed(int(rng.integers(2**63)))
     )

@@ -12,11 +12,11 @@ from synthdp.spec.model import ReleaseSpec
 MAX_LABELS = 8  # of a column, in text
 
 
-def column_facts(release: ReleaseSpec) -> list[dict[str, Any]]:
+def column_facts(spec: ReleaseSpec) -> list[dict[str, Any]]:
     """Name, type and levels of each column, in order."""
     return [
         {"column": c.name, "type": c.type, "levels": c.levels, "labels": list(c.labels)}
-        for c in Domain.from_spec(release.columns).columns
+        for c in Domain.from_spec(spec.columns).columns
     ]
 
 

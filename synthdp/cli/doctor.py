@@ -46,7 +46,7 @@ class Diagnosis:
     hint: str | None = None
 
 
-def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Diagnosis, ...]:
+def examine(spec: ReleaseSpec | None, folder: Path) -> tuple[Diagnosis, ...]:
     """Everything, of a spec where one is given; `folder` is the spec's (`addresses.home`), or the
     working folder.
     """
@@ -54,11 +54,11 @@ def examine(release: ReleaseSpec | None, folder: Path) -> tuple[Diagnosis, ...]:
         *_programs(),
         *_machine(folder),
         _telemetry(),
-        _ledger(release, folder),
-        _store(release, folder),
-        _gpu(release),
+        _ledger(spec, folder),
+        _store(spec, folder),
+        _gpu(spec),
     ]
-    return (*found, _signing(release))
+    return (*found, _signing(spec))
 
 
 def _programs() -> Iterator[Diagnosis]:
@@ -146,11 +146,11 @@ def _telemetry() -> Diagnosis:
     )
 
 
-def _ledger(release: ReleaseSpec | None, folder: Path) -> Diagnosis:
+def _ledger(spec: ReleaseSpec | None, folder: Path) -> Diagnosis:
     """The ledger opens, and its chain is whole. One that does not exist yet is not made."""
     from synthdp.ledger.ledger import Ledger
 
-    address = ledger_address(release.privacy.ledger if release is not None else None, folder)
+    address = ledger_address(spec.privacy.ledger if spec is not None else None, folder)
     file = sqlite_file(address)
     if file is not None and not file.exists():
         return Diagnosis("ledger", "ok", f"{file}: none yet; the first release makes it")
@@ -168,11 +168,11 @@ def _ledger(release: ReleaseSpec | None, folder: Path) -> Diagnosis:
     return Diagnosis("ledger", "ok", f"whole; datasets: {', '.join(datasets) or 'none'}")
 
 
-def _store(release: ReleaseSpec | None, folder: Path) -> Diagnosis:
+def _store(spec: ReleaseSpec | None, folder: Path) -> Diagnosis:
     """MLflow's store can be reached; one beside the spec is made by the first release."""
-    if release is not None and not release.tracking.enabled:
+    if spec is not None and not spec.tracking.enabled:
         return Diagnosis("mlflow", "ok", "tracking is off in this spec")
-    uri = store_address(release.tracking.uri if release is not None else None, folder)
+    uri = store_address(spec.tracking.uri if spec is not None else None, folder)
     try:
         check_uri(uri)
     except SynthdpError as error:
@@ -230,14 +230,14 @@ def _server(uri: str) -> Diagnosis:
     )
 
 
-def _gpu(release: ReleaseSpec | None) -> Diagnosis:
+def _gpu(spec: ReleaseSpec | None) -> Diagnosis:
     import torch
 
     if torch.cuda.is_available():
         return Diagnosis(
             "gpu", "ok", f"{torch.cuda.get_device_name(0)}; compute.device: cuda would use it"
         )
-    if release is not None and release.compute.device == "cuda":
+    if spec is not None and spec.compute.device == "cuda":
         return Diagnosis(
             "gpu",
             "wrong",
@@ -247,11 +247,11 @@ def _gpu(release: ReleaseSpec | None) -> Diagnosis:
     return Diagnosis("gpu", "ok", "none, and none is needed")
 
 
-def _signing(release: ReleaseSpec | None) -> Diagnosis:
+def _signing(spec: ReleaseSpec | None) -> Diagnosis:
     from synthdp.bundle.signing.keys import load_signer
     from synthdp.spec.model import Signing
 
-    settings = release.signing if release is not None else Signing()
+    settings = spec.signing if spec is not None else Signing()
     try:
         signer = load_signer(settings)
     except SynthdpError as error:

@@ -212,7 +212,7 @@ def _run(
         outcome = run_graph(spec, mode=mode, out=out, force=force, reporter=Reporter(display))
     tell(_facts(outcome), as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.refused:
-        privacy = outcome.job.release.privacy
+        privacy = outcome.job.spec.privacy
         spent = (
             f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another run pays"
             " again"

@@ -229,7 +229,7 @@ def _finish(outcome: Any, *, as_json: bool) -> None:
     facts = outcome_facts(outcome)
     show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
     if outcome.failed:
-        privacy = outcome.job.release.privacy
+        privacy = outcome.job.spec.privacy
         spent = (
             f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release"
             " pays again"

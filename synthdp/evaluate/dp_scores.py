@@ -58,14 +58,14 @@ ChargedScores = tuple[ChargedScore, ...]
 
 
 def charged_scores(
-    release: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
+    spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
 ) -> ChargedScores:
     """Scores and intervals from noisy counts and the released one-way `tables`; a function of
     released values.
     """
-    unit = release.dataset.privacy_unit
+    unit = spec.dataset.privacy_unit
     together = unit.max_rows if isinstance(unit, IdUnit) else 1
-    targets = [t for t in release.evaluation.targets if not domain[t].ranged]
+    targets = [t for t in spec.evaluation.targets if not domain[t].ranged]
     rows = counted_rows(tables)
     found = []
     for (name, of), misplaced in zip(

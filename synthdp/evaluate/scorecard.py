@@ -27,7 +27,7 @@ MAX_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers 
 
 
 def score_table(
-    releaser: Releaser, release: ReleaseSpec, domain: Domain, codes: Released[Codes]
+    releaser: Releaser, spec: ReleaseSpec, domain: Domain, codes: Released[Codes]
 ) -> Released[Scored]:
     """Learn on the synthetic table, then have it scored, for the planned price.
 
@@ -36,7 +36,7 @@ def score_table(
     """
     planned = releaser.plan.find("scores")
     assert planned is not None and isinstance(planned.mechanism, ScoreBudget)
-    most = release.evaluation.max_rows
+    most = spec.evaluation.max_rows
     cards = [
         fit_scorecard(codes.value, domain, t, max_rows=most, rng=fresh_generator())
         for t in planned.mechanism.targets

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from synthdp.ledger.ledger import Ledger
 
 
-def open_ledger(release: ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
+def open_ledger(spec: ReleaseSpec, spec_path: Path, *, resumed: bool = False) -> Ledger:
     """The ledger that the spec names, whatever folder the command runs in; made where it does not
     exist, unless a run is `resumed`.
 
@@ -33,7 +33,7 @@ def open_ledger(release: ReleaseSpec, spec_path: Path, *, resumed: bool = False)
     """
     from synthdp.ledger.ledger import Ledger
 
-    address, missing = _address(release, spec_path)
+    address, missing = _address(spec, spec_path)
     if missing is not None:
         if resumed:
             hint = (
@@ -43,35 +43,33 @@ def open_ledger(release: ReleaseSpec, spec_path: Path, *, resumed: bool = False)
             raise BudgetError(
                 f"the ledger {missing}, which held this run's reservation, is gone", hint=hint
             )
-        _check_not_left_behind(release, missing)
+        _check_not_left_behind(spec, missing)
     return Ledger(address)
 
 
-def entries_of(release: ReleaseSpec, spec_path: Path) -> list[Entry]:
+def entries_of(spec: ReleaseSpec, spec_path: Path) -> list[Entry]:
     """All that the ledger holds; where there is none yet, nothing, and none is made.
 
     Raises:
         BudgetError, VerifyError: it cannot be opened or read.
     """
-    if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
+    if not spec.privacy.ledger and not default_ledger(home(spec_path)).exists():
         return []
     return (
-        []
-        if _address(release, spec_path)[1] is not None
-        else open_ledger(release, spec_path).entries()
+        [] if _address(spec, spec_path)[1] is not None else open_ledger(spec, spec_path).entries()
     )
 
 
-def columns_sha256(release: ReleaseSpec) -> str:
+def columns_sha256(spec: ReleaseSpec) -> str:
     """Digest of the names of a table's columns: what tells in the ledger that two dataset ids may
     be one table.
     """
-    return hashlib.sha256(json.dumps(sorted(release.columns)).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(sorted(spec.columns)).encode()).hexdigest()
 
 
-def other_ids(release: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
+def other_ids(spec: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     """A warning for each other dataset id of the ledger whose table has the same columns."""
-    own, mine = release.dataset.id, columns_sha256(release)
+    own, mine = spec.dataset.id, columns_sha256(spec)
     others = {
         e.dataset for e in entries if e.kind == "reserve" and e.body.get("columns_sha256") == mine
     } - {own}
@@ -82,34 +80,34 @@ def other_ids(release: ReleaseSpec, entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def balance_of(release: ReleaseSpec, spec_path: Path) -> Balance:
+def balance_of(spec: ReleaseSpec, spec_path: Path) -> Balance:
     """What the spec's dataset has spent; where there is no ledger yet, nothing, and none is made.
 
     Raises:
         BudgetError: as `open_ledger`.
     """
-    nothing = Balance(release.dataset.id, 0.0, 0.0, None, None)
-    if not release.privacy.ledger and not default_ledger(home(spec_path)).exists():
+    nothing = Balance(spec.dataset.id, 0.0, 0.0, None, None)
+    if not spec.privacy.ledger and not default_ledger(home(spec_path)).exists():
         return nothing
-    _, missing = _address(release, spec_path)
+    _, missing = _address(spec, spec_path)
     if missing is None:
-        return open_ledger(release, spec_path).balance(release.dataset.id)
-    _check_not_left_behind(release, missing)
+        return open_ledger(spec, spec_path).balance(spec.dataset.id)
+    _check_not_left_behind(spec, missing)
     return nothing
 
 
-def _address(release: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
+def _address(spec: ReleaseSpec, spec_path: Path) -> tuple[str, Path | None]:
     """The ledger's address, and its file where that is to be but is not yet."""
-    address = ledger_address(release.privacy.ledger, home(spec_path))
+    address = ledger_address(spec.privacy.ledger, home(spec_path))
     file = sqlite_file(address)
     return address, file if file is not None and not file.exists() else None
 
 
-def _check_not_left_behind(release: ReleaseSpec, file: Path) -> None:
+def _check_not_left_behind(spec: ReleaseSpec, file: Path) -> None:
     """Relative addresses once led to the working folder: a ledger that was begun there must not be
     forgotten.
     """
-    passed = sqlite_file(from_folder(release.privacy.ledger or "", Path.cwd()))
+    passed = sqlite_file(from_folder(spec.privacy.ledger or "", Path.cwd()))
     if passed is not None and passed.exists():
         raise BudgetError(
             f"privacy.ledger leads to {file}, from the spec's folder, where there is no ledger;"
@@ -121,15 +119,13 @@ def _check_not_left_behind(release: ReleaseSpec, file: Path) -> None:
         )
 
 
-def check_affordable(release: ReleaseSpec, balance: Balance) -> None:
+def check_affordable(spec: ReleaseSpec, balance: Balance) -> None:
     """Refuse early what the ledger would refuse later; the reservation itself decides.
 
     Raises:
         BudgetError: the cap does not allow the spec's budget.
     """
-    check_first(
-        balance, epsilon=release.privacy.epsilon, delta=release.privacy.delta, cap=cap_of(release)
-    )
+    check_first(balance, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta, cap=cap_of(spec))
 
 
 def steward_name() -> str:
@@ -139,9 +135,9 @@ def steward_name() -> str:
     return os.environ.get("SYNTHDP_STEWARD", "not stated")[:LONGEST_NAME]
 
 
-def cap_of(release: ReleaseSpec) -> tuple[float, float] | None:
+def cap_of(spec: ReleaseSpec) -> tuple[float, float] | None:
     """The spec's cap."""
-    cap = release.privacy.cap
+    cap = spec.privacy.cap
     return None if cap is None else (cap.epsilon, cap.delta)
 
 

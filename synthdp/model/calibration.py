@@ -38,7 +38,7 @@ def calibrated_bias(
     for sampler in column_samplers(model):
         logits = sampler.logits(codes, z)
         # A row of few levels is too short for vectors: there, level by level.
-        chances = (
+        probabilities = (
             logits.T.contiguous().softmax(0)
             if sampler.levels <= FEW
             else logits.softmax(1)[:, : sampler.levels].T.contiguous()
@@ -46,7 +46,7 @@ def calibrated_bias(
         wanted = torch.from_numpy(targets[sampler.column]).float()
         factor = torch.ones(sampler.levels)
         for _ in range(ROUNDS):
-            present = factor * (chances @ (factor @ chances).reciprocal_()) / rows
+            present = factor * (probabilities @ (factor @ probabilities).reciprocal_()) / rows
             factor *= wanted / present.clamp(min=1e-12)
         shift = factor.log().clamp(-MAX_SHIFT, MAX_SHIFT)
         bias[sampler.column, : sampler.levels] += shift

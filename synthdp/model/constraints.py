@@ -45,11 +45,11 @@ class Constraints:
     derived: Derived = field(default_factory=Derived)
 
     @classmethod
-    def from_spec(cls, release: ReleaseSpec, domain: Domain) -> Constraints:
+    def from_spec(cls, spec: ReleaseSpec, domain: Domain) -> Constraints:
         """The constraints of a checked spec."""
-        parsed = [parse(text, release.columns)[0] for text in release.constraints]
+        parsed = [parse(text, spec.columns)[0] for text in spec.constraints]
         return cls(
-            domain, tuple(e for e in parsed if e is not None), Derived.from_spec(release.columns)
+            domain, tuple(e for e in parsed if e is not None), Derived.from_spec(spec.columns)
         )
 
     @cached_property

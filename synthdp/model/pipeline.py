@@ -28,14 +28,14 @@ from synthdp.model.network import Architecture, CausalVae, width_groups
 from synthdp.model.planning import plan_for as plan_for
 from synthdp.model.raking import (
     Probabilities,
-    probabilities,
+    one_way_probabilities,
     rake,
     raking_factors,
     raking_weights,
     smoothed,
 )
 from synthdp.model.row_selection import balanced, measured_pairs
-from synthdp.model.stratified import kd_tree_order, raked_chances, stratified_draw
+from synthdp.model.stratified import kd_tree_order, raked_probabilities, stratified_draw
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.model.target_stage import TargetRegression, into_network, without_targets
 from synthdp.privacy.dpsgd.settings import DpSgd
@@ -114,7 +114,7 @@ def all_tables(
 
 def train(
     releaser: TrainingReleaser,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
@@ -122,8 +122,8 @@ def train(
     progress: Progress,
 ) -> Released[Synthesizer]:
     """The causal VAE by DP-SGD, started from the one-way margins of all noisy tables."""
-    torch.set_num_threads(release.compute.threads or threads_for(release, domain))
-    device, draft = release.compute.device, build_start(release, domain, marginals, graph)
+    torch.set_num_threads(spec.compute.threads or threads_for(spec, domain))
+    device, draft = spec.compute.device, build_start(spec, domain, marginals, graph)
     heads = None
     if draft.regression:  # short enough to be begun again if killed
         stage = Training(
@@ -142,7 +142,7 @@ def train(
         device,
     )
     trained = releaser.release(training, purpose="train")
-    return assemble(draft, release, trained, heads)
+    return assemble(draft, spec, trained, heads)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class TrainingStart:
 
 
 def build_start(
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     marginals: Released[tuple[NoisyTable, ...]],
     graph: GraphResult,
@@ -168,14 +168,14 @@ def build_start(
     """The network, and the targets' regression if there are targets, started from the one-way
     margins of all noisy tables.
     """
-    network = causal_vae(release, domain, graph.graph)
-    architecture = architecture_for(release, domain, graph.graph)
-    floor = START_FLOOR_ROWS / expected_fit_rows(release)
+    network = causal_vae(spec, domain, graph.graph)
+    architecture = architecture_for(spec, domain, graph.graph)
+    floor = START_FLOOR_ROWS / expected_fit_rows(spec)
     tables = all_tables(marginals, graph)
-    margins = probabilities(tables.value, domain.names)
+    margins = one_way_probabilities(tables.value, domain.names)
     starts = [smoothed(p, floor=floor) for p in margins]
     network.start_from(starts)
-    targets = targets_of(release, domain, architecture)
+    targets = targets_of(spec, domain, architecture)
     regression = target_regression(domain, architecture, targets, starts) if targets else None
     if regression:
         regression.start_from(marginals.value, domain)
@@ -192,7 +192,7 @@ def training_of(plan: Plan, purpose: str) -> DpSgd:
 
 def assemble(
     draft: TrainingStart,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     weights: Released[Weights],
     heads: Released[Weights] | None,
 ) -> Released[Synthesizer]:
@@ -210,24 +210,24 @@ def assemble(
 
     def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
         synthesizer = Synthesizer(draft.columns, architecture, w[0])
-        rows = min(MAX_CALIBRATION_ROWS, max(MIN_CALIBRATION_ROWS, 2 * expected_fit_rows(release)))
+        rows = min(MAX_CALIBRATION_ROWS, max(MIN_CALIBRATION_ROWS, 2 * expected_fit_rows(spec)))
         return (
             synthesizer.calibrated(draft.margins, rows=int(rows), generator=_fresh())
-            if release.sampling.rake
+            if spec.sampling.rake
             else synthesizer
         )
 
     return whole.zip(draft.paid).map(calibrated)
 
 
-def causal_vae(release: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
+def causal_vae(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
     """The network with fresh starting weights, which knows the order of levels where that does not
     take too much memory.
 
     Targets, which have a stage of their own, are left out of its loss.
     """
-    whole = architecture_for(release, domain, graph)
-    targets = targets_of(release, domain, whole)
+    whole = architecture_for(spec, domain, graph)
+    targets = targets_of(spec, domain, whole)
     architecture = without_targets(whole, targets)
     ordered = (
         any(column.ordered for column in domain.columns)
@@ -242,9 +242,9 @@ def causal_vae(release: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Caus
     return CausalVae(architecture, generator=_fresh(), features=features, groups=groups)
 
 
-def targets_of(release: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
+def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
     """Positions of the targets that the graph gives parents; of others the network says as much."""
-    positions = sorted(domain.index(name) for name in release.synthesizer.targets)
+    positions = sorted(domain.index(name) for name in spec.synthesizer.targets)
     return tuple(t for t in positions if architecture.parents[t])
 
 
@@ -265,13 +265,13 @@ def _fresh() -> torch.Generator:
     return torch.Generator().manual_seed(secrets.randbits(63))
 
 
-def check_device(release: ReleaseSpec) -> None:
+def check_device(spec: ReleaseSpec) -> None:
     """Whether the spec's device is there.
 
     Raises:
         OutputError: it is not.
     """
-    if release.compute.device == "cuda" and not torch.cuda.is_available():
+    if spec.compute.device == "cuda" and not torch.cuda.is_available():
         raise OutputError(
             "compute.device is cuda, and this machine has no CUDA device",
             hint="say compute.device: cpu; it is the same code",
@@ -297,13 +297,13 @@ def check_alone() -> None:
         )
 
 
-def threads_for(release: ReleaseSpec, domain: Domain) -> int:
+def threads_for(spec: ReleaseSpec, domain: Domain) -> int:
     """Threads worth having: a step of a small model is shorter than waking a second thread."""
-    work = release.synthesizer.batch * release.synthesizer.hidden * len(domain)
+    work = spec.synthesizer.batch * spec.synthesizer.hidden * len(domain)
     return (os.cpu_count() or 1) if work > ONE_THREAD_WORK else 1
 
 
-def architecture_for(release: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
+def architecture_for(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
     """The network's shape: parents from the graph; z reaches every column, or those of each latent
     cause.
 
@@ -316,14 +316,14 @@ def architecture_for(release: ReleaseSpec, domain: Domain, graph: CausalGraph) -
     return Architecture(
         domain.sizes,
         parents,
-        tuple(c for c in causes for _ in range(release.synthesizer.latent)),
-        release.synthesizer.hidden,
+        tuple(c for c in causes for _ in range(spec.synthesizer.latent)),
+        spec.synthesizer.hidden,
     )
 
 
 def sample(
     fitted: Fitted,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     *,
     rng: np.random.Generator,
     progress: Progress,
@@ -334,28 +334,28 @@ def sample(
 
     `progress` hears of rows that are drawn, `begin` of what follows, by name.
     """
-    domain = Domain.from_spec(release.columns)
-    constraints = Constraints.from_spec(release, domain)
-    rows = release.sampling.rows or release.dataset.rows.value
+    domain = Domain.from_spec(spec.columns)
+    constraints = Constraints.from_spec(spec, domain)
+    rows = spec.sampling.rows or spec.dataset.rows.value
 
     def draw(pair: tuple[Synthesizer, tuple[NoisyTable, ...]]) -> Codes:
         synthesizer, tables = pair
-        pool_rows = rows * release.sampling.oversample if release.sampling.rake else rows
+        pool_rows = rows * spec.sampling.oversample if spec.sampling.rake else rows
         pool = constraints.draw(
             lambda n: synthesizer.sample(
-                n, rng=rng, threads=release.compute.threads, progress=progress
+                n, rng=rng, threads=spec.compute.threads, progress=progress
             ),
             pool_rows,
             rng=rng,
         )
-        if not release.sampling.rake:
+        if not spec.sampling.rake:
             return pool
         begin("raking")
         targets, columns = (
-            probabilities(tables, synthesizer.columns),
+            one_way_probabilities(tables, synthesizer.columns),
             range(len(synthesizer.columns)),
         )
-        if not release.sampling.balance:
+        if not spec.sampling.balance:
             return rake(pool, targets, columns=columns, rows=rows, rng=rng)
         weights = raking_weights(
             pool, raking_factors(pool, targets, columns=columns), columns=columns
@@ -365,7 +365,7 @@ def sample(
         chosen = balanced(
             pool, weights, synthesizer.architecture.sizes, rows=rows, rng=rng, measured=measured
         )
-        last = drawn_last(release, domain, synthesizer.architecture, constraints)
+        last = drawn_last(spec, domain, synthesizer.architecture, constraints)
         begin("drawing what comes last")
         first = [i for i in columns if i not in last]
         order = (
@@ -373,9 +373,16 @@ def sample(
             if last
             else np.arange(rows)
         )
-        for target, chances in zip(last, synthesizer.chances(chosen, last, rng=rng), strict=True):
-            raked = raked_chances(
-                chances, chosen, target, targets[target], measured, synthesizer.architecture.sizes
+        for target, probabilities in zip(
+            last, synthesizer.probabilities(chosen, last, rng=rng), strict=True
+        ):
+            raked = raked_probabilities(
+                probabilities,
+                chosen,
+                target,
+                targets[target],
+                measured,
+                synthesizer.architecture.sizes,
             )
             chosen[:, target] = stratified_draw(raked, order, rng=rng)
         return chosen
@@ -383,19 +390,19 @@ def sample(
     return fitted.synthesizer.zip(fitted.tables).map(draw)
 
 
-def try_constraints(fitted: Fitted, release: ReleaseSpec, *, rng: np.random.Generator) -> None:
+def try_constraints(fitted: Fitted, spec: ReleaseSpec, *, rng: np.random.Generator) -> None:
     """Draw some rows and write their values, only to see whether the trained model fulfils the
     constraints, before anything else takes time.
 
     Raises:
         ConstraintsUnmet: next to none of its rows does.
     """
-    constraints = Constraints.from_spec(release, Domain.from_spec(release.columns))
+    constraints = Constraints.from_spec(spec, Domain.from_spec(spec.columns))
     if not constraints.expressions:
         return
     synthesizer = fitted.synthesizer.value
     codes = constraints.draw(
-        lambda n: synthesizer.sample(n, rng=rng, threads=release.compute.threads),
+        lambda n: synthesizer.sample(n, rng=rng, threads=spec.compute.threads),
         TRIED_ROWS,
         rng=rng,
     )
@@ -403,7 +410,7 @@ def try_constraints(fitted: Fitted, release: ReleaseSpec, *, rng: np.random.Gene
 
 
 def drawn_last(
-    release: ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints
+    spec: ReleaseSpec, domain: Domain, own: Architecture, constraints: Constraints
 ) -> list[int]:
     """Columns that are drawn again when all else is: those that the spec says, and targets that
     lead to nothing and that no constraint reads.
@@ -413,16 +420,14 @@ def drawn_last(
         {c.name for c in constraints.columns},
     )
     targets = [
-        t
-        for t in targets_of(release, domain, own)
-        if t not in causes and domain.names[t] not in read
+        t for t in targets_of(spec, domain, own) if t not in causes and domain.names[t] not in read
     ]
-    return sorted({*targets, *(domain.index(name) for name in release.sampling.even)})
+    return sorted({*targets, *(domain.index(name) for name in spec.sampling.even)})
 
 
 def fit(
     releaser: TrainingReleaser,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     *,
     progress: Progress,
@@ -430,6 +435,6 @@ def fit(
 ) -> Fitted:
     """Measure, find the graph, train; `check` may stop it after the first noisy tables."""
     marginals = measure(releaser, check)
-    graph = find_graph(releaser, release.graph, domain)
-    synthesizer = train(releaser, release, domain, marginals, graph, progress=progress)
+    graph = find_graph(releaser, spec.graph, domain)
+    synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress)
     return Fitted(marginals, graph, synthesizer)

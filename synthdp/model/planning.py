@@ -11,10 +11,10 @@ from synthdp.privacy.plan import Plan, PlannedPurpose, expected_fit_rows, make_p
 from synthdp.spec.model import ReleaseSpec
 
 
-def plan_for(release: ReleaseSpec, domain: Domain) -> Plan:
+def plan_for(spec: ReleaseSpec, domain: Domain) -> Plan:
     """The calibrated plan of everything that `fit` will release."""
     return make_plan(
-        release, domain, graph_rounds=rounds(release.graph, domain, rows=expected_fit_rows(release))
+        spec, domain, graph_rounds=rounds(spec.graph, domain, rows=expected_fit_rows(spec))
     )
 
 

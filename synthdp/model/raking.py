@@ -19,7 +19,9 @@ RAKING_ROUNDS = 50
 RAKING_TOLERANCE = 1e-4
 
 
-def probabilities(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[Probabilities]:
+def one_way_probabilities(
+    tables: Sequence[NoisyTable], names: Sequence[str]
+) -> list[Probabilities]:
     """Probabilities of the levels of each named column, shape `[levels]`: the nearest point of the
     simplex.
 

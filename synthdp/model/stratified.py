@@ -37,14 +37,14 @@ Probabilities = npt.NDArray[np.float64]
 
 
 def stratified_draw(
-    chances: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator
+    probabilities: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator
 ) -> npt.NDArray[np.uint16]:
-    """A level of each row, `[rows]`, with the `chances` `[rows, levels]`, evenly along `order`, a
-    permutation of the rows.
+    """A level of each row, `[rows]`, with the `probabilities` `[rows, levels]`, evenly along
+    `order`, a permutation of the rows.
     """
     uniform = np.empty(len(order))
     uniform[order] = even_numbers(len(order), rng=rng)
-    sums = np.cumsum(chances[:, :-1], 1) / chances.sum(1, keepdims=True)
+    sums = np.cumsum(probabilities[:, :-1], 1) / probabilities.sum(1, keepdims=True)
     levels: npt.NDArray[np.uint16] = (sums <= uniform[:, None]).sum(1).astype(np.uint16)
     return levels
 
@@ -64,23 +64,23 @@ def even_numbers(count: int, *, rng: np.random.Generator) -> Probabilities:
     return (prefix + rng.random(count)) / (1 << digits)
 
 
-def raked_chances(
-    chances: Probabilities,
+def raked_probabilities(
+    probabilities: Probabilities,
     codes: Codes,
     target: int,
     margin: Probabilities,
     measured: Sequence[MeasuredPair],
     sizes: Sequence[int],
 ) -> Probabilities:
-    """`chances` `[rows, levels]` of the target at position `target` of `codes` `[rows, columns]`,
-    changed as little as its tables ask for.
+    """`probabilities` `[rows, levels]` of the target at position `target` of `codes` `[rows,
+    columns]`, changed as little as its tables ask for.
 
     On average over the rows they are then its `margin` `[levels]`, and over those with a level of
     another column what model and measurement
     say together where that pair was `measured`: iterative proportional fitting, of chances instead
     of counts.
     """
-    raked = chances.copy()
+    raked = probabilities.copy()
     wanted: list[tuple[npt.NDArray[np.intp], Probabilities]] = [
         (np.zeros(len(codes), np.intp), margin[None] * len(codes))
     ]
@@ -103,11 +103,13 @@ def raked_chances(
     return raked
 
 
-def _sums(chances: Probabilities, level: npt.NDArray[np.intp], levels: int) -> Probabilities:
-    """Sums of `chances` `[rows, target levels]` over the rows with each `level`, `[levels, target
-    levels]`.
+def _sums(probabilities: Probabilities, level: npt.NDArray[np.intp], levels: int) -> Probabilities:
+    """Sums of `probabilities` `[rows, target levels]` over the rows with each `level`, `[levels,
+    target levels]`.
     """
-    return np.stack([np.bincount(level, weights=own, minlength=levels) for own in chances.T], 1)
+    return np.stack(
+        [np.bincount(level, weights=own, minlength=levels) for own in probabilities.T], 1
+    )
 
 
 def kd_tree_order(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[np.intp]:

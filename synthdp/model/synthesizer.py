@@ -120,7 +120,7 @@ class Synthesizer:
         tasks = ((size, int(seeds.integers(2**63))) for size in sizes)
         return _in_threads(chunk, tasks, threads or os.cpu_count() or 1)
 
-    def chances(
+    def probabilities(
         self, codes: Codes, columns: Sequence[int], *, rng: np.random.Generator
     ) -> Iterator[Probabilities]:
         """For one of `columns` (positions) after the other the chances of its levels given all

@@ -221,11 +221,11 @@ def _likelier(
         system[level : level + 2, level : level + 2] += np.array([[1, -1], [-1, 1]]) / (
             STEPS * spread
         )
-    chances = np.linalg.solve(
+    probabilities = np.linalg.solve(
         system, precision[:, None] * seen / rows[:, None] + prior[:, None] * share
     )
-    chances = np.maximum(chances, np.minimum(MIN_CHANCE, share))
-    ratio: Probabilities = np.log(chances / chances.sum(1, keepdims=True) / share)
+    probabilities = np.maximum(probabilities, np.minimum(MIN_CHANCE, share))
+    ratio: Probabilities = np.log(probabilities / probabilities.sum(1, keepdims=True) / share)
     return ratio
 
 

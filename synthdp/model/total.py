@@ -43,7 +43,7 @@ def noisy_total(tables: Sequence[NoisyTable]) -> Total:
     return Total(rows, 1 / math.sqrt(sum(weights)))
 
 
-def check_total(tables: Sequence[NoisyTable], release: ReleaseSpec) -> list[str]:
+def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     """What to tell of a total that is not the declared one, but may be what was meant.
 
     Where ids are the unit, what is left of a table when `max_rows` of each are kept may be a small
@@ -52,18 +52,16 @@ def check_total(tables: Sequence[NoisyTable], release: ReleaseSpec) -> list[str]
     Raises:
         WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
     """
-    total, expected = noisy_total(tables), expected_fit_rows(release)
-    low = 0.0 if isinstance(release.dataset.privacy_unit, IdUnit) else expected / FACTOR
+    total, expected = noisy_total(tables), expected_fit_rows(spec)
+    low = 0.0 if isinstance(spec.dataset.privacy_unit, IdUnit) else expected / FACTOR
     high = expected * FACTOR
-    declared = release.dataset.rows.value
+    declared = spec.dataset.rows.value
     fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
     found = (
         f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say"
         f" {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
     )
-    if total.rows < low - _slack(total, release, low) or total.rows > high + _slack(
-        total, release, high
-    ):
+    if total.rows < low - _slack(total, spec, low) or total.rows > high + _slack(total, spec, high):
         raise WrongTableError(
             f"this is not the declared table: {found}",
             hint=(
@@ -71,15 +69,15 @@ def check_total(tables: Sequence[NoisyTable], release: ReleaseSpec) -> list[str]
                 " (--force drops this run): that pays again. `synthdp resume` would stop here again"
             ),
         )
-    off = abs(total.rows - expected) > _slack(total, release, expected)
+    off = abs(total.rows - expected) > _slack(total, spec, expected)
     return [f"{found}; noise, batch and steps were chosen for the declared number"] if off else []
 
 
-def _slack(total: Total, release: ReleaseSpec, rows: float) -> float:
+def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:
     """How far a total may be off where `rows` are expected: noise, and the coins of the holdout,
     which all rows of a unit share.
     """
-    unit = release.dataset.privacy_unit
+    unit = spec.dataset.privacy_unit
     together = unit.max_rows if isinstance(unit, IdUnit) else 1
-    held_out = release.evaluation.holdout if release.evaluation.enabled else 0.0
+    held_out = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
     return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * held_out * together))

@@ -81,9 +81,11 @@ def unit_sampled_gaussian(
             rate, dp_accounting.GaussianDpEvent(noise_multiplier)
         )
     else:
-        chances = [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)]
+        probabilities = [
+            math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)
+        ]
         step = MixtureOfGaussiansDpEvent(
-            noise_multiplier, tuple(float(i) for i in range(rows + 1)), tuple(chances)
+            noise_multiplier, tuple(float(i) for i in range(rows + 1)), tuple(probabilities)
         )
     return dp_accounting.SelfComposedDpEvent(step, steps)
 
@@ -213,10 +215,10 @@ def _pld(
                 neighboring_relation=RELATION[adjacency],
             )
         case MixtureOfGaussiansDpEvent(
-            standard_deviation=noise, sensitivities=moves, sampling_probs=chances
+            standard_deviation=noise, sensitivities=moves, sampling_probs=probabilities
         ) if adjacency == "add_remove":
             if (
-                chances[-1] == 1
+                probabilities[-1] == 1
                 # all rows of a unit join: one Gaussian, of whose mixture the library finds no tail
                 # at some noises
             ):
@@ -224,7 +226,7 @@ def _pld(
                     noise / moves[-1], value_discretization_interval=width
                 )
             return pld.from_mixture_gaussian_mechanism(
-                noise, moves, chances, value_discretization_interval=width
+                noise, moves, probabilities, value_discretization_interval=width
             )
     raise BudgetError(
         f"no sound accounting for {type(event).__name__} under adjacency {adjacency}",
@@ -412,13 +414,13 @@ def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
         case dp_accounting.PoissonSampledDpEvent(sampling_probability=rate, event=inner):
             return {"event": "poisson_sampled", "rate": rate, "of": event_to_json(inner)}
         case MixtureOfGaussiansDpEvent(
-            standard_deviation=noise, sensitivities=moves, sampling_probs=chances
+            standard_deviation=noise, sensitivities=moves, sampling_probs=probabilities
         ):
             return {
                 "event": "mixture_of_gaussians",
                 "noise_multiplier": noise,
                 "sensitivities": list(moves),
-                "chances": list(chances),
+                "chances": list(probabilities),
             }
     raise BudgetError(f"no JSON form for {type(event).__name__}")
 
@@ -466,7 +468,7 @@ def event_from_json(data: dict[str, Any]) -> dp_accounting.DpEvent:
             "event": "mixture_of_gaussians",
             "noise_multiplier": noise,
             "sensitivities": list(moves),
-            "chances": list(chances),
+            "chances": list(probabilities),
         }:
-            return MixtureOfGaussiansDpEvent(float(noise), tuple(moves), tuple(chances))
+            return MixtureOfGaussiansDpEvent(float(noise), tuple(moves), tuple(probabilities))
     raise BudgetError(f"unknown event {str(data)[:80]!r}")

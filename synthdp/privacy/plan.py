@@ -172,7 +172,7 @@ class Plan:
 
 
 def make_plan(
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     *,
     graph_rounds: Mapping[str, MechanismFactory] = MappingProxyType({}),
@@ -180,10 +180,10 @@ def make_plan(
     """The calibrated plan of a release; `graph_rounds` names what the graph stage may release, each
     started from its whole share.
     """
-    privacy = release.privacy
-    unit = release.dataset.privacy_unit
+    privacy = spec.privacy
+    unit = spec.dataset.privacy_unit
     rows_per_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
-    rough = _rough_spends(release, domain, graph_rounds)
+    rough = _rough_spends(spec, domain, graph_rounds)
     return _calibrated(
         Plan(privacy.epsilon, privacy.delta, privacy.adjacency, rows_per_unit, ()), rough
     )
@@ -207,18 +207,18 @@ def adaptive_round(domain: Domain, part: float) -> MechanismFactory:
     return lambda mu: AdaptiveMarginals(domain, 1 / (mu * math.sqrt(part)))
 
 
-def expected_fit_rows(release: ReleaseSpec) -> float:
+def expected_fit_rows(spec: ReleaseSpec) -> float:
     """Declared rows that the fit is expected to see: a constant of the spec."""
-    held_out = release.evaluation.holdout if release.evaluation.enabled else 0.0
-    return release.dataset.rows.value * (1 - held_out)
+    held_out = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
+    return spec.dataset.rows.value * (1 - held_out)
 
 
 def _rough_spends(
-    release: ReleaseSpec, domain: Domain, rounds: Mapping[str, MechanismFactory]
+    spec: ReleaseSpec, domain: Domain, rounds: Mapping[str, MechanismFactory]
 ) -> list[PlannedPurpose]:
-    privacy, shares = release.privacy, release.privacy.shares
+    privacy, shares = spec.privacy, spec.privacy.shares
 
-    scores = release.evaluation.charged_share
+    scores = spec.evaluation.charged_share
 
     def gaussian_mu(share: float, *, of: float = 1 - scores) -> float:
         return _gaussian_mu(share * of * privacy.epsilon, share * of * privacy.delta)
@@ -239,13 +239,13 @@ def _rough_spends(
         )
     if rounds:
         spends += _graph_spends(rounds, gaussian_mu(shares.graph))
-    if release.synthesizer.targets:
+    if spec.synthesizer.targets:
         spends.append(
             PlannedPurpose(
                 "targets",
                 _rough_training(
-                    _target_settings(release.synthesizer),
-                    expected_fit_rows(release),
+                    _target_settings(spec.synthesizer),
+                    expected_fit_rows(spec),
                     gaussian_mu(shares.targets),
                 ),
             )
@@ -253,22 +253,20 @@ def _rough_spends(
     spends.append(
         PlannedPurpose(
             "train",
-            _rough_training(
-                release.synthesizer, expected_fit_rows(release), gaussian_mu(shares.train)
-            ),
+            _rough_training(spec.synthesizer, expected_fit_rows(spec), gaussian_mu(shares.train)),
         )
     )
     if scores:
         spends.append(
-            PlannedPurpose("scores", _rough_scores(release, domain, gaussian_mu(scores, of=1)))
+            PlannedPurpose("scores", _rough_scores(spec, domain, gaussian_mu(scores, of=1)))
         )
     return spends
 
 
-def _rough_scores(release: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
+def _rough_scores(spec: ReleaseSpec, domain: Domain, mu: float) -> ScoreBudget:
     """Scores of targets that are no numbers: of those, right answers can be counted."""
     budget = ScoreBudget(
-        domain, tuple(t for t in release.evaluation.targets if not domain[t].ranged), 1.0
+        domain, tuple(t for t in spec.evaluation.targets if not domain[t].ranged), 1.0
     )
     return budget.scaled(math.sqrt(budget.questions) / mu)
 

@@ -61,46 +61,46 @@ class GraphOutcome:
         `epsilon_planned` is the guarantee, of the whole plan; `epsilon_spent` describes this
         outcome and bounds nothing.
         """
-        release, ledger = self.job.release, self.job.ledger
+        spec, ledger = self.job.spec, self.job.ledger
         charges = [e for e in ledger.run_entries(self.job.folder.run) if e.kind == "charge"]
         cost = {
             "run": self.job.folder.run,
-            "dataset": release.dataset.id,
-            "mode": release.graph.mode,
-            "epsilon_allowed": release.privacy.epsilon,
+            "dataset": spec.dataset.id,
+            "mode": spec.graph.mode,
+            "epsilon_allowed": spec.privacy.epsilon,
             "epsilon_planned": self.job.plan.epsilon_spent,
             "epsilon_spent": self.job.spent.epsilon_spent if charges else 0.0,
-            "delta": release.privacy.delta,
-            "adjacency": release.privacy.adjacency,
-            "unit": release.dataset.privacy_unit.meaning,
+            "delta": spec.privacy.delta,
+            "adjacency": spec.privacy.adjacency,
+            "unit": spec.dataset.privacy_unit.meaning,
             "ledger_entries": [e.hash for e in charges],
         }
         found = {"validation": self.validation.to_json()} if self.validation else {}
         return self.graph.to_json() | found | {"privacy": cost}
 
 
-def share_of(release: ReleaseSpec) -> ReleaseSpec:
+def share_of(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec as a graph run reads it: its budget is the graph's share, and nothing is held out
     for judging.
     """
-    privacy, part = release.privacy, release.privacy.shares.graph
-    return release.model_copy(
+    privacy, part = spec.privacy, spec.privacy.shares.graph
+    return spec.model_copy(
         update={
             "privacy": privacy.model_copy(
                 update={"epsilon": privacy.epsilon * part, "delta": privacy.delta * part}
             ),
-            "evaluation": release.evaluation.model_copy(update={"enabled": False}),
+            "evaluation": spec.evaluation.model_copy(update={"enabled": False}),
         }
     )
 
 
-def graph_plan(release: ReleaseSpec, domain: Domain) -> Plan:
+def graph_plan(spec: ReleaseSpec, domain: Domain) -> Plan:
     """The plan of a graph run; `release` as `share_of` made it."""
-    return _search_plan(release, rounds(release.graph, domain, rows=expected_fit_rows(release)))
+    return _search_plan(spec, rounds(spec.graph, domain, rows=expected_fit_rows(spec)))
 
 
-def _search_plan(release: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> Plan:
-    privacy, unit = release.privacy, release.dataset.privacy_unit
+def _search_plan(spec: ReleaseSpec, spends: Mapping[str, MechanismFactory]) -> Plan:
+    privacy, unit = spec.privacy, spec.dataset.privacy_unit
     return make_search_plan(
         spends,
         epsilon=privacy.epsilon,
@@ -194,7 +194,7 @@ def run_orientation(
 def _job(
     spec_path: Path,
     text: str,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     plan: Plan,
     out: Path,
@@ -205,23 +205,21 @@ def _job(
     """A new run in `out`, or the interrupted one of the same spec and command."""
     held = _interrupted(out, text, command, force=force)
     try:
-        ledger = open_ledger(
-            release, held.spec_path if held else spec_path, resumed=held is not None
-        )
-        check_nearby(ledger.entries(), release.dataset.id, out)
+        ledger = open_ledger(spec, held.spec_path if held else spec_path, resumed=held is not None)
+        check_nearby(ledger.entries(), spec.dataset.id, out)
     except SynthdpError:
         if held is not None:
             held.close()
         raise
     if held is None:
         ledger.check(
-            release.dataset.id,
-            epsilon=release.privacy.epsilon,
-            delta=release.privacy.delta,
-            cap=cap_of(release),
+            spec.dataset.id,
+            epsilon=spec.privacy.epsilon,
+            delta=spec.privacy.delta,
+            cap=cap_of(spec),
         )
     return Job(
-        release,
+        spec,
         domain,
         plan,
         ledger,
@@ -318,7 +316,7 @@ def _run(job: Job, reporter: Reporter) -> GraphOutcome:
     refused: GraphRefuted | None = None
     with reporter.stage("measure the graph"):
         try:
-            result = find_graph(session, job.release.graph, job.domain)
+            result = find_graph(session, job.spec.graph, job.domain)
         except GraphRefuted as refusal:
             refused, result = refusal, GraphResult(refusal.report.apply("flag"))
     found = refused.report if refused else result.validation
@@ -333,7 +331,7 @@ def _write(out: Path, outcome: GraphOutcome) -> None:
     """`graph.json`, its picture, and the arrows as a spec's `graph` section."""
     from synthdp.bundle.write import as_json
 
-    title = outcome.job.release.dataset.title or outcome.job.release.dataset.id
+    title = outcome.job.spec.dataset.title or outcome.job.spec.dataset.id
     files: Mapping[str, str] = {
         "graph.json": as_json(outcome.to_json()),
         "graph.svg": outcome.graph.to_svg(title=f"Causal graph of {title}"),

@@ -41,7 +41,7 @@ class ReportedRun(Protocol):
     """The public facts of a run that the report shows."""
 
     @property
-    def release(self) -> ReleaseSpec: ...
+    def spec(self) -> ReleaseSpec: ...
     @property
     def domain(self) -> Domain: ...
     @property
@@ -123,7 +123,7 @@ def _content(
 ) -> ReportContent:
     """What the report says of every run."""
     return ReportContent(
-        title=run.release.dataset.title or run.release.dataset.id,
+        title=run.spec.dataset.title or run.spec.dataset.id,
         run=run.folder.run,
         created=run.folder.created,
         domain=run.domain,
@@ -131,7 +131,7 @@ def _content(
         audits=tuple(a.model_dump() | {"refuted": a.refuted} for a in audits),
         timings=dict(seconds),
         notes=tuple(
-            f"Every synthetic row fulfils the constraint {text}" for text in run.release.constraints
+            f"Every synthetic row fulfils the constraint {text}" for text in run.spec.constraints
         ),
     )
 
@@ -139,7 +139,7 @@ def _content(
 def _graph_view(run: ReportedRun, graph: CausalGraph, found: ValidationReport | None) -> GraphView:
     edges = tuple((e.cause, e.effect, e.provenance) for e in graph.edges)
     return GraphView(
-        mode=run.release.graph.mode,
+        mode=run.spec.graph.mode,
         svg=graph.to_svg(),
         edges=edges,
         validation=found.to_json() if found else None,
@@ -169,7 +169,7 @@ def record(
         log.metrics(evaluation.metrics() | ({} if real is None else {"trtr_auc": real}))
     if judgement.attack is not None:
         for outcome in _attack_outcomes(
-            judgement.attack.for_steward(), run.release.attacks.membership
+            judgement.attack.for_steward(), run.spec.attacks.membership
         ):
             log.attack(outcome)
     log.artifact(report)
@@ -248,7 +248,7 @@ def _attack_outcomes(
 
 
 def _budget(run: ReportedRun) -> Budget:
-    plan, used, balance = run.plan, run.spent, run.ledger.balance(run.release.dataset.id)
+    plan, used, balance = run.plan, run.spent, run.ledger.balance(run.spec.dataset.id)
     events = plan.events
     needed = {s.purpose for s in used.spends}
     upto = [
@@ -274,7 +274,7 @@ def _budget(run: ReportedRun) -> Budget:
         epsilon_spent=used.epsilon_spent,
         delta=plan.delta,
         adjacency=plan.adjacency,
-        unit=run.release.dataset.privacy_unit.meaning,
+        unit=run.spec.dataset.privacy_unit.meaning,
         steps=steps,
         group_epsilons=plan.group_epsilons,
         cap_epsilon=balance.cap_epsilon,

@@ -57,7 +57,7 @@ class Judgement:
 
 def judge(
     session: Session,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     fitted: Fitted,
     codes: Released[Codes],
@@ -72,12 +72,12 @@ def judge(
     """
     tv1 = codes.zip(fitted.marginals).map(lambda pair: noisy_tv1(pair[0], pair[1], domain))
     evaluation, attack = None, None
-    if release.evaluation.enabled:
+    if spec.evaluation.enabled:
         with reporter.stage("judge on real rows") as progress:
             evaluation = session.inspect(
                 lambda table: _evaluate(
                     table,
-                    release,
+                    spec,
                     domain,
                     codes.value,
                     synthetic.value,
@@ -86,10 +86,10 @@ def judge(
                 ),
                 reason="evaluation on real rows",
             )
-    if release.attacks.membership.enabled:
+    if spec.attacks.membership.enabled:
         with reporter.stage("attack") as progress:
             attack = attack_release(
-                session, release, domain, fitted.graph.graph, folder=folder, progress=progress
+                session, spec, domain, fitted.graph.graph, folder=folder, progress=progress
             )
     return Judgement(
         tv1,
@@ -102,7 +102,7 @@ def judge(
 
 def _evaluate(
     table: Table,
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     domain: Domain,
     codes: Codes,
     synthetic: pd.DataFrame,
@@ -115,10 +115,10 @@ def _evaluate(
         table.frame[held].reset_index(drop=True),
         synthetic,
         domain=domain,
-        settings=release.evaluation,
+        settings=spec.evaluation,
         rng=fresh_generator(),
         codes=(table.codes[~held], table.codes[held], codes),
         graph=graph,
-        columns=release.columns,
+        columns=spec.columns,
         progress=progress,
     )

@@ -30,56 +30,56 @@ KEYS = {"epsilon", "delta", "epsilon_spent", "adjacency", "rows_per_unit", "spen
 SPEND_KEYS = {"purpose", "mechanism", "epsilon_alone", "event", "serves"}
 
 
-def plan_facts(release: ReleaseSpec, balance: Balance) -> dict[str, Any]:
+def plan_facts(spec: ReleaseSpec, balance: Balance) -> dict[str, Any]:
     """The plan, what the ledger has (`balance`) and will have, and about what a release costs.
 
     Raises:
         BudgetError: the accountant cannot resolve the spec's budget.
         SpecError: no row of the domain fulfils a constraint.
     """
-    steps, batch = release.synthesizer.steps, release.synthesizer.batch
-    rows = release.sampling.rows or release.dataset.rows.value
-    cells = len(release.modelled) * release.synthesizer.hidden
-    return spends_of(release) | {
-        "dataset": release.dataset.id,
+    steps, batch = spec.synthesizer.steps, spec.synthesizer.batch
+    rows = spec.sampling.rows or spec.dataset.rows.value
+    cells = len(spec.modelled) * spec.synthesizer.hidden
+    return spends_of(spec) | {
+        "dataset": spec.dataset.id,
         "ledger": {
             "spent_before": balance.epsilon,
-            "spent_after": balance.epsilon + release.privacy.epsilon,
+            "spent_after": balance.epsilon + spec.privacy.epsilon,
             "cap": balance.cap_epsilon
             if balance.cap_epsilon is not None
-            else (cap_of(release) or (None,))[0],
+            else (cap_of(spec) or (None,))[0],
         },
         # Measured on Adult (14 columns): 25 ms for a step of 1024 rows, 3 us for a sampled row, 5 s
         # for all the rest.
         "expected": {
             "cpu_seconds": round(
                 steps * batch * cells * 5.4e-8
-                + rows * release.sampling.oversample * len(release.modelled) * 2e-7
+                + rows * spec.sampling.oversample * len(spec.modelled) * 2e-7
                 + 5,
                 1,
             ),
             "memory_mb": round(
-                700 + 3 * rows * release.sampling.oversample * len(release.modelled) * 8e-6
+                700 + 3 * rows * spec.sampling.oversample * len(spec.modelled) * 8e-6
             ),
         },
     }
 
 
-def spends_of(release: ReleaseSpec) -> dict[str, Any]:
+def spends_of(spec: ReleaseSpec) -> dict[str, Any]:
     """Every planned spend with its event and its epsilon alone: remembered, or composed now."""
-    file = _folder() / f"{_key(release)}.json"
+    file = _folder() / f"{_key(spec)}.json"
     found = _remembered(file)
     if found is None:
-        found = _composed(release)
+        found = _composed(spec)
         _remember(file, found)
     return found
 
 
-def _composed(release: ReleaseSpec) -> dict[str, Any]:
+def _composed(spec: ReleaseSpec) -> dict[str, Any]:
     from synthdp.data.domain import Domain
     from synthdp.model.planning import plan_for, serves
 
-    plan = plan_for(release, Domain.from_spec(release.columns))
+    plan = plan_for(spec, Domain.from_spec(spec.columns))
     facts = plan.to_json()
     return facts | {
         "spends": [
@@ -96,12 +96,12 @@ def _folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synthdp" / "plans"
 
 
-def _key(release: ReleaseSpec) -> str:
+def _key(spec: ReleaseSpec) -> str:
     """Digest of all that a plan follows from: the spec, the accountant's libraries, and this
     program's own files.
     """
     said = {
-        "spec": release.model_dump(mode="json"),
+        "spec": spec.model_dump(mode="json"),
         "by": [version(name) for name in PLANNED_BY],
         "program": list(_program()),
     }

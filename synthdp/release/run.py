@@ -73,7 +73,7 @@ from synthdp.verify.at_hand import check_nearby
 class Job:
     """Everything public about one run."""
 
-    release: ReleaseSpec
+    spec: ReleaseSpec
     domain: Domain
     plan: Plan
     ledger: Ledger
@@ -245,10 +245,10 @@ def _resume(
 
 def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
     """The whole release."""
-    release, notes, folder = job.release, list[str](), job.folder
+    spec, notes, folder = job.spec, list[str](), job.folder
     paid = bool(job.ledger.run_entries(folder.run))
     with tracker(
-        release,
+        spec,
         folder=folder.spec_path.parent,
         spec_path=folder.spec_path,
         run=folder.run,
@@ -259,26 +259,26 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
             with reporter.stage("measure and train") as progress:
                 fitted = fit(
                     session,
-                    release,
+                    spec,
                     job.domain,
                     progress=progress,
-                    check=lambda tables: notes.extend(check_total(tables, release)),
+                    check=lambda tables: notes.extend(check_total(tables, spec)),
                 )
-                try_constraints(fitted, release, rng=fresh_generator())
+                try_constraints(fitted, spec, rng=fresh_generator())
             with reporter.stage("sample") as progress:
                 codes = sample(
                     fitted,
-                    release,
+                    spec,
                     rng=fresh_generator(),
                     progress=progress,
                     begin=partial(progress, 0, 0),
                 )
                 codes, scores = disclose(session, job, fitted, codes)
-                constraints = Constraints.from_spec(release, job.domain)
+                constraints = Constraints.from_spec(spec, job.domain)
                 synthetic = codes.map(lambda c: constraints.decode(c, rng=fresh_generator()))
             judgement = judge(
                 session,
-                release,
+                spec,
                 job.domain,
                 fitted,
                 codes,
@@ -288,7 +288,7 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
                 scores=scores,
             )
             verdicts = check_gates(
-                release.gates, judgement.figures_for_steward() | simulated_figures(job.audit)
+                spec.gates, judgement.figures_for_steward() | simulated_figures(job.audit)
             )
             with reporter.stage("bundle and report") as progress:
                 steps = Steps(len(WRITING) + 3, progress)
@@ -366,16 +366,16 @@ def run(job: Job, reporter: Reporter, *, force: bool) -> ReleaseOutcome:
 
 def open_session(job: Job, reporter: Reporter) -> Session:
     """Read and seal the rows, then reserve the budget (a resumed run keeps its reservation)."""
-    release, streams = job.release, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
-    holdout = release.evaluation.holdout if release.evaluation.enabled else 0.0
+    spec, streams = job.spec, replace(Streams.fresh(), holdout=job.folder.holdout_coins())
+    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
     with reporter.stage("read"):
         private = read_private(
-            release.dataset,
+            spec.dataset,
             job.domain,
             folder=job.folder.spec_path.parent,
             holdout=holdout,
             streams=streams,
-            delta=release.privacy.delta,
+            delta=spec.privacy.delta,
         )
     digest = plan_digest(planned_of(job.plan))
     reserved = next(
@@ -383,20 +383,20 @@ def open_session(job: Job, reporter: Reporter) -> Session:
     )
     if reserved is None:
         _check_unpaid(job)
-        privacy = release.privacy
+        privacy = spec.privacy
         body = {
             "by": steward_name(),
             "spec_sha256": job.spec_sha256,
-            "unit": release.dataset.privacy_unit.meaning,
+            "unit": spec.dataset.privacy_unit.meaning,
             "adjacency": privacy.adjacency,
         }
-        body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(release)}
+        body |= {"plan_sha256": digest, "columns_sha256": columns_sha256(spec)}
         job.ledger.reserve(
-            release.dataset.id,
+            spec.dataset.id,
             job.folder.run,
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            cap=cap_of(release),
+            cap=cap_of(spec),
             body=body,
         )
     elif reserved.get("plan_sha256") != digest:
@@ -408,7 +408,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
         private,
         job.plan,
         job.ledger,
-        dataset=release.dataset.id,
+        dataset=spec.dataset.id,
         run=job.folder.run,
         streams=streams,
         journal=job.folder.journal,
@@ -436,12 +436,10 @@ def disclose(
     """Where the spec says so, the scores that are paid for and published, and the table that they
     are about.
     """
-    if not job.release.evaluation.charged:
+    if not job.spec.evaluation.charged:
         return codes, None
-    scored = score_table(session, job.release, job.domain, codes)
-    scores = scored.zip(fitted.tables).map(
-        lambda pair: charged_scores(job.release, job.domain, *pair)
-    )
+    scored = score_table(session, job.spec, job.domain, codes)
+    scores = scored.zip(fitted.tables).map(lambda pair: charged_scores(job.spec, job.domain, *pair))
     # A resumed run drew another table than the one that was scored before it was interrupted: what
     # was scored is published.
     same = np.array_equal(codes.value, scored.value.codes)
@@ -459,7 +457,7 @@ def publish(
 ) -> Path:
     """Write the public bundle."""
     content = BundleContent(
-        spec=job.release,
+        spec=job.spec,
         run=job.folder.run,
         planned=planned_of(job.plan),
         group_epsilons=job.plan.group_epsilons,
@@ -476,6 +474,6 @@ def publish(
         content,
         ledger=job.ledger,
         force=force,
-        signer=load_signer(job.release.signing),
+        signer=load_signer(job.spec.signing),
         begin=steps.begin,
     )

@@ -29,7 +29,7 @@ from synthdp.errors import OutputError, VerifyError
 from synthdp.files import check_sums, parse_json, read_text
 from synthdp.model.ancestral import CHUNK_ROWS
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
-from synthdp.model.raking import probabilities, raking_factors, raking_weights
+from synthdp.model.raking import one_way_probabilities, raking_factors, raking_weights
 from synthdp.model.synthesizer import MODEL_FILE, WEIGHTS_FILE, LogWeights, Synthesizer
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
@@ -97,18 +97,16 @@ class Sampler:
                 spec's columns.
         """
         check_sums(bundle, READ)
-        release = load_spec(bundle / "spec.yaml")
-        domain = Domain.from_spec(release.columns)
+        spec = load_spec(bundle / "spec.yaml")
+        domain = Domain.from_spec(spec.columns)
         synthesizer = Synthesizer.load(bundle)
         if (synthesizer.columns, synthesizer.architecture.sizes) != (domain.names, domain.sizes):
             raise VerifyError(
                 f"the model in {bundle} is not over the columns and levels of its spec",
                 hint=f"see `synthdp verify {bundle}`",
             )
-        tables = _tables(bundle, domain) if release.sampling.rake else None
-        return cls(
-            release.columns, domain, synthesizer, Constraints.from_spec(release, domain), tables
-        )
+        tables = _tables(bundle, domain) if spec.sampling.rake else None
+        return cls(spec.columns, domain, synthesizer, Constraints.from_spec(spec, domain), tables)
 
     def calibrated(self, do: Sequence[str]) -> bool:
         """Whether rows under these interventions are raked to the noisy marginals."""
@@ -156,7 +154,7 @@ class Sampler:
         first = min(FIRST_ROWS, max(CHUNK_ROWS, FIRST_CELLS // len(self.domain)))
         factors: tuple[npt.NDArray[np.float64], ...] = ()
         if self.tables is not None and not fixed:
-            targets = probabilities(self.tables, self.domain.names)
+            targets = one_way_probabilities(self.tables, self.domain.names)
             pool = self.constraints.draw(
                 lambda n: self.synthesizer.sample(n, rng=rng), first, rng=rng
             )

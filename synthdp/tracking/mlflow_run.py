@@ -108,7 +108,7 @@ class NullTracker:
 
 
 def tracker(
-    release: ReleaseSpec,
+    spec: ReleaseSpec,
     *,
     folder: Path,
     run: str,
@@ -122,20 +122,20 @@ def tracker(
         OutputError: the tracking URI is of a kind that is not supported. Call this before anything
             is spent.
     """
-    if not release.tracking.enabled:
+    if not spec.tracking.enabled:
         return NullTracker()
     folder = folder.absolute()
-    uri = store_address(release.tracking.uri, folder)
+    uri = store_address(spec.tracking.uri, folder)
     check_uri(uri)
     told = Told(
         run=run,
-        dataset=release.dataset.id,
-        experiment=release.tracking.experiment,
+        dataset=spec.dataset.id,
+        experiment=spec.tracking.experiment,
         spec=str(spec_path or folder / "spec.yaml"),
     )
     return MlflowTracker(
         told,
-        {k: str(v)[:500] for k, v in public_params(release).items()},
+        {k: str(v)[:500] for k, v in public_params(spec).items()},
         uri=uri,
         folder=folder,
         required=not paid,

@@ -32,13 +32,13 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS, STOP_SECONDS = 90, 5
 
 
-def store_of(release: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
+def store_of(spec: ReleaseSpec | None, folder: Path) -> tuple[str, str]:
     """Tracking URI and experiment of a spec; without one, of the store in `folder`.
 
     Raises:
         OutputError: there is none to look at.
     """
-    settings = release.tracking if release is not None else Tracking()
+    settings = spec.tracking if spec is not None else Tracking()
     if not settings.enabled:
         raise OutputError(
             "tracking is off in this spec, so there is nothing to look at",

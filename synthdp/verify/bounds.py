@@ -156,18 +156,18 @@ def _loss(event: Mapping[str, Any], limits: PlanLimits, times: int = 1) -> float
             "event": "mixture_of_gaussians",
             "noise_multiplier": noise,
             "sensitivities": list(moves),
-            "chances": list(chances),
+            "chances": list(probabilities),
         }:
             _whole(times, limits.steps)
             rows = limits.rows
             if (
                 moves != list(range(rows + 1))
-                or len(chances) != len(moves)
-                or min(chances) < 0
-                or abs(math.fsum(chances) - 1) > 1e-9
+                or len(probabilities) != len(moves)
+                or min(probabilities) < 0
+                or abs(math.fsum(probabilities) - 1) > 1e-9
             ):
                 raise ValueError(f"a mixture over other numbers of rows than 0 to {rows}")
-            squared = math.fsum(p * move**2 for p, move in zip(chances, moves, strict=True))
+            squared = math.fsum(p * move**2 for p, move in zip(probabilities, moves, strict=True))
             return times * squared * _noise(noise) ** -2 / 2 * MIXTURE_WEIGHT
         case {
             "event": "sparse_vector",

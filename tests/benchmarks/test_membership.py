@@ -45,7 +45,7 @@ def test_every_cell_spends_its_epsilon_and_keeps_the_papers_setting() -> None:
             if cell.epsilon == 1
             else math.isinf(own.shadow.plan.epsilon)
         )
-        made = own.shadow.release
+        made = own.shadow.spec
         assert len(own.rows) == 1000 and made.synthesizer.batch == 100 and not made.sampling.rake
         assert isinstance(own.trainer, Learner) == (cell.graph == "learned")
         assert (own.shadow.plan.find("graph: pairs") is not None) == (cell.graph == "learned")

@@ -74,7 +74,12 @@ KERNELS = {
     ),
     "half the noise on chosen tables": Broken(
         NOISE,
-        (("np.rint(_checked(sigma) * self.noise", "np.rint(_checked(sigma / 2) * self.noise"),),
+        (
+            (
+                "            _checked(sigma) * self.noise",
+                "            _checked(sigma / 2) * self.noise",
+            ),
+        ),
         caught=(
             "test_noise_has_its_scale_and_no_other[Rounded(sigma=25.0)]",
             "test_noise_does_not_depend_on_the_counts[rounded]",

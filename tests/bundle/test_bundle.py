@@ -418,11 +418,11 @@ privacy: {epsilon: 1, delta: 1e-7}
     ],
 )
 def test_a_title_says_once_that_the_table_is_synthetic(title: str | None, told: str) -> None:
-    release = load_spec(Path(__file__).parents[2] / "specs" / "adult.yaml")
-    dataset = release.dataset.model_copy(update={"title": title})
+    spec = load_spec(Path(__file__).parents[2] / "specs" / "adult.yaml")
+    dataset = spec.dataset.model_copy(update={"title": title})
     assert (
         descriptor(
-            release.model_copy(update={"dataset": dataset}), run="r", csv_bytes=1, csv_sha256="0"
+            spec.model_copy(update={"dataset": dataset}), run="r", csv_bytes=1, csv_sha256="0"
         )["title"]
         == told
     )

@@ -577,7 +577,7 @@ class TestProgram:
         content = release.content
         monkeypatch.setattr("synthdp.release.run.planned_of", lambda plan: content.planned)
         job: Any = Names(
-            release=release.spec,
+            spec=release.spec,
             folder=Names(run=content.run),
             plan=Names(group_epsilons=content.group_epsilons),
             bundle=release.folder / "bundle",

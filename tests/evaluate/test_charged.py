@@ -213,9 +213,9 @@ def test_intervals_of_the_whole_path_hold_the_truth(figure: Callable[..., None])
     """Noisy tables and scores of one table, many times: distances against the exact ones, accuracy
     against that of a far larger table.
     """
-    release = parse_spec(SPEC, path="spec.yaml")
+    spec = parse_spec(SPEC, path="spec.yaml")
     domain, synthetic, codes, repeats = (
-        Domain.from_spec(release.columns),
+        Domain.from_spec(spec.columns),
         rows_of(3000, 0, flip=0.3),
         rows_of(5000, 1),
         600,
@@ -234,7 +234,7 @@ def test_intervals_of_the_whole_path_hold_the_truth(figure: Callable[..., None])
         table = Table(own, None, rng.random(5000) < 0.2, {})  # type: ignore[arg-type]
         exact = fidelity(table.fit_codes, synthetic, domain, triples=0)
         found = charged_scores(
-            release,
+            spec,
             domain,
             mechanism.run(table, Streams.fresh()),
             marginals.run(table, Streams.fresh()),

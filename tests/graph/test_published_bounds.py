@@ -93,8 +93,10 @@ def test_the_last_sieve_is_published_as_free(figure: Figure) -> None:
     assert claimed_total(epsilon, 0, 1e-3) == 0.0
     table = np.array([[[100, 100], [99, 101]]])
     neighbour = table - [[[0, 0], [1, 0]]] + [[[0, 0], [0, 1]]]
-    chances = [silent_chance(np.array([published_p_value(t)]), scales) for t in (table, neighbour)]
-    loss = abs(math.log(chances[0] / chances[1]))
+    probabilities = [
+        silent_chance(np.array([published_p_value(t)]), scales) for t in (table, neighbour)
+    ]
+    loss = abs(math.log(probabilities[0] / probabilities[1]))
     assert loss > 0.1
     # Here each pass is an event of its own, whether or not anything ends it.
     moved = claimed_sensitivity(rows)

@@ -61,12 +61,16 @@ def test_pcd_deletes_with_probability_zero_on_one_table_and_not_on_its_neighbour
     differs: probability exactly 0 against more than a third is (epsilon, delta)-DP for no delta
     below a third, whatever epsilon.
     """
-    chances = [_chance_of_deletion(flipped) for flipped in range(20, 40)]
+    probabilities = [_chance_of_deletion(flipped) for flipped in range(20, 40)]
     jumps = [
-        (before, after) for before, after in pairwise(chances) if before == 0.0 and after > 1 / 3
+        (before, after)
+        for before, after in pairwise(probabilities)
+        if before == 0.0 and after > 1 / 3
     ]
     assert jumps
-    assert sorted(chances) == pytest.approx(chances, abs=0.1)  # and it is one jump, not a scatter
+    assert sorted(probabilities) == pytest.approx(
+        probabilities, abs=0.1
+    )  # and it is one jump, not a scatter
 
 
 def test_pcd_answers_without_noise_on_one_side_and_with_noise_on_the_other() -> None:

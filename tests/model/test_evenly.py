@@ -10,7 +10,12 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain
 from synthdp.model.row_selection import MeasuredPair
-from synthdp.model.stratified import even_numbers, kd_tree_order, raked_chances, stratified_draw
+from synthdp.model.stratified import (
+    even_numbers,
+    kd_tree_order,
+    raked_probabilities,
+    stratified_draw,
+)
 
 COLUMNS = (
     ColumnDomain("a", "ordinal", tuple("01234567"), False),
@@ -24,7 +29,7 @@ def rows(count: int, seed: int = 0) -> npt.NDArray[np.uint16]:
     return np.column_stack([rng.integers(0, c.levels, count) for c in COLUMNS]).astype(np.uint16)
 
 
-def chances(count: int, seed: int = 0) -> npt.NDArray[np.float64]:
+def probabilities(count: int, seed: int = 0) -> npt.NDArray[np.float64]:
     return np.random.default_rng(seed).dirichlet(np.ones(3), count)
 
 
@@ -39,7 +44,7 @@ def spread_of_stretches(
 
 
 def test_each_row_has_its_own_chances() -> None:
-    rng, wanted = np.random.default_rng(1), chances(40)
+    rng, wanted = np.random.default_rng(1), probabilities(40)
     order = rng.permutation(40)
     drawn = np.stack([stratified_draw(wanted, order, rng=rng) for _ in range(4000)])
     shares = np.stack([(drawn == level).mean(0) for level in range(3)], 1)
@@ -47,7 +52,7 @@ def test_each_row_has_its_own_chances() -> None:
 
 
 def test_neighbours_have_as_many_of_a_level_as_their_chances_add_up_to() -> None:
-    rng, wanted = np.random.default_rng(2), np.tile(chances(1), (5000, 1))
+    rng, wanted = np.random.default_rng(2), np.tile(probabilities(1), (5000, 1))
     order = rng.permutation(5000)
     drawn = stratified_draw(wanted, order, rng=rng)[order]
     coins = (rng.random((5000, 1)) > np.cumsum(wanted, 1)[:, :-1]).sum(1).astype(np.uint16)
@@ -77,7 +82,7 @@ def test_one_target_says_nothing_of_another_that_has_the_same_causes() -> None:
 
 
 def test_chances_need_not_add_up_to_one() -> None:
-    wanted, order = chances(500), np.arange(500)
+    wanted, order = probabilities(500), np.arange(500)
     first, second = (
         stratified_draw(k * wanted, order, rng=np.random.default_rng(3)) for k in (1.0, 7.0)
     )
@@ -109,7 +114,7 @@ def test_chances_follow_the_margin_and_what_was_measured(columns: tuple[int, int
     share = counts / counts.sum(1, keepdims=True)
     expected = share[table[:, 0]].mean(0)
     measured = MeasuredPair(columns, counts if columns[0] == 0 else counts.T, 0.5)
-    raked = raked_chances(
+    raked = raked_probabilities(
         np.full((4000, 2), 0.5),
         table,
         2,
@@ -124,8 +129,8 @@ def test_chances_follow_the_margin_and_what_was_measured(columns: tuple[int, int
 
 
 def test_without_tables_only_the_margin_is_met() -> None:
-    wanted = chances(2000)
-    raked = raked_chances(wanted, rows(2000), 2, np.array([0.6, 0.3, 0.1]), [], (8, 3, 3))
+    wanted = probabilities(2000)
+    raked = raked_probabilities(wanted, rows(2000), 2, np.array([0.6, 0.3, 0.1]), [], (8, 3, 3))
     np.testing.assert_allclose(raked.mean(0), [0.6, 0.3, 0.1], atol=1e-4)
     odds = (raked[:, 0] / raked[:, 1]) / (wanted[:, 0] / wanted[:, 1])
     np.testing.assert_allclose(odds, odds[0])  # all rows alike
@@ -137,12 +142,14 @@ def test_a_rare_cause_that_decides_a_target_is_believed_over_the_model() -> None
     """
     cause = np.zeros((40_000, 2), np.uint16)
     cause[:190, 0] = 1
-    chances = np.where(cause[:, :1] == 1, [[0.25, 0.75]], [[0.8, 0.2]])
-    margin = chances.mean(0)
+    probabilities = np.where(cause[:, :1] == 1, [[0.25, 0.75]], [[0.8, 0.2]])
+    margin = probabilities.mean(0)
     table = np.array([[0.8 * 39_810, 0.2 * 39_810], [-8.0, 200.0]])
-    left = raked_chances(chances, cause, 1, margin, [MeasuredPair((0, 1), table, 20.0)], (2, 2))[
-        :190, 0
-    ].mean()
+    left = raked_probabilities(
+        probabilities, cause, 1, margin, [MeasuredPair((0, 1), table, 20.0)], (2, 2)
+    )[:190, 0].mean()
     assert left < 0.15
     hardly = MeasuredPair((0, 1), table, 200.0)  # noise that hides the rare level
-    assert raked_chances(chances, cause, 1, margin, [hardly], (2, 2))[:190, 0].mean() > 0.2
+    assert (
+        raked_probabilities(probabilities, cause, 1, margin, [hardly], (2, 2))[:190, 0].mean() > 0.2
+    )

@@ -56,14 +56,14 @@ def test_chances_are_those_of_the_whole_law(
     synthesizer = Synthesizer(
         NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
     )
-    for column, chances in enumerate(
-        synthesizer.chances(CELLS, range(4), rng=np.random.default_rng(3))
+    for column, probabilities in enumerate(
+        synthesizer.probabilities(CELLS, range(4), rng=np.random.default_rng(3))
     ):
         wanted = np.moveaxis(
             joint / joint.sum(column, keepdims=True), column, -1
         )  # [other columns, levels]
         others = np.delete(CELLS, column, axis=1)
-        np.testing.assert_allclose(chances, wanted[tuple(others.T)], atol=off)
+        np.testing.assert_allclose(probabilities, wanted[tuple(others.T)], atol=off)
 
 
 def test_what_was_drawn_again_counts_for_the_next_column() -> None:
@@ -72,10 +72,10 @@ def test_what_was_drawn_again_counts_for_the_next_column() -> None:
         NAMES, vae.architecture, {k: v.detach().clone() for k, v in vae.state_dict().items()}
     )
     codes = CELLS.copy()
-    each = synthesizer.chances(codes, [0, 1], rng=np.random.default_rng(4))
+    each = synthesizer.probabilities(codes, [0, 1], rng=np.random.default_rng(4))
     next(each)
     codes[:, 0] = 1
     changed = CELLS.copy()
     changed[:, 0] = 1
-    (wanted,) = synthesizer.chances(changed, [1], rng=np.random.default_rng(4))
+    (wanted,) = synthesizer.probabilities(changed, [1], rng=np.random.default_rng(4))
     np.testing.assert_allclose(next(each), wanted, atol=0.06)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from synthdp.data.domain import Domain
 from synthdp.errors import VerifyError
 from synthdp.model.network import Architecture, CausalVae
-from synthdp.model.raking import probabilities, project_to_simplex, rake, smoothed
+from synthdp.model.raking import one_way_probabilities, project_to_simplex, rake, smoothed
 from synthdp.model.synthesizer import Synthesizer, untrained
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.model import Categorical
@@ -110,12 +110,12 @@ def test_z_reaches_the_columns_that_it_is_declared_to_reach() -> None:
 
 
 def test_levels_that_a_column_does_not_have_get_no_probability() -> None:
-    chances = (
+    probabilities = (
         model().logits(torch.zeros(3, 5, dtype=torch.long), torch.zeros(3, 2)).softmax(2).detach()
     )
     for column, size in enumerate(SIZES):
-        assert float(chances[:, column, size:].abs().sum()) == 0 and bool(
-            chances[:, column, :size].min() > 0
+        assert float(probabilities[:, column, size:].abs().sum()) == 0 and bool(
+            probabilities[:, column, :size].min() > 0
         )
 
 
@@ -264,7 +264,7 @@ def test_noisy_tables_are_pooled_by_precision_before_they_are_normalised() -> No
     """A table of many noisy cells says little about the total; the estimate leans on the others."""
     sure = NoisyTable(("a",), np.asarray([600.0, 400.0]), 1.0)
     wild = NoisyTable(("d",), np.asarray([900.0, 300.0, 200.0, 600.0]), 100.0)
-    first, second = probabilities([sure, wild], ["a", "d"])
+    first, second = one_way_probabilities([sure, wild], ["a", "d"])
     np.testing.assert_allclose(first, [0.6, 0.4], atol=1e-3)
     np.testing.assert_allclose(
         second, project_to_simplex(np.asarray([0.9, 0.3, 0.2, 0.6])), atol=1e-3
@@ -280,11 +280,11 @@ def test_every_table_that_holds_a_column_speaks_on_it_by_its_precision() -> None
     """
     own = NoisyTable(("a",), np.asarray([600.0, 400.0]), 2.0)
     pair = NoisyTable(("b", "a"), np.asarray([[300.0, 150.0], [210.0, 340.0]]), 2.0)
-    (found,) = probabilities([own, pair], ["a"])
+    (found,) = one_way_probabilities([own, pair], ["a"])
     np.testing.assert_allclose(
         found, np.asarray([(2 * 600 + 510) / 3, (2 * 400 + 490) / 3]) / 1000, atol=1e-12
     )
-    (alone,) = probabilities([pair], ["b"])
+    (alone,) = one_way_probabilities([pair], ["b"])
     np.testing.assert_allclose(alone, [0.45, 0.55], atol=1e-12)
 
 
@@ -299,7 +299,7 @@ def test_pooling_tables_lowers_the_error_as_their_precision_says() -> None:
         )
         errors.append(
             [
-                probabilities(tables, ["a"])[0] - truth / truth.sum()
+                one_way_probabilities(tables, ["a"])[0] - truth / truth.sum()
                 for tables in ([own], [own, pair])
             ]
         )

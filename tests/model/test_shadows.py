@@ -138,7 +138,7 @@ def test_each_set_is_drawn_from_the_model_of_its_rows() -> None:
     other[:, 1] = 1 - rows[:, 1]
     clear = quieter(shadow.plan, 0.01)
     rngs = [np.random.default_rng(k) for k in range(2)]
-    one, two = shadows([rows, other], shadow.release, shadow.domain, clear, shadow.graph, rngs=rngs)
+    one, two = shadows([rows, other], shadow.spec, shadow.domain, clear, shadow.graph, rngs=rngs)
     assert (one[:, 0] == one[:, 1]).mean() > 0.75 and (two[:, 0] == two[:, 1]).mean() < 0.25
 
 
@@ -156,7 +156,7 @@ def test_large_batches_are_trained_in_smaller_groups() -> None:
         large = wanted.model_copy(
             update={"synthesizer": wanted.synthesizer.model_copy(update={"batch": batch})}
         )
-        assert replace(trainer(wanted), release=large).group == group
+        assert replace(trainer(wanted), spec=large).group == group
 
 
 def figures(codes: npt.NDArray[np.uint16]) -> list[float]:
@@ -202,7 +202,7 @@ def test_the_law_is_that_of_models_one_by_one(targets: tuple[str, ...]) -> None:
             [
                 figures(codes)
                 for codes in shadows(
-                    [rows] * models, shadow.release, shadow.domain, plan, shadow.graph, rngs=rngs
+                    [rows] * models, shadow.spec, shadow.domain, plan, shadow.graph, rngs=rngs
                 )
             ]
         )

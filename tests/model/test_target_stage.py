@@ -138,10 +138,10 @@ def test_chances_of_a_target_are_the_regressions() -> None:
         expected = torch.stack(every, 1).softmax(
             1
         )  # y leads to x, which so says something of y too
-        (chances,) = synthesizer.chances(
+        (probabilities,) = synthesizer.probabilities(
             codes.numpy().astype(np.uint16), [t], rng=np.random.default_rng(1)
         )
-        np.testing.assert_allclose(chances, expected.detach().numpy(), atol=1e-4)
+        np.testing.assert_allclose(probabilities, expected.detach().numpy(), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_no_parent_of_a_target_is_missed_where_nothing_else_has_parents() -> Non
 # --- where the stage starts ---
 
 
-def counted(chances: list[float], rows: list[int]) -> np.ndarray:
+def counted(probabilities: list[float], rows: list[int]) -> np.ndarray:
     """A table of parents' levels by `no` and `yes`."""
-    return np.array([[n * (1 - p), n * p] for n, p in zip(rows, chances, strict=True)])
+    return np.array([[n * (1 - p), n * p] for n, p in zip(rows, probabilities, strict=True)])
 
 
 def test_a_stage_that_nothing_was_measured_for_starts_at_the_margins() -> None:
@@ -247,23 +247,25 @@ def test_a_measured_table_says_where_to_start(turned: bool) -> None:
     """Many rows and little noise: each level of a starts at its own chances of yes, all else at the
     margins.
     """
-    chances = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    counts = counted(chances, [10_000] * 8)
+    probabilities = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    counts = counted(probabilities, [10_000] * 8)
     table = NoisyTable(("y", "a"), counts.T, 1.0) if turned else NoisyTable(("a", "y"), counts, 1.0)
     regression = target_regression(DOMAIN, WHOLE, (2,), MARGINS)
     regression.start_from([table], DOMAIN)
     codes = torch.tensor([[level, 0, 1, 0] for level in range(8)])
     assert (-regression(codes, torch.zeros(8, 0))).exp().tolist() == pytest.approx(
-        chances, abs=0.01
+        probabilities, abs=0.01
     )
 
 
 def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None:
-    chances, rows_of = (
+    probabilities, rows_of = (
         [0.05, 0.05, 0.9, 0.9, 0.1, 0.1, 0.9, 0.9],
         [5000, 5000, 5000, 0, 0, 0, 5000, 5000],
     )
-    counts = counted(chances, rows_of) + np.array([[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2)
+    counts = counted(probabilities, rows_of) + np.array(
+        [[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2
+    )
     found = np.exp(_likelier(counts, np.array([0.5, 0.5]), DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
     assert (found[3:6] > 0.87).all() and (found[:2] < 0.15).all() and (found[6:] > 0.85).all()
     unordered = (

@@ -129,11 +129,11 @@ def test_sampled_composition_is_not_below_a_simulation(
         accounting.epsilon([event], delta=delta, adjacency="add_remove"),
     )
     total, drawn = np.zeros(runs), np.arange(rows + 1)
-    chances = stats.binom.pmf(drawn, rows, rate)
+    probabilities = stats.binom.pmf(drawn, rows, rate)
     for _ in range(steps):
         x = rng.standard_normal(runs) * noise + rng.binomial(rows, rate, runs)
         total += np.log(
-            chances @ np.exp(drawn[:, None] * (2 * x - drawn[:, None]) / (2 * noise**2))
+            probabilities @ np.exp(drawn[:, None] * (2 * x - drawn[:, None]) / (2 * noise**2))
         )
     wide = epsilon / 2
     losses = np.maximum(1 - np.exp(wide - total), 0)

@@ -24,12 +24,12 @@ def first_above(queries: tuple[int, ...], threshold_scale: float, query_scale: f
     """
     threshold = np.arange(-600, 601)
     weight = stats.dlaplace.pmf(threshold, 1 / threshold_scale)
-    below, chances = weight, []
+    below, probabilities = weight, []
     for query in queries:
         above = stats.dlaplace.sf(threshold - query - 1, 1 / query_scale)
-        chances.append((below * above).sum())
+        probabilities.append((below * above).sum())
         below = below * (1 - above)
-    return np.array([*chances, below.sum()])
+    return np.array([*probabilities, below.sum()])
 
 
 def worst_ratio(threshold_scale: float, query_scale: float, moved: int) -> float:

@@ -399,13 +399,13 @@ def example() -> tuple[ReleaseSpec, Plan]:
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
         "synthesizer": {"steps": 100, "batch": 50},
     }
-    release = ReleaseSpec.model_validate(content)
-    domain = Domain.from_spec(release.columns)
-    return release, make_plan(
-        release,
+    spec = ReleaseSpec.model_validate(content)
+    domain = Domain.from_spec(spec.columns)
+    return spec, make_plan(
+        spec,
         domain,
         graph_rounds=(
-            {"validate": adaptive_round(domain, 1.0)} if release.privacy.shares.graph else {}
+            {"validate": adaptive_round(domain, 1.0)} if spec.privacy.shares.graph else {}
         ),
     )
 

@@ -389,10 +389,6 @@ def copy_of(journal: Path, name: str) -> Path:
     return Path(shutil.copytree(journal, journal.with_name(name)))
 
 
-# -------------------------------------------------------------------------------------------------------------  # noqa: E501
-#
-
-
 def test_inspect_is_confidential_and_free(scene: Scene) -> None:
     session = scene.session()
     before = len(scene.ledger.entries())

@@ -57,11 +57,11 @@ WHITE = BLACK.model_copy(
 
 def audited(tiny: Any, *attacks: DeclaredAttack, rows: str = "simulated") -> None:
     """Leave the record of an audit that found `attacks`."""
-    release = load_spec(tiny.spec)
+    spec = load_spec(tiny.spec)
     found = Membership(
         pairs=40, advantage=0.1, lower=-0.2, upper=0.4, ceiling=0.1, refuted=False, attacks=attacks
     )
-    spends = spends_of(plan_for(release, Domain.from_spec(release.columns)))
+    spends = spends_of(plan_for(spec, Domain.from_spec(spec.columns)))
     record = AuditRecord(
         program="synthdp 0", day="2026-01-01", rows=rows, spends=spends, membership=found
     )  # type: ignore[arg-type]
@@ -157,13 +157,11 @@ def test_a_release_without_leak_passes_the_lowest_limit_that_is_allowed(models: 
 def problems(tiny: Any, figure: str, bound: float, *, models: int) -> list[CrossProblem]:
     """What the spec is told of one gate, with so many test models in each world."""
     tiny.write(attacks={"membership": {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}})
-    release = load_spec(tiny.spec)
-    attacks = Attacks(
-        membership=release.attacks.membership.model_copy(update={"pairs": 2 * models})
-    )
+    spec = load_spec(tiny.spec)
+    attacks = Attacks(membership=spec.attacks.membership.model_copy(update={"pairs": 2 * models}))
     return list(
         decidable(
-            release.model_copy(
+            spec.model_copy(
                 update={
                     "gates": (Gate(metric=f"simulated_{figure}", at_most=bound),),
                     "attacks": attacks,

@@ -186,7 +186,7 @@ def test_the_table_that_was_scored_is_the_one_to_publish(
     )
     monkeypatch.setattr(release_module, "charged_scores", lambda *_: scores)
     job, fitted = (
-        SimpleNamespace(release=own, domain=None),
+        SimpleNamespace(spec=own, domain=None),
         SimpleNamespace(tables=released((), "tables")),
     )
     codes, paid = release_module.disclose(None, job, fitted, released(drawn, "drawn"))  # type: ignore[arg-type]
@@ -244,7 +244,7 @@ def test_mlflow_hears_what_was_planned_and_spent_and_of_the_black_box_last(
         declared=declared, main=declared[0].row, ceiling=None, baseline=SimpleNamespace(value=0.0)
     )
     run = SimpleNamespace(
-        release=loaded,
+        spec=loaded,
         spent=SimpleNamespace(epsilon_spent=0.4),
         plan=SimpleNamespace(epsilon_spent=0.9),
     )
@@ -281,7 +281,7 @@ def test_mlflow_knows_a_run_by_the_ledgers_name_for_it(
     monkeypatch.setattr(release_module, "tracker", tracker)
     ledger = SimpleNamespace(run_entries=lambda run: [])
     job = SimpleNamespace(
-        release=loaded,
+        spec=loaded,
         ledger=ledger,
         folder=SimpleNamespace(spec_path=tmp_path / "spec.yaml", run=run),
     )

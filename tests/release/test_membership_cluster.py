@@ -21,11 +21,11 @@ NOWHERE = "tcp://127.0.0.1:9"
 
 def computing(*, attacked: bool = True, **compute: object) -> ReleaseSpec:
     """The spec of the Adult release with another `compute`, and the attack on or off."""
-    release = load_spec(SPEC)
-    attack = release.attacks.membership.model_copy(update={"enabled": attacked})
-    attacks = release.attacks.model_copy(update={"membership": attack})
-    return release.model_copy(
-        update={"compute": release.compute.model_copy(update=compute), "attacks": attacks}
+    spec = load_spec(SPEC)
+    attack = spec.attacks.membership.model_copy(update={"enabled": attacked})
+    attacks = spec.attacks.model_copy(update={"membership": attack})
+    return spec.model_copy(
+        update={"compute": spec.compute.model_copy(update=compute), "attacks": attacks}
     )
 
 

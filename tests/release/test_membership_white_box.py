@@ -147,14 +147,14 @@ def test_the_bound_lies_below_the_likelihood_and_is_exact_where_z_says_nothing()
     def likelihood(row: Any) -> float:
         levels = torch.from_numpy(row.astype(np.int64)).repeat(len(z), 1)
         with torch.no_grad():
-            chances = (
+            probabilities = (
                 network.logits(levels, z)
                 .log_softmax(-1)
                 .gather(2, levels[:, :, None])
                 .sum((1, 2))
                 .exp()
             )
-        return float(chances.mean().log())
+        return float(probabilities.mean().log())
 
     exact = np.array([likelihood(row) for row in codes])
     assert np.exp(exact).sum() == pytest.approx(1, abs=0.02)
@@ -188,9 +188,7 @@ def test_scores_are_those_of_the_model_and_the_tables_that_were_released() -> No
         assert released.scores["elbo"](codes[0]) == released.scores["elbo"](
             codes[0]
         )  # the attacker's draws are the same for all
-    (fitted,) = fitted_shadows(
-        [codes], trainer.release, trainer.domain, trainer.plan, trainer.graph
-    )
+    (fitted,) = fitted_shadows([codes], trainer.spec, trainer.domain, trainer.plan, trainer.graph)
     scores, record = released_scores(fitted), codes[7]
     cells = [
         (t.counts[tuple(record[trainer.domain.index(c)] for c in t.columns)], t.sigma)

@@ -111,7 +111,7 @@ def test_the_total_has_the_deviation_that_it_states() -> None:
 
 @pytest.mark.parametrize("holdout", [0.0, 0.5])
 def test_where_the_limits_are(tiny: Any, holdout: float) -> None:
-    release = load_spec(
+    spec = load_spec(
         tiny.write(dataset=DECLARED, evaluation={"holdout": holdout, "targets": []}).spec
     )
     exact = [NoisyTable(("sex",), np.array([1.0, 0.0]), 10.0)]
@@ -119,7 +119,7 @@ def test_where_the_limits_are(tiny: Any, holdout: float) -> None:
     fit = 20_000 * (1 - holdout)
 
     def told(rows: float) -> list[str]:
-        return check_total([NoisyTable(exact[0].columns, exact[0].counts * rows, 10.0)], release)
+        return check_total([NoisyTable(exact[0].columns, exact[0].counts * rows, 10.0)], spec)
 
     for limit, side in ((fit / 2, -1), (fit * 2, 1)):
         slack = DEVIATIONS * np.hypot(noise, np.sqrt(limit * holdout))
@@ -131,8 +131,8 @@ def test_where_the_limits_are(tiny: Any, holdout: float) -> None:
 
 def test_where_ids_are_the_unit_few_rows_may_be_left(tiny: Any) -> None:
     unit = {"kind": "id", "column": "who", "max_rows": 2, "meaning": "one person"}
-    release = load_spec(tiny.write(dataset=DECLARED | {"privacy_unit": unit}).spec)
+    spec = load_spec(tiny.write(dataset=DECLARED | {"privacy_unit": unit}).spec)
     few, many = ([NoisyTable(("sex",), np.array([n, 0.0]), 10.0)] for n in (100.0, 100_000.0))
-    assert len(check_total(few, release)) == 1
+    assert len(check_total(few, spec)) == 1
     with pytest.raises(WrongTableError):
-        check_total(many, release)
+        check_total(many, spec)

@@ -82,8 +82,8 @@ def test_counted_and_measured_fields_have_a_unit() -> None:
     without = {
         "Gate.at_most",
         "Gate.at_least",
-        "Synthesizer.learning_rate",
-        "Synthesizer.ema",
+        "SynthesizerSettings.learning_rate",
+        "SynthesizerSettings.ema",
     }  # of the metric; none
     schemas = json_schema()["$defs"]
     bare = {

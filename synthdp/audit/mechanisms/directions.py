@@ -113,9 +113,9 @@ def log_likelihood(
     Each row joins by its own coin: sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
     """
     x, precision = sign * seen, 1 / (noise_factor * settings.noise_multiplier) ** 2
-    chances = _log_chances(rows, settings.rate)
-    total: Scores = np.full(seen.shape, chances[0])
-    for joined, chance in enumerate(chances[1:], start=1):
+    probabilities = _log_chances(rows, settings.rate)
+    total: Scores = np.full(seen.shape, probabilities[0])
+    for joined, chance in enumerate(probabilities[1:], start=1):
         total = np.logaddexp(total, chance + (joined * x - joined**2 / 2) * precision)
     return total
 

@@ -196,9 +196,9 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
         ):
             _sampled(walk, (0.0, 1.0), (1 - rate, rate), noise)
         case MixtureOfGaussiansDpEvent(
-            standard_deviation=noise, sensitivities=moves, sampling_probs=chances
+            standard_deviation=noise, sensitivities=moves, sampling_probs=probabilities
         ) if walk.factor == 1:
-            _sampled(walk, moves, chances, noise)
+            _sampled(walk, moves, probabilities, noise)
         case SparseVectorDpEvent():
             _sparse_vector(walk, charge)
         case GumbelMaxDpEvent(scale=scale, sensitivity=sensitivity):
@@ -228,11 +228,13 @@ def _gaussians(walk: _Walk, allowed: float) -> None:
     walk.spend(math.sqrt(squares), allowed, "of the noise", since=start)
 
 
-def _sampled(walk: _Walk, moves: Sequence[float], chances: Sequence[float], noise: float) -> None:
+def _sampled(
+    walk: _Walk, moves: Sequence[float], probabilities: Sequence[float], noise: float
+) -> None:
     """A batch, and noise on one sum over it. `moves[i]` is what i rows of the unit in the batch may
     move.
     """
-    rows = _batch(walk, chances)
+    rows = _batch(walk, probabilities)
     pair = walk.noise(GAUSSIAN)
     if pair is None:
         walk.refuse("Gaussian noise on the sum over the batch")
@@ -245,27 +247,27 @@ def _sampled(walk: _Walk, moves: Sequence[float], chances: Sequence[float], nois
     )
 
 
-def _batch(walk: _Walk, chances: Sequence[float]) -> tuple[int, int]:
-    """Rows of the unit in the next batch, of either table; `chances` of 0, 1, .. of them are
+def _batch(walk: _Walk, probabilities: Sequence[float]) -> tuple[int, int]:
+    """Rows of the unit in the next batch, of either table; `probabilities` of 0, 1, .. of them are
     charged.
     """
     match walk.left():
-        case (CoinCall() as first, CoinCall() as second) if _binomial(first.rate, chances):
+        case (CoinCall() as first, CoinCall() as second) if _binomial(first.rate, probabilities):
             walk.at += 1
             return first.of_unit, second.of_unit
-    mean = sum(i * chance for i, chance in enumerate(chances))
-    walk.refuse(f"a Poisson batch of rate {mean / (len(chances) - 1):g}")
+    mean = sum(i * chance for i, chance in enumerate(probabilities))
+    walk.refuse(f"a Poisson batch of rate {mean / (len(probabilities) - 1):g}")
 
 
-def _binomial(rate: float, chances: Sequence[float]) -> bool:
-    """Whether `chances` are those of so many rows in a batch of that rate; of one row, the very
-    same.
+def _binomial(rate: float, probabilities: Sequence[float]) -> bool:
+    """Whether `probabilities` are those of so many rows in a batch of that rate; of one row, the
+    very same.
     """
-    rows = len(chances) - 1
+    rows = len(probabilities) - 1
     if rows == 1:
-        return chances[1] == rate
+        return probabilities[1] == rate
     return np.allclose(
-        chances,
+        probabilities,
         [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)],
         rtol=1e-9,
         atol=0,

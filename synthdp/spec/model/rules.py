@@ -20,17 +20,17 @@ WIDE, WIDEST = (
 MAX_LEVELS = 256  # of a target, that hidden units are added for
 
 
-def fill_defaults(release: ReleaseSpec) -> ReleaseSpec:
+def fill_defaults(spec: ReleaseSpec) -> ReleaseSpec:
     """The spec with the settings of its synthesizer that it leaves out, by the rules."""
-    own = release.synthesizer
+    own = spec.synthesizer
     rules = {
-        "latent": latent(release),
-        "hidden": hidden(release),
-        "steps": steps(release),
-        "batch": batch(release.dataset.rows.value),
+        "latent": latent(spec),
+        "hidden": hidden(spec),
+        "steps": steps(spec),
+        "batch": batch(spec.dataset.rows.value),
     }
     missing = {name: value for name, value in rules.items() if name not in own.model_fields_set}
-    return release.model_copy(update={"synthesizer": own.model_copy(update=missing)})
+    return spec.model_copy(update={"synthesizer": own.model_copy(update=missing)})
 
 
 def batch(rows: int) -> int:
@@ -44,22 +44,20 @@ def batch(rows: int) -> int:
     return min(LARGE_BATCH, max(SMALL_BATCH, round(rows / 48 / ROUND) * ROUND))
 
 
-def steps(release: ReleaseSpec) -> int:
+def steps(spec: ReleaseSpec) -> int:
     """800; 300 where there are few rows, 200 where there are very many columns."""
-    if len(release.modelled) > WIDEST:
+    if len(spec.modelled) > WIDEST:
         return 200
-    return 300 if release.dataset.rows.value < FEW_ROWS else 800
+    return 300 if spec.dataset.rows.value < FEW_ROWS else 800
 
 
-def hidden(release: ReleaseSpec) -> int:
+def hidden(spec: ReleaseSpec) -> int:
     """32 units a column, fewer where there are many columns; at least the levels of a target, which
     its stage needs.
     """
-    columns = len(release.modelled)
+    columns = len(spec.modelled)
     targets = [
-        level_count(release.columns[name])
-        for name in release.synthesizer.targets
-        if name in release.columns
+        level_count(spec.columns[name]) for name in spec.synthesizer.targets if name in spec.columns
     ]
     return max(
         [
@@ -69,6 +67,6 @@ def hidden(release: ReleaseSpec) -> int:
     )
 
 
-def latent(release: ReleaseSpec) -> int:
+def latent(spec: ReleaseSpec) -> int:
     """What columns share that no arrow tells: more where no arrow is told at all."""
-    return 4 if release.graph.mode == "none" else 1 if len(release.modelled) > WIDEST else 2
+    return 4 if spec.graph.mode == "none" else 1 if len(spec.modelled) > WIDEST else 2
