@@ -2,8 +2,8 @@
 
 Rooms are the folders of the product, arrows the imports between two of them. A decision is a branch
 that a reader must follow: `if`, `elif`, `for`, `while`, `except`, `case`, a conditional expression,
-a comprehension and each of its conditions, and each `and` or `or`. Lines are counted with blank lines
-and docstrings.
+a comprehension and each of its conditions, and each `and` or `or`. Lines are counted with blank
+lines and docstrings.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def arrows(modules: list[Module]) -> set[tuple[str, str]]:
 
 
 def public_names(modules: list[Module]) -> Iterator[tuple[str, bool]]:
-    """Each public class and function of the Python face, and whether its docstring has an example."""
+    """Each public name of the Python face, and whether its docstring has an example."""
     for module in modules:
         if module.room != "api":
             continue
