@@ -26,6 +26,7 @@ from synthdp.sample.conditions import settings_of
 from synthdp.sample.files import write_blocks
 from synthdp.sample.sampler import USED_TWICE, Sampler, Weighing, one_use
 from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -62,15 +63,8 @@ PARENTS = ((), (0,), (0, 1), (1,), (2,))
 def release(*constraints: str) -> ReleaseSpec:
     return ReleaseSpec.model_validate(
         {
-            "synthdp": 1,
-            "dataset": {
-                "id": "x",
-                "source": {"kind": "csv", "path": "x.csv"},
-                "privacy_unit": {"kind": "row", "meaning": "a person"},
-                "rows": {"kind": "public", "value": 1000},
-            },
+            **skeleton(),
             "columns": COLUMNS,
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
             "constraints": constraints,
         }
     )

@@ -29,6 +29,7 @@ from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.columns import cross_problems
 from synthdp.spec.model import Graph, ReleaseSpec
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -285,13 +286,7 @@ def test_the_published_algorithm_runs_beside() -> None:
 def release_with(graph: dict[str, Any], columns: dict[str, Any]) -> ReleaseSpec:
     return ReleaseSpec.model_validate(
         {
-            "synthdp": 1,
-            "dataset": {
-                "id": "d",
-                "source": {"kind": "builtin", "name": "synthetic"},
-                "privacy_unit": {"kind": "row", "meaning": "one person"},
-                "rows": {"kind": "public", "value": 10_000},
-            },
+            **skeleton(rows=10_000),
             "columns": columns,
             "privacy": {
                 "epsilon": 1.0,

@@ -17,6 +17,7 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.model.constraints import FIRST_DRAW, Constraints, ConstraintsUnmet
 from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
@@ -53,15 +54,8 @@ TEXTS = (
 def release(*texts: str) -> ReleaseSpec:
     return ReleaseSpec.model_validate(
         {
-            "synthdp": 1,
-            "dataset": {
-                "id": "x",
-                "source": {"kind": "csv", "path": "x.csv"},
-                "privacy_unit": {"kind": "row", "meaning": "a person"},
-                "rows": {"kind": "public", "value": 1000},
-            },
+            **skeleton(),
             "columns": COLUMNS,
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
             "constraints": texts,
         }
     )

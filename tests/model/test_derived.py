@@ -20,6 +20,7 @@ from synthdp.model.derived import Derived
 from synthdp.spec.checks.columns import check
 from synthdp.spec.load.loader import load_spec, parse_spec
 from synthdp.spec.model import Column, ReleaseSpec
+from tests.builders import skeleton
 
 WHOLE = {"type": "integer", "lower": 0, "upper": 20}
 REAL = {"type": "number", "lower": -5, "upper": 5, "decimals": 2}
@@ -73,19 +74,9 @@ MODELLED = [name for name, column in COLUMNS.items() if "derived" not in column]
 
 def release(columns: dict[str, Any] | None = None, **changes: Any) -> ReleaseSpec:
     parts = {
-        "dataset": {
-            "id": "x",
-            "source": {"kind": "csv", "path": "x.csv"},
-            "privacy_unit": {"kind": "row", "meaning": "a person"},
-            "rows": {"kind": "public", "value": 5000},
-        },
-        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        **skeleton(rows=5000),
     }
-    return check(
-        ReleaseSpec.model_validate(
-            {"synthdp": 1, "columns": columns or COLUMNS, **parts, **changes}
-        )
-    )
+    return check(ReleaseSpec.model_validate({"columns": columns or COLUMNS, **parts, **changes}))
 
 
 def drawn(rows: int = 4000, **changes: Any) -> tuple[Constraints, pd.DataFrame]:

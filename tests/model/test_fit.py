@@ -29,6 +29,7 @@ from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.columns import check
 from synthdp.spec.model import Graph, ReleaseSpec, Shares
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -40,20 +41,13 @@ def release(graph: Graph) -> ReleaseSpec:
     return check(
         ReleaseSpec.model_validate(
             {
-                "synthdp": 1,
-                "dataset": {
-                    "id": "easy",
-                    "source": {"kind": "builtin", "name": "synthetic"},
-                    "privacy_unit": {"kind": "row", "meaning": "one person"},
-                    "rows": {"kind": "public", "value": ROWS},
-                },
+                **skeleton(rows=ROWS),
                 "columns": {
                     "a": two,
                     "b": two,
                     "c": two,
                     "d": {"type": "ordinal", "categories": ["l", "m", "h"]},
                 },
-                "privacy": {"epsilon": 1.0, "delta": 1e-5},
                 "synthesizer": {
                     "steps": 150,
                     "batch": 256,

@@ -25,6 +25,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -96,13 +97,7 @@ def fitted(network: BayesianNetwork, *, steps: int, arrows: bool = True) -> Synt
     edges = tuple(f"{a} -> {b}" for a, b in graph.directed) if arrows else ()
     wanted = ReleaseSpec.model_validate(
         {
-            "synthdp": 1,
-            "dataset": {
-                "id": "simulated",
-                "source": {"kind": "builtin", "name": "synthetic"},
-                "privacy_unit": {"kind": "row", "meaning": "one draw"},
-                "rows": {"kind": "public", "value": ROWS},
-            },
+            **skeleton(rows=ROWS),
             "columns": {
                 n: {"type": "categorical", "categories": values}
                 for n, values in network.levels.items()

@@ -27,6 +27,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.spec.checks.columns import check
 from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -45,13 +46,7 @@ def release(*, steps: int = 5, **synthesizer: object) -> ReleaseSpec:
         check(
             ReleaseSpec.model_validate(
                 {
-                    "synthdp": 1,
-                    "dataset": {
-                        "id": "easy",
-                        "source": {"kind": "builtin", "name": "synthetic"},
-                        "privacy_unit": {"kind": "row", "meaning": "one person"},
-                        "rows": {"kind": "public", "value": 3000},
-                    },
+                    **skeleton(rows=3000),
                     "columns": {
                         "a": two,
                         "b": two,

@@ -34,6 +34,7 @@ from synthdp.privacy.plan import (
 )
 from synthdp.privacy.table import Table
 from synthdp.spec.model import Categorical, Integer, ReleaseSpec
+from tests.builders import skeleton
 
 MakeDomain = Callable[..., Domain]
 TABLES = (("a",), ("b", "a"), ("c",), ("a", "b", "c"), ("c", "c"), ("a", "b"), ("a", "c"))
@@ -288,13 +289,7 @@ def releases(draw: st.DrawFn, *, whole_range: bool) -> tuple[ReleaseSpec, dict[s
         else {"kind": "id", "column": "id", "max_rows": max_rows, "meaning": "a person"}
     )
     content = {
-        "synthdp": 1,
-        "dataset": {
-            "id": "d",
-            "source": {"kind": "builtin", "name": "synthetic"},
-            "privacy_unit": unit,
-            "rows": {"kind": "public", "value": rows},
-        },
+        **skeleton(rows=rows, privacy_unit=unit),
         "columns": {f"c{i}": {"type": "boolean"} for i in range(draw(st.integers(1, 20)))},
         "privacy": {
             "epsilon": draw(st.floats(0.05, 10.0 if whole_range else 2.0)),
@@ -360,13 +355,7 @@ def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
     way.
     """
     content = {
-        "synthdp": 1,
-        "dataset": {
-            "id": "d",
-            "source": {"kind": "builtin", "name": "synthetic"},
-            "privacy_unit": {"kind": "row", "meaning": "a visit"},
-            "rows": {"kind": "public", "value": 20},
-        },
+        **skeleton(rows=20),
         "columns": {"c": {"type": "boolean"}},
         "privacy": {
             "epsilon": 0.05,
@@ -388,15 +377,8 @@ def test_plans_over_the_whole_range(made: tuple[ReleaseSpec, dict[str, float]]) 
 @pytest.fixture(scope="module")
 def example() -> tuple[ReleaseSpec, Plan]:
     content = {
-        "synthdp": 1,
-        "dataset": {
-            "id": "d",
-            "source": {"kind": "builtin", "name": "synthetic"},
-            "privacy_unit": {"kind": "row", "meaning": "a visit"},
-            "rows": {"kind": "public", "value": 1000},
-        },
+        **skeleton(),
         "columns": {f"c{i}": {"type": "boolean"} for i in range(3)},
-        "privacy": {"epsilon": 1.0, "delta": 1e-5},
         "synthesizer": {"steps": 100, "batch": 50},
     }
     spec = ReleaseSpec.model_validate(content)

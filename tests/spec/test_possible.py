@@ -13,6 +13,7 @@ import pytest
 
 from synthdp.spec.checks.possible import impossible
 from synthdp.spec.model import ReleaseSpec
+from tests.builders import skeleton
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 99, "bins": 4},
@@ -45,17 +46,9 @@ ORDER = [f"n{i} < n{i + 1}" for i in range(9)]
 def refused(*texts: str) -> list[tuple[int, str]]:
     """Numbers of the constraints that are refused, counted from 1, and with which others."""
     parts = {
-        "dataset": {
-            "id": "x",
-            "source": {"kind": "csv", "path": "x.csv"},
-            "privacy_unit": {"kind": "row", "meaning": "a person"},
-            "rows": {"kind": "public", "value": 1000},
-        },
-        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        **skeleton(),
     }
-    spec = ReleaseSpec.model_validate(
-        {"synthdp": 1, "columns": COLUMNS, "constraints": texts, **parts}
-    )
+    spec = ReleaseSpec.model_validate({"columns": COLUMNS, "constraints": texts, **parts})
     return [(int(p.loc[1]) + 1, p.message.partition("together with ")[2]) for p in impossible(spec)]
 
 

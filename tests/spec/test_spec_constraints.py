@@ -18,6 +18,7 @@ from synthdp.errors import SpecError
 from synthdp.spec.expressions.expressions import MAX_NODES, parse
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import Column
+from tests.builders import skeleton
 
 COLUMNS: dict[str, Any] = {
     "age": {"type": "integer", "lower": 0, "upper": 100},
@@ -268,15 +269,8 @@ def test_no_text_does_anything_but_parse_or_fail(words: list[str]) -> None:
 # --- in a spec ---
 
 SPEC = {
-    "synthdp": 1,
-    "dataset": {
-        "id": "x",
-        "source": {"kind": "csv", "path": "x.csv"},
-        "privacy_unit": {"kind": "row", "meaning": "a person"},
-        "rows": {"kind": "public", "value": 5000},
-    },
+    **skeleton(rows=5000),
     "columns": COLUMNS,
-    "privacy": {"epsilon": 1.0, "delta": 1e-5},
 }
 
 
