@@ -32,7 +32,7 @@ from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.signing.keys import Signer
 from synthdp.bundle.signing.statement import STATEMENT, make_statement, sign
 from synthdp.errors import BoundaryError, VerifyError
-from synthdp.evaluate.dp_scores import ChargedScore, ChargedScores
+from synthdp.evaluate.dp_scores import ChargedScore, DpScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.entries import INTERNAL, Entry, entry_hash
@@ -115,7 +115,7 @@ class BundleContent:
     graph: CausalGraph | Released[CausalGraph]
     validation: Released[ValidationReport] | None = None
     audit: AuditRecord | None = None
-    scores: Released[ChargedScores] | None = None
+    scores: Released[DpScores] | None = None
 
 
 def write_bundle(
@@ -172,7 +172,7 @@ def _receipts(content: BundleContent) -> dict[str, frozenset[Receipt]]:
     have.
     """
     receipts = _table_receipts(content)
-    if (content.scores is not None) != content.spec.evaluation.charged:
+    if (content.scores is not None) != content.spec.evaluation.dp_scores:
         _refuse(
             "scores",
             "must be there where the spec's evaluation.disclosure is charged, and nowhere else",

@@ -54,12 +54,12 @@ class ChargedScore(Model):
     high: float
 
 
-ChargedScores = tuple[ChargedScore, ...]
+DpScores = tuple[ChargedScore, ...]
 
 
-def charged_scores(
+def dp_scores_of(
     spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
-) -> ChargedScores:
+) -> DpScores:
     """Scores and intervals from noisy counts and the released one-way `tables`; a function of
     released values.
     """
@@ -101,17 +101,17 @@ def _facts(
     }
 
 
-def headline(scores: ChargedScores) -> dict[str, float]:
-    """The figures that gates and tracking know: tv1_charged, tv2_charged, and the mean accuracy
+def headline(scores: DpScores) -> dict[str, float]:
+    """The figures that gates and tracking know: tv1_dp, tv2_dp, and the mean accuracy
     over targets, those that have a value.
     """
     found = {
-        f"{s.name}_charged": s.value for s in scores if s.target is None and s.value is not None
+        f"{s.name}_dp": s.value for s in scores if s.target is None and s.value is not None
     }
     accuracies = [s.value for s in scores if s.target is not None]
     known = [a for a in accuracies if a is not None]
     return found | (
-        {"tstr_accuracy_charged": math.fsum(known) / len(known)}
+        {"tstr_accuracy_dp": math.fsum(known) / len(known)}
         if known and len(known) == len(accuracies)
         else {}
     )

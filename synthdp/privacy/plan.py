@@ -218,7 +218,7 @@ def _rough_spends(
 ) -> list[PlannedPurpose]:
     privacy, shares = spec.privacy, spec.privacy.shares
 
-    scores = spec.evaluation.charged_share
+    scores = spec.evaluation.dp_share
 
     def gaussian_mu(share: float, *, of: float = 1 - scores) -> float:
         return _gaussian_mu(share * of * privacy.epsilon, share * of * privacy.delta)

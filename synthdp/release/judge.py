@@ -11,7 +11,7 @@ from attacks import MembershipReport
 from synthdp.audit.membership import attack_release, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.evaluate.dp_scores import ChargedScores, headline
+from synthdp.evaluate.dp_scores import DpScores, headline
 from synthdp.evaluate.run import EvaluationReport, evaluate, noisy_tv1
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.pipeline import Fitted
@@ -34,7 +34,7 @@ class Judgement:
     evaluation: Confidential[EvaluationReport] | None
     attack: Confidential[MembershipReport] | None
     misfits: Confidential[dict[str, dict[str, int]]]
-    scores: Released[ChargedScores] | None = None
+    scores: Released[DpScores] | None = None
 
     def figures_for_steward(self) -> dict[str, Figure]:
         """Every figure that a gate may name; confidential ones included."""
@@ -65,7 +65,7 @@ def judge(
     *,
     folder: Path,
     reporter: Reporter,
-    scores: Released[ChargedScores] | None = None,
+    scores: Released[DpScores] | None = None,
 ) -> Judgement:
     """Fidelity, utility and attack as the spec asks; `folder` holds shadow results while the attack
     runs.

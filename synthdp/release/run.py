@@ -25,7 +25,7 @@ from synthdp.bundle.write import WRITING, BundleContent, write_bundle
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import BudgetError, GateError, OutputError, VerifyError
-from synthdp.evaluate.dp_scores import ChargedScores, charged_scores
+from synthdp.evaluate.dp_scores import DpScores, dp_scores_of
 from synthdp.evaluate.scorecard import score_table
 from synthdp.graph.validation import GraphRefuted
 from synthdp.ledger.connect import (
@@ -432,14 +432,14 @@ def _check_unpaid(job: Job) -> None:
 
 def disclose(
     session: Session, job: Job, fitted: Fitted, codes: Released[Codes]
-) -> tuple[Released[Codes], Released[ChargedScores] | None]:
+) -> tuple[Released[Codes], Released[DpScores] | None]:
     """Where the spec says so, the scores that are paid for and published, and the table that they
     are about.
     """
-    if not job.spec.evaluation.charged:
+    if not job.spec.evaluation.dp_scores:
         return codes, None
     scored = score_table(session, job.spec, job.domain, codes)
-    scores = scored.zip(fitted.tables).map(lambda pair: charged_scores(job.spec, job.domain, *pair))
+    scores = scored.zip(fitted.tables).map(lambda pair: dp_scores_of(job.spec, job.domain, *pair))
     # A resumed run drew another table than the one that was scored before it was interrupted: what
     # was scored is published.
     same = np.array_equal(codes.value, scored.value.codes)
@@ -453,7 +453,7 @@ def publish(
     *,
     force: bool,
     steps: Steps,
-    scores: Released[ChargedScores] | None = None,
+    scores: Released[DpScores] | None = None,
 ) -> Path:
     """Write the public bundle."""
     content = BundleContent(

@@ -96,7 +96,7 @@ def _changeable(spec: ReleaseSpec, *, scored: bool) -> tuple[str, ...]:
     """What may change of this run: less where gates or scores of real rows rest on it."""
     real = any(gate.outside_guarantee for gate in spec.gates)
     fixed = {f for f in CHANGEABLE if real and f.startswith("evaluation.")} | (
-        {"evaluation.targets"} if spec.evaluation.charged else set()
+        {"evaluation.targets"} if spec.evaluation.dp_scores else set()
     )
     return tuple(f for f in CHANGEABLE if f not in fixed | ({*SCORED_TABLE} if scored else set()))
 

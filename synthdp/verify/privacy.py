@@ -340,7 +340,7 @@ def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) ->
         spec.graph.mode == "learn" and not _nothing_learnt(reader, spec)
     ):
         needed |= {"graph.json", "graph.svg"}
-    if spec.evaluation.charged:
+    if spec.evaluation.dp_scores:
         needed |= {*SCORED_FILES}
     charges = {e.hash for e in reader.charges}
     by_file = {r.file: set(r.receipts) for r in stated.released}

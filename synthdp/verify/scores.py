@@ -10,7 +10,7 @@ import numpy as np
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.data.domain import Domain
-from synthdp.evaluate.dp_scores import ChargedScores, charged_scores, headline
+from synthdp.evaluate.dp_scores import DpScores, dp_scores_of, headline
 from synthdp.privacy.accounting import event_to_json
 from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -24,7 +24,7 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
     counts.
     """
     spec = reader.spec
-    if not spec.evaluation.charged:
+    if not spec.evaluation.dp_scores:
         yield from ("are there, and the spec has none charged",) if stated.scores else ()
         return
     charge = next((e.body["event"] for e in reader.charges if e.body["purpose"] == "scores"), None)
@@ -60,7 +60,7 @@ def score_problems(stated: Certificate, reader: Reader) -> Iterator[str]:
             )
 
 
-def _again(stated: Certificate, reader: Reader, domain: Domain) -> ChargedScores:
+def _again(stated: Certificate, reader: Reader, domain: Domain) -> DpScores:
     """The scores of the stated noisy counts, computed anew."""
     counts = [s.counts for s in stated.scores]
     misplaced = np.array([c[0] for c in counts if len(c) == 1], dtype=np.int64)
@@ -74,4 +74,4 @@ def _again(stated: Certificate, reader: Reader, domain: Domain) -> ChargedScores
         )
         for t in reader.json("marginals.json")["tables"]
     ]
-    return charged_scores(reader.spec, domain, scored, tables)
+    return dp_scores_of(reader.spec, domain, scored, tables)

@@ -134,7 +134,7 @@ class TestBoundary:
         )
         spec = release.spec.model_copy(
             update={
-                "evaluation": release.spec.evaluation.model_copy(update={"disclosure": "charged"})
+                "evaluation": release.spec.evaluation.model_copy(update={"disclosure": "private"})
             }
         )
         self._refused(release, "scores must be there where", spec=spec)

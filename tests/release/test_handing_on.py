@@ -21,7 +21,7 @@ from synthdp.audit import membership
 from synthdp.audit.folder import AttackFolder
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.evaluate.dp_scores import ChargedScores
+from synthdp.evaluate.dp_scores import DpScores
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.private import _KERNEL_KEY, Confidential, Receipt, Released
 from synthdp.privacy.table import Table
@@ -177,14 +177,14 @@ def test_the_table_that_was_scored_is_the_one_to_publish(
     same: bool, tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resumed run draws another table than the one that was scored before it was interrupted."""
-    own = load_spec(tiny.write(evaluation={"disclosure": "charged", "disclosure_share": 0.5}).spec)
+    own = load_spec(tiny.write(evaluation={"disclosure": "private", "disclosure_share": 0.5}).spec)
     drawn = np.arange(6, dtype=np.uint16).reshape(3, 2)
     scored = SimpleNamespace(codes=drawn.copy() if same else drawn[::-1])
-    scores: ChargedScores = ()
+    scores: DpScores = ()
     monkeypatch.setattr(
         release_module, "score_table", lambda *_: released(scored, "drawn", "scores")
     )
-    monkeypatch.setattr(release_module, "charged_scores", lambda *_: scores)
+    monkeypatch.setattr(release_module, "dp_scores_of", lambda *_: scores)
     job, fitted = (
         SimpleNamespace(spec=own, domain=None),
         SimpleNamespace(tables=released((), "tables")),
@@ -343,9 +343,9 @@ def test_nobody_is_named_who_has_not_asked_for_it(monkeypatch: pytest.MonkeyPatc
     """The bundle publishes the ledger's entries, and so who answers for them."""
     monkeypatch.setenv("USER", "alice")
     monkeypatch.delenv("SYNTHDP_STEWARD", raising=False)
-    assert release_module.steward() == "not stated"
+    assert release_module.steward_name() == "not stated"
     monkeypatch.setenv("SYNTHDP_STEWARD", "Registry of Somewhere")
-    assert release_module.steward() == "Registry of Somewhere"
+    assert release_module.steward_name() == "Registry of Somewhere"
 
 
 def test_the_folder_of_an_attack_is_its_owners_alone(tmp_path: Path) -> None:

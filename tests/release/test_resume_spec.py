@@ -202,7 +202,7 @@ def test_a_change_of_spec_that_was_killed_halfway_is_given_again(
 def test_a_table_whose_scores_were_counted_stays_as_it_is(
     write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, synthdp: Any
 ) -> None:
-    tiny = write(evaluation={"disclosure": "charged"}, constraints=["seen < 20"])
+    tiny = write(evaluation={"disclosure": "private"}, constraints=["seen < 20"])
     with monkeypatch.context() as patch:
         patch.setattr(Session, "inspect", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -218,7 +218,7 @@ def test_a_table_whose_scores_were_counted_stays_as_it_is(
     resume(
         tiny.out,
         spec_path=other(
-            tiny, gates=[{"metric": "tv1_charged", "at_most": 1}], dataset={"title": "A table"}
+            tiny, gates=[{"metric": "tv1_dp", "at_most": 1}], dataset={"title": "A table"}
         ),
     )
     assert verify_bundle(tiny.bundle).ok

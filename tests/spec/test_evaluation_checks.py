@@ -39,35 +39,35 @@ def test_what_is_right_is_read() -> None:
     ("evaluation", "expected"),
     [
         (
-            "{disclosure: charged, disclosure_share: 0}",
+            "{disclosure: private, disclosure_share: 0}",
             "evaluation.disclosure_share: got 0; scores that are published need a share",
         ),
-        ("{disclosure: charged, disclosure_share: 1}", "evaluation.disclosure_share: "),
+        ("{disclosure: private, disclosure_share: 1}", "evaluation.disclosure_share: "),
         (
-            "{disclosure: charged, enabled: false}",
-            "evaluation.disclosure: charged, and evaluation is not enabled",
+            "{disclosure: private, enabled: false}",
+            "evaluation.disclosure: private, and evaluation is not enabled",
         ),
         (
             "{disclosure_share: 0.1}",
             "evaluation.disclosure_share: got 0.1, and disclosure is confidential",
         ),
         (
-            "{targets: [sex]}\ngates: [{metric: tv2_charged, at_most: 1}]",
-            "gates #1.metric: tv2_charged is never computed: no score is charged",
+            "{targets: [sex]}\ngates: [{metric: tv2_dp, at_most: 1}]",
+            "gates #1.metric: tv2_dp is never computed: no score is charged",
         ),
         (
             (
-                "{disclosure: charged, targets: [age]}\ngates: [{metric: tstr_accuracy_charged,"
+                "{disclosure: private, targets: [age]}\ngates: [{metric: tstr_accuracy_dp,"
                 " at_least: 0}]"
             ),
-            "gates #1.metric: tstr_accuracy_charged needs a target with categories",
+            "gates #1.metric: tstr_accuracy_dp needs a target with categories",
         ),
         (
             (
-                "{disclosure: charged}\ngates: [{metric: tv1_charged, at_most: 1,"
+                "{disclosure: private}\ngates: [{metric: tv1_dp, at_most: 1,"
                 " outside_guarantee: true}]"
             ),
-            "tv1_charged is paid for, so a gate on it is inside the guarantee",
+            "tv1_dp is paid for, so a gate on it is inside the guarantee",
         ),
         ("{subgroups: [amr]}", "evaluation.subgroups #1: unknown column 'amr'"),
         ("{subgroups: [age]}", "groups are categories"),
@@ -115,9 +115,9 @@ def test_scores_are_bought_for_a_share_of_the_whole_and_the_rest_is_split() -> N
 
     plain, charged = (
         parse_spec(SPEC.replace("EVALUATION", e), path="s.yaml")
-        for e in ("{}", "{disclosure: charged, targets: [sex, age]}")
+        for e in ("{}", "{disclosure: private, targets: [sex, age]}")
     )
-    assert (plain.evaluation.charged_share, charged.evaluation.charged_share) == (0.0, 0.05)
+    assert (plain.evaluation.dp_share, charged.evaluation.dp_share) == (0.0, 0.05)
     whole, shared = (plan_for(s, Domain.from_spec(s.columns)) for s in (plain, charged))
     assert [s.purpose for s in whole.spends] == ["measure", "train"] and [
         s.purpose for s in shared.spends

@@ -11,12 +11,14 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthdp.errors import SpecError, SpecProblem
 from synthdp.spec.load.loader import MAX_BYTES, MAX_LISTED, load_spec, parse_spec
 from synthdp.spec.model import Boolean, Categorical, Datetime, Number, Ordinal
+from tests.builders import skeleton
 
 COMPLETE = Path(__file__).with_name("complete_spec.yaml")
 TEXT = COMPLETE.read_text(encoding="utf-8")
@@ -303,3 +305,19 @@ def test_decimals_that_tell_some_bins_apart_are_allowed() -> None:
             Number(type="number", lower=lower, upper=upper, decimals=decimals, bins=bins).decimals
             == decimals
         )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("evaluation: {disclosure: charged}", "charged is called private now: write private"),
+        (
+            "gates: [{metric: tv1_charged, at_most: 1}]",
+            "tv1_charged is called tv1_dp now: write tv1_dp",
+        ),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(change: str, said: str) -> None:
+    text = yaml.safe_dump({**skeleton(), "columns": {"a": {"type": "boolean"}}})
+    with pytest.raises(SpecError, match=said):
+        parse_spec(f"{text}{change}\n", path="s.yaml")

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from synthdp import __version__
 from synthdp.bundle.certificate.audit_record import AuditRecord
-from synthdp.evaluate.dp_scores import ChargedScores
+from synthdp.evaluate.dp_scores import DpScores
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
@@ -118,7 +118,7 @@ class Certificate(Model):
     released: tuple[ReleasedFile, ...]
     outside_gates: tuple[Gate, ...]
     charged_gates: tuple[Gate, ...] = ()
-    scores: ChargedScores = ()
+    scores: DpScores = ()
     audit: AuditRecord | None
     program: str = Field(pattern=r"^synthdp [0-9A-Za-z.+_-]{1,40}$")
     signer: str | None = Field(pattern=r"^ed25519:[0-9a-f]{64}$")
@@ -135,7 +135,7 @@ def certify(
     program: str = f"synthdp {__version__}",
     signer: str | None = None,
     audit: AuditRecord | None = None,
-    scores: ChargedScores = (),
+    scores: DpScores = (),
 ) -> Certificate:
     """The certificate of a run.
 
@@ -189,7 +189,7 @@ def certify(
             for f, rs in sorted(receipts.items())
         ),
         outside_gates=tuple(g for g in spec.gates if g.outside_guarantee),
-        charged_gates=tuple(g for g in spec.gates if g.charged),
+        charged_gates=tuple(g for g in spec.gates if g.on_dp_score),
         scores=scores,
         audit=audit,
         program=program,

@@ -357,7 +357,7 @@ CHECKS = (
             "evaluation.targets",
             "evaluation.targets[]",
         ),
-        gatechecks.charged,
+        gatechecks.dp_scores,
     ),
     _Check(
         ("gates", "gates[]", "attacks.membership", "privacy.epsilon", "privacy.delta"),

@@ -19,14 +19,14 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     scores.
     """
     evaluation, share = spec.evaluation, spec.evaluation.disclosure_share
-    if evaluation.disclosure == "charged" and not evaluation.enabled:
+    if evaluation.disclosure == "private" and not evaluation.enabled:
         hint = "set evaluation.enabled: true, or disclosure: confidential"
         yield CrossProblem(
             ("evaluation", "disclosure"),
-            "charged, and evaluation is not enabled: there would be no score to publish",
+            "private, and evaluation is not enabled: there would be no score to publish",
             hint,
         )
-    if evaluation.disclosure == "charged" and share == 0:
+    if evaluation.disclosure == "private" and share == 0:
         message = "got 0; scores that are published need a share of the budget, above 0 and below 1"
         yield CrossProblem(
             ("evaluation", "disclosure_share"),
@@ -38,7 +38,7 @@ def disclosure(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(
             ("evaluation", "disclosure_share"),
             message,
-            "set disclosure: charged, or delete this line",
+            "set disclosure: private, or delete this line",
         )
 
 

@@ -57,7 +57,7 @@ def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             yield CrossProblem(("gates", i, "metric"), message, "enable it, or delete the gate")
 
 
-def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Gates on scores that are not paid for, or that this spec has not."""
     categories = [
         t
@@ -66,22 +66,22 @@ def charged(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     ]
     for i, gate in enumerate(spec.gates):
         where = ("gates", i, "metric")
-        if gate.charged and not spec.evaluation.charged:
+        if gate.on_dp_score and not spec.evaluation.dp_scores:
             yield CrossProblem(
                 where,
                 f"{gate.metric} is never computed: no score is charged",
-                "set evaluation.disclosure: charged",
+                "set evaluation.disclosure: private",
             )
-        elif gate.metric == "tstr_accuracy_charged" and not categories:
+        elif gate.metric == "tstr_accuracy_dp" and not categories:
             hint = "name a categorical, ordinal or boolean column in evaluation.targets"
             yield CrossProblem(
                 where,
                 f"{gate.metric} needs a target with categories, and evaluation.targets names none",
                 hint,
             )
-        elif gate.metric == "tv2_charged" and len(spec.modelled) < 2:
+        elif gate.metric == "tv2_dp" and len(spec.modelled) < 2:
             yield CrossProblem(
-                where, f"{gate.metric} needs two columns, and there is one", "bound tv1_charged"
+                where, f"{gate.metric} needs two columns, and there is one", "bound tv1_dp"
             )
 
 

@@ -74,8 +74,8 @@ from synthdp.spec.model.fields import (
 from synthdp.spec.model.gates import (
     ATTACK_FIGURES,
     ATTACK_METRICS,
-    CHARGED_METRICS,
     CONFIDENTIAL_METRICS,
+    DP_METRICS,
     PUBLIC_METRICS,
     Gate,
 )
@@ -89,9 +89,9 @@ __all__ = [
     "ADDRESS",
     "ATTACK_FIGURES",
     "ATTACK_METRICS",
-    "CHARGED_METRICS",
     "CONFIDENTIAL_METRICS",
     "CONTROL",
+    "DP_METRICS",
     "FORMULA_START",
     "PUBLIC_METRICS",
     "RESOLUTION_SECONDS",

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from annotated_types import Unit
 from pydantic import AfterValidator, Field
 
-from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, unique
+from synthdp.spec.model.fields import Flag, Model, Name, Names, Real, Whole, renamed, unique
 
-DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has scores charged does not say
+DISCLOSURE_SHARE = 0.05  # of the budget, where a spec that has DP scores does not say
 ClassifierName = Literal[
     "logistic", "boosted_trees", "random_forest", "knn", "linear_svc", "kernel_svc"
 ]
@@ -54,18 +54,20 @@ class Evaluation(Model):
         description="chance of each unit to be kept out of the fit, as test rows",
         examples=[0.1],
     )
-    disclosure: Literal["confidential", "charged"] = Field(
-        default="confidential",
-        description=(
-            "whether all figures stay with the steward, or headline scores are counted with noise,"
-            " paid for and published"
-        ),
-        examples=["charged"],
+    disclosure: Annotated[Literal["confidential", "private"], renamed({"charged": "private"})] = (
+        Field(
+            default="confidential",
+            description=(
+                "whether all figures stay with the steward, or headline scores are counted with"
+                " noise, paid for and published"
+            ),
+            examples=["private"],
+        )
     )
     disclosure_share: Annotated[Real, Field(ge=0, lt=1), Unit("part of the budget")] | None = Field(
         default=None,
         description=(
-            "disclosure charged: what the scores cost; privacy.shares split the rest. Default:"
+            "disclosure private: what the scores cost; privacy.shares split the rest. Default:"
             f" {DISCLOSURE_SHARE:g}"
         ),
         examples=[0.1],
@@ -109,14 +111,14 @@ class Evaluation(Model):
     )
 
     @property
-    def charged(self) -> bool:
+    def dp_scores(self) -> bool:
         """Whether headline scores are paid for and published."""
-        return self.enabled and self.disclosure == "charged"
+        return self.enabled and self.disclosure == "private"
 
     @property
-    def charged_share(self) -> float:
+    def dp_share(self) -> float:
         """The part of the whole budget that the scores get."""
-        if not self.charged:
+        if not self.dp_scores:
             return 0.0
         return DISCLOSURE_SHARE if self.disclosure_share is None else self.disclosure_share
 

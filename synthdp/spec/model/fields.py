@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from unicodedata import category, normalize
@@ -137,6 +137,21 @@ def _without_zone(value: datetime) -> datetime:
     if value.tzinfo is not None:
         raise ValueError("times are without time zone: leave out the Z or the +hh:mm")
     return value
+
+
+def renamed(names: Mapping[str, str]) -> BeforeValidator:
+    """Refuse old names of a value, each with the name that it has now.
+
+    >>> renamed({"charged": "private"}).func("private")
+    'private'
+    """
+
+    def refuse(value: Any) -> Any:
+        if isinstance(value, str) and value in names:
+            raise ValueError(f"{value} is called {names[value]} now: write {names[value]}")
+        return value
+
+    return BeforeValidator(refuse)
 
 
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]

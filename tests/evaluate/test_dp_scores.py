@@ -14,9 +14,9 @@ from synthdp.data.encoding import Codes
 from synthdp.evaluate.dp_scores import (
     ChargedScore,
     accuracy,
-    charged_scores,
     counted_rows,
     distance,
+    dp_scores_of,
     headline,
 )
 from synthdp.evaluate.fidelity import fidelity
@@ -35,7 +35,7 @@ columns:
   b: {type: ordinal, categories: [x, y, z]}
   c: {type: boolean}
 privacy: {epsilon: 1.0, delta: 1e-6}
-evaluation: {disclosure: charged, targets: [c]}
+evaluation: {disclosure: private, targets: [c]}
 """  # noqa: E501
 DRAWS = 3000
 
@@ -202,8 +202,8 @@ def test_headlines_are_what_gates_may_name() -> None:
 
     both = score("tstr_accuracy", 0.5, "a"), score("tstr_accuracy", 0.9, "b")
     assert headline((score("tv1", 0.1), score("tv2", None), *both)) == {
-        "tv1_charged": 0.1,
-        "tstr_accuracy_charged": pytest.approx(0.7),
+        "tv1_dp": 0.1,
+        "tstr_accuracy_dp": pytest.approx(0.7),
     }
     assert headline((*both, score("tstr_accuracy", None, "c"))) == {}
 
@@ -233,7 +233,7 @@ def test_intervals_of_the_whole_path_hold_the_truth(figure: Callable[..., None])
         own = codes if repeat % 2 else rows_of(5000, 1000 + repeat)
         table = Table(own, None, rng.random(5000) < 0.2, {})  # type: ignore[arg-type]
         exact = fidelity(table.fit_codes, synthetic, domain, triples=0)
-        found = charged_scores(
+        found = dp_scores_of(
             spec,
             domain,
             mechanism.run(table, Streams.fresh()),

@@ -33,8 +33,8 @@ from tests.release.conftest import Tiny
 from tests.release.test_resume import InterruptedAt
 
 CHARGED = {
-    "evaluation": {"disclosure": "charged", "disclosure_share": 0.5},
-    "gates": [{"metric": "tv2_charged", "at_most": 0.9}],
+    "evaluation": {"disclosure": "private", "disclosure_share": 0.5},
+    "gates": [{"metric": "tv2_dp", "at_most": 0.9}],
 }
 
 
@@ -142,12 +142,11 @@ def test_what_is_published_is_what_was_paid_for_in_every_place(made: Made) -> No
     )
     assert f"{facts['scores'][2]['counts'][0]}, {facts['scores'][2]['counts'][1]}" in report
     assert (
-        "`tv2_charged` at most 0.9: on released scores alone, so that it is inside the guarantee"
+        "`tv2_dp` at most 0.9: on released scores alone, so that it is inside the guarantee"
         in made.text("privacy/certificate.md")
     )
     assert (
-        made.outcome is not None
-        and made.outcome.metrics["tv2_charged"] == facts["scores"][1]["value"]
+        made.outcome is not None and made.outcome.metrics["tv2_dp"] == facts["scores"][1]["value"]
     )
 
 
