@@ -8,7 +8,7 @@ Quality: the Adult rows and protocol of `benchmarks.adult`, one change at a time
 `specs/adult.yaml`, and graph x privacy in full. Attack: the membership game on 500 of these rows;
 `--pairs` models with the target and as many without for each cell. Runs and cells that ablation.csv
 and ablation_attack.csv already hold are not run again. All intervals are 95%: Student's t over
-runs, and those of `attacks.statistics`. Rows are
+runs, and those of `synthdp_attacks.statistics`. Rows are
 public and every fit is a rehearsal: nothing here is a release. `--quick` goes through a few cells
 with few rows and steps: a look at the road.
 """
@@ -27,11 +27,11 @@ import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 from scipy import stats
 
-from attacks.statistics import Interval
 from benchmarks import ablation_attack, ablation_quality
 from benchmarks.ablation_cells import GRAPHS, Cell
 from benchmarks.ablation_plot import plot
 from synthdp.spec.model import MembershipAttack
+from synthdp_attacks.statistics import Interval
 
 RESULTS = Path(__file__).parent / "results"
 CELL = list(asdict(Cell()))

@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from attacks import (
+from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
+from benchmarks.adult_protocol import split
+from synthdp.audit.membership import ShadowTrainer, shadow_spec
+from synthdp.data.domain import Domain
+from synthdp.data.encoding import encode
+from synthdp.graph.causal import CausalGraph
+from synthdp.spec.model import Attacks, MembershipAttack
+from synthdp_attacks import (
     Claim,
     Fleet,
     Loky,
@@ -26,14 +33,7 @@ from attacks import (
     attack_membership,
     isolated_targets,
 )
-from attacks.statistics import Interval
-from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
-from benchmarks.adult_protocol import split
-from synthdp.audit.membership import ShadowTrainer, shadow_spec
-from synthdp.data.domain import Domain
-from synthdp.data.encoding import encode
-from synthdp.graph.causal import CausalGraph
-from synthdp.spec.model import Attacks, MembershipAttack
+from synthdp_attacks.statistics import Interval
 
 # The paper's question first: causal and not, private and not.
 CELLS = (
@@ -102,7 +102,7 @@ def attacked(cell: Cell, game: MembershipAttack, *, jobs: int) -> dict[str, Any]
 
 def difference(first: Interval, second: Interval) -> Interval:
     """`first` less `second`, of independent games: variances recovered from both intervals, as in
-    `attacks.statistics` (Newcombe, 1998).
+    `synthdp_attacks.statistics` (Newcombe, 1998).
     """
     value = first.value - second.value
     down = math.hypot(first.value - first.lower, second.upper - second.value)

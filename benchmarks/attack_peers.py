@@ -32,7 +32,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attacks import (
+from benchmarks.fleet import survey
+from benchmarks.membership import figures
+from benchmarks.peers import PEERS
+from benchmarks.peers_run import Peer, Request, python_of, run_many
+from synthdp.audit.membership import WHITE_BOX, ShadowTrainer
+from synthdp.data.domain import Domain
+from synthdp.privacy.plan import make_plan
+from synthdp.spec.model import Edge, ReleaseSpec
+from synthdp_attacks import (
     Claim,
     Fleet,
     Loky,
@@ -44,15 +52,7 @@ from attacks import (
     attack_membership,
     isolated_targets,
 )
-from attacks.threat import Codes, Trainer
-from benchmarks.fleet import survey
-from benchmarks.membership import figures
-from benchmarks.peers import PEERS
-from benchmarks.peers_run import Peer, Request, python_of, run_many
-from synthdp.audit.membership import WHITE_BOX, ShadowTrainer
-from synthdp.data.domain import Domain
-from synthdp.privacy.plan import make_plan
-from synthdp.spec.model import Edge, ReleaseSpec
+from synthdp_attacks.threat import Codes, Trainer
 
 RESULTS = Path(__file__).parent / "results"
 OURS, CONTROL = ("synthdp", "synthdp-no-graph"), "bootstrap"

@@ -27,7 +27,6 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from attacks import Fleet, Loky, ThreatModel, play
 from synthdp.audit.membership import ShadowTrainer, shadow_spec
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
@@ -36,6 +35,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.plan import make_plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, ReleaseSpec
+from synthdp_attacks import Fleet, Loky, ThreatModel, play
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"

@@ -8,10 +8,10 @@ without privacy?
 "Causally Constrained Data Synthesis for Private Data Release" (arXiv:2105.13144), section 6.2: {no
 graph; complete, partial, wrong, learned graph} x {epsilon 1, no privacy}, five extractors x five
 classifiers, and white boxes of the released model and its tables. The game is
-`attacks.attack_membership`: the most isolated row, one synthetic set for each of `--pairs` models
-with it and as many without, split by pair of models. Beside it stands the paper's own split: few
-models, many sets of each, sets dealt at random to both halves - there a classifier may recognise
-the model instead of the record, whatever epsilon says.
+`synthdp_attacks.attack_membership`: the most isolated row, one synthetic set for each of `--pairs`
+models with it and as many without, split by pair of models. Beside it stands the paper's own split:
+few models, many sets of each, sets dealt at random to both halves - there a classifier may
+recognise the model instead of the record, whatever epsilon says.
 
 Shadow models train side by side and each has its own result file in the work folder, each cell one
 too: stop it at any time and start it again. Writes results/membership.csv, results/membership.md
@@ -31,7 +31,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attacks import (
+from benchmarks.membership_cells import SEED, TABLES, Cell, Setting, cells, setting
+from benchmarks.membership_plot import plot
+from benchmarks.membership_text import page
+from synthdp.audit.membership import WHITE_BOX
+from synthdp_attacks import (
     AttackRow,
     Claim,
     Fleet,
@@ -44,13 +48,9 @@ from attacks import (
     attack_membership,
     isolated_targets,
 )
-from attacks.classifiers import CLASSIFIERS, scores_after_fit
-from attacks.features import EXTRACTORS, feature_matrix
-from attacks.report import attack_row
-from benchmarks.membership_cells import SEED, TABLES, Cell, Setting, cells, setting
-from benchmarks.membership_plot import plot
-from benchmarks.membership_text import page
-from synthdp.audit.membership import WHITE_BOX
+from synthdp_attacks.classifiers import CLASSIFIERS, scores_after_fit
+from synthdp_attacks.features import EXTRACTORS, feature_matrix
+from synthdp_attacks.report import attack_row
 
 RESULTS = Path(__file__).parent / "results"
 HONEST, PAPERS = "by model pair", "by set, as in the paper"

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attacks import WhiteBox
 from benchmarks.ablation_cells import Cell as Ablated
 from benchmarks.ablation_cells import plan_of, release_of
 from synthdp.audit.membership import ShadowTrainer, released_scores, shadow_spec
@@ -30,6 +29,7 @@ from synthdp.model.pipeline import Fitted, fit, sample
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec
+from synthdp_attacks import WhiteBox
 
 ROOT = Path(__file__).parent.parent
 SEED = 0  # of the partial and the wrong graph and of the target, all of them public

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attacks.statistics import Interval
 from benchmarks.ablation_attack import difference
+from synthdp_attacks.statistics import Interval
 
 EXTRACTORS = ("naive", "histogram", "correlation", "ensemble", "targeted", "elbo", "tables")
 # What is taken away, and what is left in: (graph, epsilon) of the first less the second.

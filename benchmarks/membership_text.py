@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from attacks.statistics import Interval
 from benchmarks.ablation_attack import difference
 from benchmarks.membership_cells import cells
+from synthdp_attacks.statistics import Interval
 
 GRAPHS = {
     "none": "non-causal",

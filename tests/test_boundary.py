@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -349,6 +350,7 @@ def run_linter(executable: str, root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [executable, "--no-cache"],
         cwd=root,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "attacks")])},
         capture_output=True,
         text=True,
         timeout=120,
@@ -369,8 +371,8 @@ def test_import_contracts_catch_a_breach(lint_imports: str, tmp_path: Path) -> N
         from synthdp.privacy import ledger
         import synthdp.spec.models
     """)
-    with (tmp_path / "attacks" / "errors.py").open("a") as module:
+    with (tmp_path / "attacks" / "synthdp_attacks" / "errors.py").open("a") as module:
         module.write(breach)
     done = run_linter(lint_imports, tmp_path)
     assert done.returncode != 0
-    assert "attacks" in done.stdout
+    assert "attacks stand alone BROKEN" in done.stdout

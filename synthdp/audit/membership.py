@@ -1,10 +1,10 @@
 """Membership inference against the release's own pipeline: shadow models trained exactly as the
 release is.
 
-The adversary's side lives in the package `attacks`, which knows nothing of synthdp. Here it gets a
-trainer: the same measuring, training, sampling and raking, at the release's epsilon and delta, on a
-sub-sample of the rows. On real rows the result is confidential, on a simulated twin it is public;
-either way a sanity check, never a proof.
+The adversary's side lives in the package `synthdp_attacks`, which knows nothing of synthdp. Here it
+gets a trainer: the same measuring, training, sampling and raking, at the release's epsilon and
+delta, on a sub-sample of the rows. On real rows the result is confidential, on a simulated twin it
+is public; either way a sanity check, never a proof.
 
 A bundle holds the synthetic set, the model and the noisy tables, so the game is played against all
 three: the black box of the synthetic set, a white box of the model's ELBO by likelihood ratios
@@ -26,7 +26,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from attacks import (
+from synthdp.audit.folder import AttackFolder
+from synthdp.audit.shadow_models import fitted_shadows
+from synthdp.bundle.certificate.audit_record import Advantage, DeclaredAttack, Membership
+from synthdp.data.domain import Domain
+from synthdp.errors import OutputError
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.stage import GraphResult
+from synthdp.model.constraints import ConstraintsUnmet
+from synthdp.model.pipeline import Fitted, measure, sample, train
+from synthdp.privacy.accounting import event_to_json
+from synthdp.privacy.mechanisms.marginals import NoisyTable
+from synthdp.privacy.plan import Plan, make_plan
+from synthdp.privacy.private import Confidential
+from synthdp.privacy.session import Rehearsal, Session
+from synthdp.spec.model import DeclaredRows, ReleaseSpec
+from synthdp_attacks import (
     AttackVerdict,
     Claim,
     Dask,
@@ -47,25 +62,10 @@ from attacks import (
     shared_confidence,
     table_score,
 )
-from attacks.fleet import RUNNERS
-from attacks.report import LOW_RATES
-from attacks.threat import Codes as AnyCodes
-from attacks.threat import Relation, Score
-from synthdp.audit.folder import AttackFolder
-from synthdp.audit.shadow_models import fitted_shadows
-from synthdp.bundle.certificate.audit_record import Advantage, DeclaredAttack, Membership
-from synthdp.data.domain import Domain
-from synthdp.errors import OutputError
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.stage import GraphResult
-from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.model.pipeline import Fitted, measure, sample, train
-from synthdp.privacy.accounting import event_to_json
-from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.privacy.plan import Plan, make_plan
-from synthdp.privacy.private import Confidential
-from synthdp.privacy.session import Rehearsal, Session
-from synthdp.spec.model import DeclaredRows, ReleaseSpec
+from synthdp_attacks.fleet import RUNNERS
+from synthdp_attacks.report import LOW_RATES
+from synthdp_attacks.threat import Codes as AnyCodes
+from synthdp_attacks.threat import Relation, Score
 
 SIDE_BY_SIDE, LARGE_BATCH = (
     32,
@@ -234,7 +234,7 @@ def attack_rows(
     interrupted there goes on with the models that it has.
 
     Raises:
-        attacks.AttackError: the sub-sample is too small for the game.
+        synthdp_attacks.AttackError: the sub-sample is too small for the game.
         OutputError: the workers or the cluster of `compute` cannot go on, or `folder` cannot be
             written.
     """

@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from attacks import MembershipReport
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.bundle.certificate.scores_text import in_words
 from synthdp.data.domain import Domain
@@ -29,6 +28,7 @@ from synthdp.report.internal.page import write_internal_report
 from synthdp.spec.model import MembershipAttack, ReleaseSpec
 from synthdp.tracking.mlflow_run import Tracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
+from synthdp_attacks import MembershipReport
 
 # What MLflow gets of a bundle: all that describes it, and the model, but no rows.
 TRACKED = (

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from attacks import MembershipReport
 from synthdp.audit.membership import attack_release, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
@@ -22,6 +21,7 @@ from synthdp.privacy.table import Table
 from synthdp.progress import Advance, Reporter
 from synthdp.release.gates import Figure, attack_figures
 from synthdp.spec.model import ReleaseSpec
+from synthdp_attacks import MembershipReport
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks.classifiers import CLASSIFIERS
+from synthdp_attacks.classifiers import CLASSIFIERS
 
 sys.path.insert(
     0, str(Path(__file__).parent)

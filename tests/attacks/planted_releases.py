@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from attacks import Public
-from attacks.threat import Codes
+from synthdp_attacks import Public
+from synthdp_attacks.threat import Codes
 
 COLUMNS = 9
 PUBLIC = Public((4,) * COLUMNS)

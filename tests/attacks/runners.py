@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from attacks.runners import WorkerDied
+from synthdp_attacks.runners import WorkerDied
 
 
 def deadly(job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:

@@ -13,13 +13,13 @@ import pytest
 from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
-from attacks import AnonymityReport, AttackError, Public, attack_anonymity, attack_release
-from attacks.inference import GUESSERS, inference
-from attacks.linkability import linkability
-from attacks.risk import Trials, excess, risk_of
-from attacks.singling_out import singling_out
-from attacks.statistics import clopper_pearson
-from attacks.threat import Codes
+from synthdp_attacks import AnonymityReport, AttackError, Public, attack_anonymity, attack_release
+from synthdp_attacks.inference import GUESSERS, inference
+from synthdp_attacks.linkability import linkability
+from synthdp_attacks.risk import Trials, excess, risk_of
+from synthdp_attacks.singling_out import singling_out
+from synthdp_attacks.statistics import clopper_pearson
+from synthdp_attacks.threat import Codes
 
 
 def asked(share: float, *, rows: int = 300, seed: int = 1) -> AnonymityReport:

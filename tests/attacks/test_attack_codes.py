@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attacks import AttackError, Bins, Public, decode, encode, public_of
-from attacks.codes import Column
+from synthdp_attacks import AttackError, Bins, Public, decode, encode, public_of
+from synthdp_attacks.codes import Column
 
 COLUMNS: dict[str, Column] = {
     "age": Bins((0, 18, 65, 120)),

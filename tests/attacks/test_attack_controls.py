@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from planted_releases import COLUMNS, PUBLIC, Trees, population
 
-from attacks import (
+from synthdp_attacks import (
     Fleet,
     MembershipReport,
     WhiteBox,
@@ -20,10 +20,10 @@ from attacks import (
     attack_release,
     isolated_targets,
 )
-from attacks.classifiers import CLASSIFIERS
-from attacks.features import EXTRACTORS
-from attacks.likelihood import LIKELIHOODS
-from attacks.threat import Codes, Trainer
+from synthdp_attacks.classifiers import CLASSIFIERS
+from synthdp_attacks.features import EXTRACTORS
+from synthdp_attacks.likelihood import LIKELIHOODS
+from synthdp_attacks.threat import Codes, Trainer
 
 
 def with_outlier(rows: int, seed: int) -> Codes:

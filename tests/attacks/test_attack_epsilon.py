@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from attacks.epsilon import (
+from synthdp_attacks.epsilon import (
     Claim,
     ceiling_accuracy,
     ceiling_advantage,
@@ -23,8 +23,8 @@ from attacks.epsilon import (
     profile_excess,
     provable_epsilon,
 )
-from attacks.errors import AttackError
-from attacks.statistics import Counts, Interval
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.statistics import Counts, Interval
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:

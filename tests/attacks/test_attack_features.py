@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
-from attacks.errors import AttackError
-from attacks.features import EXTRACTORS, QUERIES, column_subsets, feature_matrix
-from attacks.targets import (
+from synthdp_attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.features import EXTRACTORS, QUERIES, column_subsets, feature_matrix
+from synthdp_attacks.targets import (
     SELECTORS,
     declared_targets,
     isolated_targets,
@@ -21,7 +21,7 @@ from attacks.targets import (
     random_targets,
     rarity,
 )
-from attacks.threat import Public
+from synthdp_attacks.threat import Public
 
 PUBLIC = Public((2, 3))
 SYNTHETIC = np.array([[0, 0], [0, 1], [1, 2], [1, 2]])

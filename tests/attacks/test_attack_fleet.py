@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attacks.dask_runner import Dask
-from attacks.errors import FleetError
-from attacks.fleet import RUNNERS, Fleet, Work
-from attacks.progress import Progress
-from attacks.runners import Loky, Serial, WorkerDied
+from synthdp_attacks.dask_runner import Dask
+from synthdp_attacks.errors import FleetError
+from synthdp_attacks.fleet import RUNNERS, Fleet, Work
+from synthdp_attacks.progress import Progress
+from synthdp_attacks.runners import Loky, Serial, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:
@@ -210,7 +210,7 @@ class Elsewhere:
 def test_a_folder_that_is_not_shared_is_told(
     tmp_path: Path, runs: Path, other: bool, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.fleet.VISIBLE_WITHIN_S", 0.0)
+    monkeypatch.setattr("synthdp_attacks.fleet.VISIBLE_WITHIN_S", 0.0)
     with pytest.raises(FleetError, match=told + r".*all machines share at the same path"):
         Fleet(folder=tmp_path / "f", runner=Elsewhere(tmp_path / "f", other=other)).run(
             squares(runs), 2, fingerprint="a"

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.dask_runner import Dask, _SealedTask
-from attacks.errors import FleetError
-from attacks.fleet import Fleet, Work
-from attacks.game import Game, play
-from attacks.progress import Progress
-from attacks.runners import Serial
-from attacks.threat import Codes
+from synthdp_attacks.dask_runner import Dask, _SealedTask
+from synthdp_attacks.errors import FleetError
+from synthdp_attacks.fleet import Fleet, Work
+from synthdp_attacks.game import Game, play
+from synthdp_attacks.progress import Progress
+from synthdp_attacks.runners import Serial
+from synthdp_attacks.threat import Codes
 
 LocalCluster: Any = pytest.importorskip("distributed").LocalCluster
 
@@ -248,7 +248,7 @@ def test_no_scheduler_is_a_clear_error_without_the_password(address: str, told: 
 
 
 def test_a_task_does_not_show_what_it_holds() -> None:
-    assert repr(_SealedTask(Serial().__call__)) == "_Sealed()"  # type: ignore[arg-type]
+    assert repr(_SealedTask(Serial().__call__)) == "_SealedTask()"  # type: ignore[arg-type]
 
 
 def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

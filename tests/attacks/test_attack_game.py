@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attacks.errors import AttackError, FleetError
-from attacks.fleet import Fleet
-from attacks.game import Game, play
-from attacks.runners import Loky
-from attacks.threat import Codes, Public, ThreatModel
+from synthdp_attacks.errors import AttackError, FleetError
+from synthdp_attacks.fleet import Fleet
+from synthdp_attacks.game import Game, play
+from synthdp_attacks.runners import Loky
+from synthdp_attacks.threat import Codes, Public, ThreatModel
 from tests.attacks.runners import deadly
 
 TARGET = np.array([9, 9, 9])

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.dask_runner import Dask
-from attacks.errors import AttackError
-from attacks.fleet import Arrays, Fleet, GroupWork
-from attacks.game import Game, play
-from attacks.progress import Progress
-from attacks.runners import Loky, Runner, Serial, WorkerDied
-from attacks.threat import Codes
+from synthdp_attacks.dask_runner import Dask
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.fleet import Arrays, Fleet, GroupWork
+from synthdp_attacks.game import Game, play
+from synthdp_attacks.progress import Progress
+from synthdp_attacks.runners import Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.threat import Codes
 
 ROWS = np.arange(120).reshape(40, 3) % 7
 
@@ -171,7 +171,7 @@ class Slowly:
 def test_models_are_told_as_they_finish_not_by_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.progress.LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr("synthdp_attacks.progress.LOOK_EVERY_S", 0.005)
     seen: list[Progress] = []
     Fleet(folder=tmp_path / "f", progress=seen.append).run(Slowly(seen), 10, fingerprint="a")
     finished = [p.finished for p in seen]
@@ -187,7 +187,7 @@ def test_models_are_told_as_they_finish_not_by_the_group(
 def test_an_error_of_the_listener_ends_the_run_also_from_its_thread(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attacks.progress.LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr("synthdp_attacks.progress.LOOK_EVERY_S", 0.005)
     seen: list[Progress] = []
 
     def listen(progress: Progress) -> None:

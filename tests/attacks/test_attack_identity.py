@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.errors import AttackError, FleetError
-from attacks.fleet import Fleet
-from attacks.game import Game, play
-from attacks.identity import identity_of
-from attacks.threat import Codes, Trainer
+from synthdp_attacks.errors import AttackError, FleetError
+from synthdp_attacks.fleet import Fleet
+from synthdp_attacks.game import Game, play
+from synthdp_attacks.identity import identity_of
+from synthdp_attacks.threat import Codes, Trainer
 
 ROWS = np.arange(120).reshape(40, 3) % 7
 
@@ -83,7 +83,7 @@ ASKED = [
 def test_every_process_gives_the_same_name(tmp_path: Path, ask: str) -> None:
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     program = (
-        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom attacks.identity import"
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom synthdp_attacks.identity import"
         " identity_of\nfrom script import *\n"
     )
     program += f"padding = [object() for _ in range(int(sys.argv[1]))]\nprint(identity_of({ask}))"

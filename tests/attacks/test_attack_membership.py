@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from attacks import (
+from synthdp_attacks import (
     AttackError,
     Claim,
     Fleet,
@@ -26,9 +26,9 @@ from attacks import (
     isolated_targets,
     play,
 )
-from attacks.classifiers import scores_after_fit
-from attacks.features import EXTRACTORS, feature_matrix
-from attacks.threat import Codes, Trainer
+from synthdp_attacks.classifiers import scores_after_fit
+from synthdp_attacks.features import EXTRACTORS, feature_matrix
+from synthdp_attacks.threat import Codes, Trainer
 
 SIZES = (4,) * 9
 BOOTSTRAP_LIMIT = 1 - exp(

@@ -13,13 +13,13 @@ import pytest
 from planted_releases import PUBLIC, Trees, leaky, population
 from scipy.stats import binom
 
-from attacks import AttackError, Public
-from attacks.density import CategoricalKernel, likeliest_bandwidth
-from attacks.hamming import hamming
-from attacks.one_release import ShadowFreeReport, attack_release, best_threshold
-from attacks.shadow_free import SCORES, View, closest
-from attacks.statistics import Counts, advantage
-from attacks.threat import Codes
+from synthdp_attacks import AttackError, Public
+from synthdp_attacks.density import CategoricalKernel, likeliest_bandwidth
+from synthdp_attacks.hamming import hamming
+from synthdp_attacks.one_release import ShadowFreeReport, attack_release, best_threshold
+from synthdp_attacks.shadow_free import SCORES, View, closest
+from synthdp_attacks.statistics import Counts, advantage
+from synthdp_attacks.threat import Codes
 
 
 def game(
@@ -83,7 +83,7 @@ def test_bandwidth_is_narrow_where_rows_repeat_and_wide_where_they_do_not() -> N
 
 
 def test_distances_by_brute_force_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attacks.hamming._CELLS", 100)
+    monkeypatch.setattr("synthdp_attacks.hamming._CELLS", 100)
     rng = np.random.default_rng(4)
     asked, rows = rng.integers(3, size=(50, 6)), rng.integers(3, size=(30, 6))
     brute = np.array([[(a != b).sum() for b in rows] for a in asked])
@@ -142,7 +142,9 @@ def test_the_threshold_is_not_fitted_to_what_it_is_measured_on(
     """
     rng = np.random.default_rng(7)
     monkeypatch.setitem(SCORES, "domias", lambda view, asked: rng.normal(size=len(asked)))
-    monkeypatch.setattr("attacks.one_release.population", lambda view, asked: np.zeros(len(asked)))
+    monkeypatch.setattr(
+        "synthdp_attacks.one_release.population", lambda view, asked: np.zeros(len(asked))
+    )
     gaps = [game(0.0, rows=40, seed=seed, attacks=()).main.advantage.value for seed in range(100)]
     assert abs(np.mean(gaps)) < 0.06  # 3.5 standard deviations of the mean
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom, binomtest, norm
 from sklearn.metrics import roc_auc_score
 
-from attacks.errors import AttackError
-from attacks.statistics import (
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.statistics import (
     Counts,
     accuracy,
     advantage,

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom, norm
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
-from attacks import (
+from synthdp_attacks import (
     MAIN,
     AttackError,
     Claim,
@@ -29,10 +29,10 @@ from attacks import (
     table_ratio,
     table_score,
 )
-from attacks.density import CategoricalKernel
-from attacks.likelihood import FALSE_ALARMS, LIKELIHOODS, OfflineLira, OnlineLira
-from attacks.statistics import Counts, advantage
-from attacks.threat import Codes, Trainer
+from synthdp_attacks.density import CategoricalKernel
+from synthdp_attacks.likelihood import FALSE_ALARMS, LIKELIHOODS, OfflineLira, OnlineLira
+from synthdp_attacks.statistics import Counts, advantage
+from synthdp_attacks.threat import Codes, Trainer
 
 ROWS = np.random.default_rng(0).integers(3, size=(60, 4))
 PUBLIC = Public((3,) * 4)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from attacks import (
+from synthdp_attacks import (
     AttackError,
     Claim,
     NoisyCounts,
@@ -20,7 +20,7 @@ from attacks import (
     shared_confidence,
     two_worlds_ratio,
 )
-from attacks.threat import Codes
+from synthdp_attacks.threat import Codes
 
 INSIDE = np.random.default_rng(0).integers(3, size=(40, 3))
 OUTSIDE, REPLACED = INSIDE[1:], np.concatenate([INSIDE[1:], 2 - INSIDE[:1]])

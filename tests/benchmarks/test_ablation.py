@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attacks.statistics import Interval
 from benchmarks import ablation
 from benchmarks.ablation_attack import difference
 from benchmarks.ablation_cells import (
@@ -32,6 +31,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.model.pipeline import measure
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.session import Rehearsal
+from synthdp_attacks.statistics import Interval
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

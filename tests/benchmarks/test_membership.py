@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attacks import WhiteBox
 from benchmarks import membership
 from benchmarks.membership_cells import SURVEY_NODES, TABLES, Cell, Learner, cells, setting
 from benchmarks.membership_text import effect, effects, findings, page
+from synthdp_attacks import WhiteBox
 
 
 def arrows(graph: str, table: str = "synthetic") -> set[tuple[str, str]]:

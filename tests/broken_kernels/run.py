@@ -76,7 +76,8 @@ def try_kernel(name: str, broken: Broken | None, folder: Path) -> Outcome:
             shutil.copy(source, folder / part)
     if broken is not None:
         broken.apply(folder)
-    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(folder), str(folder / "attacks")])
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("SYNTHDP_DASHBOARD", None)
     check_imported(folder, environment)
     tests, failures = 0, {}
@@ -93,13 +94,15 @@ def check_imported(folder: Path, environment: dict[str, str]) -> None:
     command = [
         sys.executable,
         "-c",
-        "import synthdp.privacy.noise as module; print(module.__file__)",
+        "import synthdp.privacy.noise, synthdp_attacks;"
+        "print(synthdp.privacy.noise.__file__, synthdp_attacks.__file__, sep='\\n')",
     ]
-    found = subprocess.run(
+    printed = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    if not Path(found).resolve().is_relative_to(folder.resolve()):
-        raise SystemExit(f"the copy's tests would import {found}, which is not in {folder}")
+    ).stdout
+    for found in printed.splitlines():
+        if not Path(found).resolve().is_relative_to(folder.resolve()):
+            raise SystemExit(f"the copy's tests would import {found}, which is not in {folder}")
 
 
 def run_suite(

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from attacks import Dask, Fleet, Loky, play
 from synthdp.audit.membership import ShadowTrainer, shadow_spec
 from synthdp.audit.shadow_models import shadows
 from synthdp.data.domain import Domain
@@ -28,6 +27,7 @@ from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.spec.checks.columns import check
 from synthdp.spec.model import ReleaseSpec
 from tests.builders import skeleton
+from synthdp_attacks import Dask, Fleet, Loky, play
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -11,10 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.epsilon import provable_epsilon
-from attacks.game import GameOutcome
-from attacks.report import attack_row
-from attacks.threat import FloatArray
 from synthdp.bundle.certificate.audit_record import (
     PUBLIC_FILE,
     AuditRecord,
@@ -30,6 +26,10 @@ from synthdp.spec.checks.gates import decidable
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ATTACK_FIGURES, ATTACK_METRICS, PUBLIC_METRICS, Attacks, Gate
+from synthdp_attacks.epsilon import provable_epsilon
+from synthdp_attacks.game import GameOutcome
+from synthdp_attacks.report import attack_row
+from synthdp_attacks.threat import FloatArray
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

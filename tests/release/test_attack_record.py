@@ -9,7 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attacks import (
+from synthdp.audit.membership import attack_facts
+from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
+from synthdp.bundle.certificate.audit_text import audit_markdown
+from synthdp.bundle.wording import plain
+from synthdp.report.internal.audits import audit_tables
+from synthdp_attacks import (
     Claim,
     Fleet,
     MembershipReport,
@@ -19,12 +24,7 @@ from attacks import (
     attack_tables,
     shared_confidence,
 )
-from attacks.threat import Codes
-from synthdp.audit.membership import attack_facts
-from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
-from synthdp.bundle.certificate.audit_text import audit_markdown
-from synthdp.bundle.wording import plain
-from synthdp.report.internal.audits import audit_tables
+from synthdp_attacks.threat import Codes
 from tests.attacks.runners import deadly
 
 pytestmark = pytest.mark.usefixtures("seeded")

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks import Serial
 from synthdp.audit import bundle as audit_bundle
 from synthdp.audit import folder as attack_folder
 from synthdp.audit import membership
@@ -39,6 +38,7 @@ from synthdp.release.run import resume
 from synthdp.release.run_folder import RunFolder
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
+from synthdp_attacks import Serial
 
 PAIRS = 4
 MODELS = 2 * PAIRS

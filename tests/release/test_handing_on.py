@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attacks import ThreatModel
 from synthdp.audit import membership
 from synthdp.audit.folder import AttackFolder
 from synthdp.data.domain import Domain
@@ -33,6 +32,7 @@ from synthdp.release.gates import Figure, check_gates
 from synthdp.release.judge import Judgement
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Gate, ReleaseSpec
+from synthdp_attacks import ThreatModel
 from tests.release.conftest import table as frame_of
 
 

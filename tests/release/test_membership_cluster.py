@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from attacks import Dask, Loky
 from synthdp.audit import membership
 from synthdp.errors import OutputError
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
+from synthdp_attacks import Dask, Loky
 
 SPEC = Path(__file__).parents[2] / "specs" / "adult.yaml"
 NOWHERE = "tcp://127.0.0.1:9"

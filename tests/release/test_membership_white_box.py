@@ -15,20 +15,6 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from attacks import (
-    AttackVerdict,
-    Claim,
-    Fleet,
-    MembershipReport,
-    Public,
-    ThreatModel,
-    WhiteBox,
-    attack_membership,
-    attack_tables,
-    best_table_advantage,
-    isolated_targets,
-    shared_confidence,
-)
 from benchmarks.ablation_cells import without_privacy
 from synthdp.audit.membership import (
     TABLE_RELEASES,
@@ -50,6 +36,20 @@ from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan
 from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Attacks, Edge, Graph, MembershipAttack, Shares
+from synthdp_attacks import (
+    AttackVerdict,
+    Claim,
+    Fleet,
+    MembershipReport,
+    Public,
+    ThreatModel,
+    WhiteBox,
+    attack_membership,
+    attack_tables,
+    best_table_advantage,
+    isolated_targets,
+    shared_confidence,
+)
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks import MembershipReport, Serial, shared_confidence
 from synthdp.audit import membership
 from synthdp.audit.membership import attack_rows, declared_facts
 from synthdp.data.domain import Domain
@@ -20,6 +19,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import Ledger
 from synthdp.release import run as release_module
 from synthdp.spec.load.loader import load_spec
+from synthdp_attacks import MembershipReport, Serial, shared_confidence
 from tests.release.conftest import table
 
 # --- the ledger: one neighbour relation for all runs of a dataset ---

@@ -17,7 +17,8 @@ import pytest
 from benchmarks.scaling import Point, run_apart
 from synthdp.verify.checks import verify_bundle
 
-SPECS = Path(__file__).parents[2] / "specs"
+ROOT = Path(__file__).parents[2]
+SPECS = ROOT / "specs"
 MAX_MB = 4096
 RELEASE = """
 import json, sys
@@ -36,7 +37,11 @@ def released(name: str, folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SPECS.parent)},
+        env=os.environ
+        | {
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "attacks"))),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -16,8 +16,8 @@ from math import ceil, sqrt
 import numpy as np
 from scipy.stats import binom, nbinom, norm
 
-from attacks import provable_epsilon, shared_confidence
-from attacks.statistics import Counts, advantage, auc, models_needed, tpr_at_fpr
+from synthdp_attacks import provable_epsilon, shared_confidence
+from synthdp_attacks.statistics import Counts, advantage, auc, models_needed, tpr_at_fpr
 
 # attacks that share the 5% of error: on the synthetic rows, on the released model and on the noisy
 # tables

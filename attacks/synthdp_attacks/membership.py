@@ -15,17 +15,17 @@ from functools import partial
 
 import numpy as np
 
-from attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
-from attacks.epsilon import Claim, choose_threshold, provable_epsilon
-from attacks.errors import AttackError
-from attacks.features import EXTRACTORS, feature_matrix
-from attacks.fleet import Fleet
-from attacks.game import MINIMUM_PAIRS, Game, GameOutcome, play
-from attacks.likelihood import LIKELIHOODS
-from attacks.report import AttackVerdict, MembershipReport, attack_row, judged
-from attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
-from attacks.targets import declared_targets
-from attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
+from synthdp_attacks.classifiers import CLASSIFIERS, held_out_scores, scores_after_fit
+from synthdp_attacks.epsilon import Claim, choose_threshold, provable_epsilon
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.features import EXTRACTORS, feature_matrix
+from synthdp_attacks.fleet import Fleet
+from synthdp_attacks.game import MINIMUM_PAIRS, Game, GameOutcome, play
+from synthdp_attacks.likelihood import LIKELIHOODS
+from synthdp_attacks.report import AttackVerdict, MembershipReport, attack_row, judged
+from synthdp_attacks.statistics import Counts, Interval, advantage, roc, shared_confidence
+from synthdp_attacks.targets import declared_targets
+from synthdp_attacks.threat import Codes, FloatArray, Public, ThreatModel, Trainer
 
 MAIN = ("targeted", "random_forest")
 BASELINE = ("histogram", "random_forest")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from attacks.checks import whole
-from attacks.errors import AttackError
-from attacks.hamming import hamming
-from attacks.threat import Codes, FloatArray
+from synthdp_attacks.checks import whole
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.hamming import hamming
+from synthdp_attacks.threat import Codes, FloatArray
 
 NEIGHBOURS = 5
 

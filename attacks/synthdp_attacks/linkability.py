@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attacks.checks import parties_asked, whole
-from attacks.errors import AttackError
-from attacks.hamming import hamming
-from attacks.risk import Risk, Trials, risk_of
-from attacks.threat import Codes
+from synthdp_attacks.checks import parties_asked, whole
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.hamming import hamming
+from synthdp_attacks.risk import Risk, Trials, risk_of
+from synthdp_attacks.threat import Codes
 
 
 def linkability(

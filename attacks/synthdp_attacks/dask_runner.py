@@ -24,8 +24,8 @@ from typing import Any
 from uuid import uuid4
 from warnings import catch_warnings, filterwarnings
 
-from attacks.errors import FleetError
-from attacks.runners import WorkerDied
+from synthdp_attacks.errors import FleetError
+from synthdp_attacks.runners import WorkerDied
 
 LOOK_EVERY_S = 1.0  # a dead worker is noticed that late at most
 

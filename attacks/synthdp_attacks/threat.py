@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from attacks.errors import AttackError
+from synthdp_attacks.errors import AttackError
 
 Codes = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attacks.epsilon import (
+from synthdp_attacks.epsilon import (
     Claim,
     allowed_true_positives,
     epsilon_lower_bound,
@@ -16,8 +16,8 @@ from attacks.epsilon import (
     profile_excess,
     proven_rates,
 )
-from attacks.game import GameOutcome
-from attacks.statistics import (
+from synthdp_attacks.game import GameOutcome
+from synthdp_attacks.statistics import (
     Counts,
     Interval,
     accuracy,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import norm
 
-from attacks.threat import BoolArray, FloatArray
+from synthdp_attacks.threat import BoolArray, FloatArray
 
 FALSE_ALARMS = 0.1
 _MIN_SPREAD = 1e-9  # relative; keeps ratios finite where a trainer's score does not vary

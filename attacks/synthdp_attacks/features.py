@@ -14,7 +14,7 @@ from math import comb
 
 import numpy as np
 
-from attacks.threat import BoolArray, Codes, FloatArray, Public
+from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public
 
 Extractor = Callable[[Codes], FloatArray]
 Factory = Callable[[Public, Codes, np.random.Generator], Extractor]

@@ -14,8 +14,8 @@ which only asks for cells that differ: one of each table, or two where another r
 target. A factor common to all s_t does not move its sign, so an impostor who states the noise he
 should have added gains nothing by it.]
 
-Where the other rows are not known, `attacks.table_score` with shadow models comes close to it (see
-`noisy_tables`).
+Where the other rows are not known, `synthdp_attacks.table_score` with shadow models comes close to
+it (see `noisy_tables`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from attacks.epsilon import Claim
-from attacks.errors import AttackError
-from attacks.game import GameOutcome
-from attacks.noisy_tables import NoisyCounts
-from attacks.report import AttackVerdict, judged
-from attacks.statistics import CONFIDENCE, Counts
-from attacks.threat import Codes, FloatArray
+from synthdp_attacks.epsilon import Claim
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.game import GameOutcome
+from synthdp_attacks.noisy_tables import NoisyCounts
+from synthdp_attacks.report import AttackVerdict, judged
+from synthdp_attacks.statistics import CONFIDENCE, Counts
+from synthdp_attacks.threat import Codes, FloatArray
 
 NAME = ("tables", "exact_ratio")
 MINIMUM_RELEASES = 4

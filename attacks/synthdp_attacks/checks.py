@@ -9,7 +9,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from attacks.errors import AttackError
+from synthdp_attacks.errors import AttackError
 
 
 def whole(name: str, value: object, *, least: int) -> int:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attacks.errors import AttackError
-from attacks.fleet import Fleet
-from attacks.identity import identity_of
-from attacks.threat import (
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.fleet import Fleet
+from synthdp_attacks.identity import identity_of
+from synthdp_attacks.threat import (
     BoolArray,
     Codes,
     FloatArray,

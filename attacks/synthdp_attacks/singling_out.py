@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from attacks.checks import whole
-from attacks.errors import AttackError
-from attacks.risk import Risk, Trials, risk_of
-from attacks.threat import BoolArray, Codes, Public
+from synthdp_attacks.checks import whole
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.risk import Risk, Trials, risk_of
+from synthdp_attacks.threat import BoolArray, Codes, Public
 
 TRIES = 10  # sets of columns for each synthetic row, until one singles it out
 Predicate = tuple[tuple[int, ...], tuple[int, ...]]

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.preprocessing import OneHotEncoder
 
-from attacks.errors import AttackError
-from attacks.threat import Codes, FloatArray, Public
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.threat import Codes, FloatArray, Public
 
 BANDWIDTHS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 BANDWIDTH_ROWS = 1000

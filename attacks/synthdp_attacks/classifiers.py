@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from attacks.likelihood import LIKELIHOODS
-from attacks.threat import BoolArray, Codes, FloatArray
+from synthdp_attacks.likelihood import LIKELIHOODS
+from synthdp_attacks.threat import BoolArray, Codes, FloatArray
 
 # Regularised: there are often more features than models, and few models.
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {

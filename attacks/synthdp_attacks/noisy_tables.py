@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import norm
 
-from attacks.errors import AttackError
-from attacks.threat import Codes, FloatArray, Score
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.threat import Codes, FloatArray, Score
 
 
 @dataclass(frozen=True)

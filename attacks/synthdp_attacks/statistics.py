@@ -14,8 +14,8 @@ from itertools import count
 import numpy as np
 from scipy.stats import beta, binom, norm, rankdata
 
-from attacks.errors import AttackError
-from attacks.threat import BoolArray, FloatArray
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.threat import BoolArray, FloatArray
 
 CONFIDENCE = 0.95
 

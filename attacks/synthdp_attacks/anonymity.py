@@ -1,8 +1,8 @@
 """The three questions of data protection law asked of one release: singling out, linkability,
 inference.
 
-The same limit as for all attacks on one release (`attacks.one_release`): rows of one training run
-give no bound on epsilon.
+The same limit as for all attacks on one release (`synthdp_attacks.one_release`): rows of one
+training run give no bound on epsilon.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from attacks.checks import columns_asked, parties_asked, whole
-from attacks.errors import AttackError
-from attacks.inference import GUESSERS, inference
-from attacks.linkability import linkability
-from attacks.one_release import MINIMUM_ROWS
-from attacks.report import CAVEAT
-from attacks.risk import Risk
-from attacks.singling_out import singling_out
-from attacks.threat import Codes, Public
+from synthdp_attacks.checks import columns_asked, parties_asked, whole
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.inference import GUESSERS, inference
+from synthdp_attacks.linkability import linkability
+from synthdp_attacks.one_release import MINIMUM_ROWS
+from synthdp_attacks.report import CAVEAT
+from synthdp_attacks.risk import Risk
+from synthdp_attacks.singling_out import singling_out
+from synthdp_attacks.threat import Codes, Public
 
 
 @dataclass(frozen=True)

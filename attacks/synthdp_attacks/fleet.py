@@ -29,11 +29,11 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from attacks.dask_runner import Dask
-from attacks.errors import FleetError
-from attacks.identity import checked_identity
-from attacks.progress import Progress, Teller
-from attacks.runners import Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.dask_runner import Dask
+from synthdp_attacks.errors import FleetError
+from synthdp_attacks.identity import checked_identity
+from synthdp_attacks.progress import Progress, Teller
+from synthdp_attacks.runners import Loky, Runner, Serial, WorkerDied
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Work = Callable[[int], Arrays]
@@ -122,8 +122,8 @@ class Fleet:
     `attempts`: how often a task may kill its worker before it is given up and reported. `progress`
     is called as models finish, perhaps
     from another thread, never twice at a time. `identity`: a name of the trainer and its settings,
-    by which results are found again, in place of the one that `attacks.identity` makes; whoever
-    gives it sees to it that another trainer has another name.
+    by which results are found again, in place of the one that `synthdp_attacks.identity` makes;
+    whoever gives it sees to it that another trainer has another name.
     """
 
     folder: Path

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attacks.threat import Codes
+from synthdp_attacks.threat import Codes
 
 Distances = npt.NDArray[np.unsignedinteger[Any]]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import joblib
 
-from attacks.errors import AttackError
+from synthdp_attacks.errors import AttackError
 
 
 def identity_of(trainer: object) -> str:

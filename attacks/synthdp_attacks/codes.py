@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from attacks.errors import AttackError
-from attacks.threat import Codes, Public
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.threat import Codes, Public
 
 
 @dataclass(frozen=True)

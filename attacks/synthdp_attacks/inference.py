@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from attacks.checks import columns_asked, whole
-from attacks.errors import AttackError
-from attacks.hamming import hamming
-from attacks.risk import Risk, Trials, risk_of
-from attacks.threat import Codes, Public
+from synthdp_attacks.checks import columns_asked, whole
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.hamming import hamming
+from synthdp_attacks.risk import Risk, Trials, risk_of
+from synthdp_attacks.threat import Codes, Public
 
 Guess = Callable[[Codes, Codes, Codes, int], Codes]
 

@@ -9,8 +9,9 @@ learns beyond that of its own rows is charged to it.
 Intervals. Rates have exact ones (Clopper, Pearson, 1934) where the paper takes Wilson's. For the
 risk, let a and c be the rates of *failure* on own and on control rows, so that R = 1 - a / c. With
 limits [a_l, a_u] and [c_l, c_u], the difference a - t c has the lower limit (a - t c) - sqrt((a -
-a_l)^2 + t^2 (c_u - c)^2) (recovery of variances, as for the advantage in `attacks.statistics`). The
-lower limit t of a / c is where this crosses 0, a quadratic equation:
+a_l)^2 + t^2 (c_u - c)^2) (recovery of variances, as for the advantage in
+`synthdp_attacks.statistics`). The lower limit t of a / c is where this crosses 0, a quadratic
+equation:
 
     t^2 c_u (2c - c_u) - 2 a c t + a_l (2a - a_l) = 0,
 
@@ -24,8 +25,8 @@ from dataclasses import asdict, dataclass
 from math import inf, sqrt
 from typing import Any
 
-from attacks.statistics import CONFIDENCE, Counts, Interval, advantage, clopper_pearson
-from attacks.threat import BoolArray
+from synthdp_attacks.statistics import CONFIDENCE, Counts, Interval, advantage, clopper_pearson
+from synthdp_attacks.threat import BoolArray
 
 ENOUGH_GUESSES = 100
 

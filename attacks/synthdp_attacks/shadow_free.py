@@ -4,7 +4,7 @@ have been trained on.
 Each takes what the adversary holds - the synthetic rows, `reference` rows of the same population
 that were not trained on, and the records he asks about - and gives one number for each record,
 greater for a likelier member. None of them is told who is a member, so their AUC needs no split;
-only a threshold does (`attacks.one_release`).
+only a threshold does (`synthdp_attacks.one_release`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from attacks.density import CategoricalKernel, likeliest_bandwidth
-from attacks.hamming import hamming
-from attacks.threat import Codes, FloatArray, Public
+from synthdp_attacks.density import CategoricalKernel, likeliest_bandwidth
+from synthdp_attacks.hamming import hamming
+from synthdp_attacks.threat import Codes, FloatArray, Public
 
 # Around synthetic rows the kernel is narrow, for what is looked for are copies; around the
 # reference it is as wide as makes that likeliest, for there the population is estimated.

@@ -5,11 +5,11 @@ What this game cannot show. It has the rows of *one* training run. Which rows ar
 decided by coins that this game threw before the training, all rows were trained on together, and
 one release was drawn. So the rows are no independent trials of the mechanism, and no bound on
 epsilon follows, neither lower nor upper: for that train shadow models
-(`attacks.attack_membership`). (Bounds from one run exist, Steinke, Nasr, Jagielski, 2023, but need
-rows put in by such coins.) The intervals say what *other rows of the same population* would give
-against this same release, not what another training would.
-An average over rows also hides the few that are in danger: look at the true-positive rate at low
-false-positive rates, and attack isolated records with shadow models.
+(`synthdp_attacks.attack_membership`). (Bounds from one run exist, Steinke, Nasr, Jagielski, 2023,
+but need rows put in by such coins.) The intervals say what *other rows of the same population*
+would give against this same release, not what another training would. An average over rows also
+hides the few that are in danger: look at the true-positive rate at low false-positive rates, and
+attack isolated records with shadow models.
 """
 
 from __future__ import annotations
@@ -20,11 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from attacks.errors import AttackError
-from attacks.report import CAVEAT, LOW_RATES
-from attacks.shadow_free import SCORES, View, population
-from attacks.statistics import Counts, Interval, advantage, auc, models_needed, roc, tpr_at_fpr
-from attacks.threat import BoolArray, Codes, FloatArray, Public
+from synthdp_attacks.errors import AttackError
+from synthdp_attacks.report import CAVEAT, LOW_RATES
+from synthdp_attacks.shadow_free import SCORES, View, population
+from synthdp_attacks.statistics import (
+    Counts,
+    Interval,
+    advantage,
+    auc,
+    models_needed,
+    roc,
+    tpr_at_fpr,
+)
+from synthdp_attacks.threat import BoolArray, Codes, FloatArray, Public
 
 MAIN_SCORE = "domias"
 MINIMUM_ROWS = 10

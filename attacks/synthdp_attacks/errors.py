@@ -1,5 +1,5 @@
-"""The mistakes a user of `attacks` can make or meet, as one family. Messages never hold values of
-rows.
+"""The mistakes a user of `synthdp_attacks` can make or meet, as one family. Messages never hold
+values of rows.
 """
 
 from __future__ import annotations
