@@ -35,7 +35,7 @@ from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
 from synthdp.model.pipeline import Fitted, measure, sample, train
-from synthdp.privacy.accounting import event_to_json
+from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, make_plan
 from synthdp.privacy.private import Confidential

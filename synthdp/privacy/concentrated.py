@@ -1,5 +1,5 @@
-"""Privacy loss distributions that dominate every mechanism of a given zero-concentrated bound, or
-of a given bounded range.
+"""Privacy loss distributions that dominate every mechanism of a given zero-concentrated bound, of
+a given bounded range, or of a given pure epsilon.
 
 For groups of units a table's discrete Gaussians have no known exact distribution that covers every
 way to spread the rows over cells; all spreads share one zero-concentrated bound, and this module
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
+from scipy.special import gammaln
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,6 +26,7 @@ ORDERS = 1 + np.geomspace(
 )  # any order above 1 gives a sound bound; so many lose nothing visible
 TAIL = 40.0  # nats: epsilons beyond which delta is below e^-40
 LARGEST_EPSILON = 50.0  # what lies beyond is counted as lost altogether
+LARGEST_PURE_EPSILON = 600.0  # the same for what is pure, whose losses are few
 NO_PROTECTION = (
     1 - 1e-9
     # a delta beyond which nothing is claimed; the library wants one below 1, and `accounting`
@@ -132,6 +134,35 @@ def bounded_range_pld(spread: float, count: int, *, width: float) -> pld.Privacy
         as_zcdp,
         each.self_compose(count),
         key=lambda bound: float(bound.get_epsilon_for_delta(JUDGED_AT)),
+    )
+
+
+def pure_pld(epsilon: float, count: int, *, width: float) -> pld.PrivacyLossDistribution:
+    """Dominates `count` mechanisms, each pure epsilon-DP, also where later ones are chosen in the
+    light of earlier results, as long as their epsilons are not.
+
+    Randomised response dominates each of them [Kairouz, Oh and Viswanath, "The Composition Theorem
+    for Differential Privacy", arXiv:1311.0776v4, Theorem 3.2]. Of `count` answers, each true with
+    odds exp(`epsilon`), the number of true ones is binomial, and i of them lose (2 i - count)
+    epsilon. Losses that no epsilon reaches count as endless, and gains beyond them as no larger.
+    """
+    if epsilon > LARGEST_PURE_EPSILON:
+        none = DifferentialPrivacyParameters(
+            LARGEST_PURE_EPSILON, 1 - 1e-12
+        )  # the library wants a delta below one
+        return pld.from_privacy_parameters(none, value_discretization_interval=width)
+    i = np.arange(count + 1)
+    loss = np.maximum((2 * i - count) * epsilon, -LARGEST_PURE_EPSILON)
+    upper = (
+        gammaln(count + 1)
+        - gammaln(i + 1)
+        - gammaln(count - i + 1)
+        + i * epsilon
+        - count * np.logaddexp(0, epsilon)
+    )
+    lower = {k: float(v) for k, v in enumerate(upper - loss) if loss[k] <= LARGEST_PURE_EPSILON}
+    return pld.from_two_probability_mass_functions(
+        lower, dict(enumerate(upper.tolist())), value_discretization_interval=width
     )
 
 

@@ -1,21 +1,58 @@
 """Events of this kernel: noise on counts, the sparse vector, and the noisy maximum.
 
 An event states public scales and sensitivities for units of so many rows, for adding or removing
-one unit; what it costs follows from them (`privacy.accounting`). All scales are those of noise on
-whole numbers. Replacing a unit removes
-one and adds one: twice what is pure, and for counts what is said there.
+one unit; what it costs follows from them. All scales are those of noise on whole numbers. Replacing
+a unit removes one and adds one: twice what is pure, and for counts what is said there.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import Any, Self
 
 import attrs
 import dp_accounting
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from synthdp.privacy.concentrated import (
+    LARGEST_PURE_EPSILON,
+    bounded_range_pld,
+    concentrated_pld,
+    discrete_gaussian_rho,
+    pure_pld,
+)
+from synthdp.privacy.event_base import (
+    MAX_MOVED,
+    MAX_ROWS,
+    UNITS,
+    Adjacency,
+    EventKind,
+    WorkLimits,
+    number,
+    positive,
+    whole,
+)
+
+MAX_SIGMA = 2e5  # of discrete noise, whose distribution is composed count by count
+
+
+class _KernelEvent(EventKind, dp_accounting.DpEvent):  # type: ignore[misc]
+    """Written field by field. Abstract."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.name, **attrs.asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        fields = {f.name: f.type for f in attrs.fields(cls)}  # types by name: "int" or "float"
+        return cls(
+            **{k: whole(data[k]) if t == "int" else number(data[k]) for k, t in fields.items()}
+        )
 
 
 @attrs.frozen
-class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+class DiscreteGaussianDpEvent(_KernelEvent):
     """Discrete Gaussian noise of parameter `sigma` on an integer table that one unit fills with <=
     `sensitivity` counts.
 
@@ -25,15 +62,66 @@ class DiscreteGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     may spread its counts over cells in many ways, each of squared L2 distance at most k^2, or 2 k^2
     where k rows leave and k come (`RoundedGaussianDpEvent`). No one of these ways is known to
     dominate the others, but all share one zero-concentrated bound, and `concentrated` makes a PLD
-    of it that dominates each of them.
+    of it that dominates each of them. Such bounds of many tables add up, and one conversion of the
+    sum loses less than many.
     """
 
     sigma: float
     sensitivity: int = 1
 
+    name = "discrete_gaussian"
+    noise = "discrete"
+
+    @property
+    def table_precision(self) -> float:
+        return float(self.sigma) ** -2
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        rho = self.zcdp(adjacency)
+        if rho is not None:
+            return concentrated_pld(rho, width=width)
+        once = _discrete_gaussian_pld(self.sigma, width)
+        return once if adjacency == "add_remove" else once.self_compose(2)
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        rho = self.zcdp(adjacency)
+        if rho is not None:
+            return concentrated_pld(count * rho, width=width)
+        return self.cost(adjacency, width).self_compose(count)
+
+    def zcdp(self, adjacency: Adjacency) -> float | None:
+        """Of units of several rows alone: the cost of one row is known exactly."""
+        if self.sensitivity == 1:
+            return None
+        return discrete_gaussian_rho(
+            sigma=self.sigma, squared_distance=UNITS[adjacency] * self.sensitivity**2
+        )
+
+    def widened(self, size: int) -> DiscreteGaussianDpEvent:
+        return attrs.evolve(self, sensitivity=self.sensitivity * size)
+
+    def too_narrow(self, rows: int) -> str | None:
+        return _too_few(self.sensitivity, rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """At most that of the Gaussian: moved by d under noise s, d^2 / 2 s^2
+        (`concentrated.discrete_gaussian_rho`).
+        """
+        whole(times, limits.tables)
+        moved = whole(self.sensitivity, MAX_ROWS)
+        return times * (moved / positive(self.sigma, MAX_SIGMA)) ** 2 / 2
+
+    def words(self) -> str:
+        return (
+            f"discrete Gaussian of sigma {self.sigma:.6g} on counts that a unit moves by at most"
+            f" {self.sensitivity}"
+        )
+
 
 @attrs.frozen
-class RoundedGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+class RoundedGaussianDpEvent(_KernelEvent):
     """Gaussian noise of standard deviation `sigma`, rounded to whole numbers, on a table that one
     unit fills with <= `sensitivity` counts.
 
@@ -51,15 +139,52 @@ class RoundedGaussianDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     sigma: float
     sensitivity: int = 1
 
+    name = "rounded_gaussian"
+    noise = "rounded"
+
     def noise_multiplier(self, units: int) -> float:
         """Noise over the longest move where one unit comes or goes (1), or one goes and another
         comes (2).
         """
         return self.sigma / (self.sensitivity * math.sqrt(units))
 
+    @property
+    def squared_mu(self) -> float:
+        return self.noise_multiplier(1) ** -2
+
+    @property
+    def table_precision(self) -> float:
+        return float(self.sigma) ** -2
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return pld.from_gaussian_mechanism(
+            self.noise_multiplier(UNITS[adjacency]), value_discretization_interval=width
+        )
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        return attrs.evolve(self, sigma=self.sigma / math.sqrt(count)).cost(adjacency, width)
+
+    def widened(self, size: int) -> RoundedGaussianDpEvent:
+        return attrs.evolve(self, sensitivity=self.sensitivity * size)
+
+    def too_narrow(self, rows: int) -> str | None:
+        return _too_few(self.sensitivity, rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """Moved by d under noise s: d^2 / 2 s^2."""
+        return times * (whole(self.sensitivity, MAX_ROWS) / positive(self.sigma)) ** 2 / 2
+
+    def words(self) -> str:
+        return (
+            f"rounded Gaussian of sigma {self.sigma:.6g} on counts that a unit moves by at most"
+            f" {self.sensitivity}"
+        )
+
 
 @attrs.frozen
-class SparseVectorDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+class SparseVectorDpEvent(_KernelEvent):
     """One pass of the sparse vector over any number of queries, up to and including the first that
     is above.
 
@@ -77,6 +202,9 @@ class SparseVectorDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     With sampling, p-DP becomes log(1 + rate (exp(p) - 1))-DP for one row added or removed [Balle,
     Barthe and Gaboardi, "Privacy Amplification by Subsampling", arXiv:1807.01647v2, Theorem 8].
     `rows` rows are as many single steps, each of which costs that.
+
+    A unit that is replaced costs twice that: P <= e^epsilon R <= e^(2 epsilon) Q through the table
+    R without either [derived here].
     """
 
     threshold_scale: float
@@ -84,6 +212,9 @@ class SparseVectorDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     sensitivity: int
     rate: float = 1.0
     rows: int = 1
+
+    name = "sparse_vector"
+    noise = "laplace"
 
     @property
     def epsilon(self) -> float:
@@ -93,9 +224,42 @@ class SparseVectorDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
             return self.rows * unsampled
         return self.rows * math.log1p(self.rate * math.expm1(unsampled))
 
+    @property
+    def squared_mu(self) -> float:
+        return min(self.epsilon, LARGEST_PURE_EPSILON) ** 2
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return self.repeated(1, adjacency, width)
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        return pure_pld(UNITS[adjacency] * self.epsilon, count, width=width)
+
+    def widened(self, size: int) -> SparseVectorDpEvent:
+        return attrs.evolve(self, rows=self.rows * size)
+
+    def too_narrow(self, rows: int) -> str | None:
+        return _too_few(self.rows, rows, what="a search")
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """Pure epsilon: at most that, without sampling."""
+        positive(self.rate, 1)
+        whole(times, limits.answers)
+        moved = whole(self.rows, MAX_ROWS) * whole(self.sensitivity, MAX_MOVED)
+        return times * moved * (1 / positive(self.threshold_scale) + 2 / positive(self.query_scale))
+
+    def words(self) -> str:
+        sample = f", on a Poisson sample of rate {self.rate:.6g}" if self.rate < 1 else ""
+        return (
+            "sparse vector up to its first query above: discrete Laplace of scales"
+            f" {self.threshold_scale:.6g} (threshold) and {self.query_scale:.6g} (query) on whole"
+            f" numbers that a unit moves by at most {self.sensitivity * self.rows}{sample}"
+        )
+
 
 @attrs.frozen
-class GumbelMaxDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+class GumbelMaxDpEvent(_KernelEvent):
     """The index of the largest of some scores after independent Gumbel noise of `scale`.
 
     That is the exponential mechanism: index i has a chance that goes by exp(score_i / scale)
@@ -105,14 +269,65 @@ class GumbelMaxDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
     `epsilon` = 2 m / scale, wherever it begins: *bounded range* [Durfee and Rogers, "Practical
     Differentially Private Top-k Selection with Pay-what-you-get Composition", arXiv:1905.04273;
     derived here]. `concentrated.bounded_range_pld` says what that costs: less than what is only
-    pure with that epsilon.
+    pure with that epsilon. Where a unit is replaced, scores move by at most twice as much, so the
+    range is twice as long.
     """
 
     scale: float
     sensitivity: int
     rows: int = 1
 
+    name = "gumbel_max"
+    noise = "maximum"
+
     @property
     def epsilon(self) -> float:
         """Pure, and length of the range, for one unit added or removed."""
         return 2 * self.rows * self.sensitivity / self.scale
+
+    @property
+    def squared_mu(self) -> float:
+        return min(self.epsilon, LARGEST_PURE_EPSILON) ** 2 / 4
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return self.repeated(1, adjacency, width)
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        return bounded_range_pld(UNITS[adjacency] * self.epsilon, count, width=width)
+
+    def widened(self, size: int) -> GumbelMaxDpEvent:
+        return attrs.evolve(self, rows=self.rows * size)
+
+    def too_narrow(self, rows: int) -> str | None:
+        return _too_few(self.rows, rows, what="a search")
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        """At most the range, and at most an eighth of its square
+        (`concentrated.bounded_range_pld`).
+        """
+        whole(times, limits.answers)
+        moved = whole(self.rows, MAX_ROWS) * whole(self.sensitivity, MAX_MOVED)
+        spread = 2 * moved / positive(self.scale)
+        return times * min(spread, spread**2 / 8)
+
+    def words(self) -> str:
+        return (
+            f"the largest of scores with Gumbel noise of scale {self.scale:.6g}, whole numbers"
+            f" that a unit moves by at most {self.sensitivity * self.rows}"
+        )
+
+
+@lru_cache(maxsize=64)
+def _discrete_gaussian_pld(sigma: float, width: float) -> pld.PrivacyLossDistribution:
+    """Of one cell that moves by one count. Tables of a plan share few noises."""
+    return pld.from_discrete_gaussian_mechanism(
+        sigma, sensitivity=1, value_discretization_interval=width
+    )
+
+
+def _too_few(planned: int, rows: int, *, what: str = "a table") -> str | None:
+    if planned >= rows:
+        return None
+    return f"{what} was planned for {planned} rows of a unit; it may have {rows}"

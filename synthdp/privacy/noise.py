@@ -19,9 +19,11 @@ Algorithm 3] that draws from the operating system itself and never rounds a real
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +32,10 @@ COINS_FROM = 0.3  # from this rate on each row gets its own coin: gaps would sav
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating[Any]]
+NoiseKind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
+"""Discrete Gaussian, rounded Gaussian, Gaussian on a lattice, discrete Laplace, Gumbel noise of
+which only the place of the largest is told.
+"""
 
 
 def fresh_generator() -> np.random.Generator:
@@ -87,6 +93,22 @@ class Randomness(Protocol):
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
         """Standard normals `[rows, width]` inside a model: no privacy noise, but each row's own."""
         ...
+
+
+DRAWS: Mapping[NoiseKind, Callable[[Randomness, Any, float, float], Any]] = MappingProxyType(
+    {
+        "discrete": lambda drawn, exact, scale, _: drawn.discrete_gaussian(exact, sigma=scale),
+        "rounded": lambda drawn, exact, scale, _: drawn.rounded_gaussian(exact, sigma=scale),
+        "lattice": lambda drawn, exact, scale, spacing: drawn.lattice_gaussian(
+            exact, sigma=scale, spacing=spacing
+        ),
+        "laplace": lambda drawn, exact, scale, _: drawn.discrete_laplace(exact, scale=scale),
+        "maximum": lambda drawn, exact, scale, _: drawn.noisy_max(exact, scale=scale),
+    }
+)
+"""How each kind of noise is drawn: from whom, on which exact values, its scale, and the spacing of
+the lattice, which the other kinds have no use for.
+"""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.mechanisms.count_noise import sampler_for
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, Columns, NoisyMarginals
 from synthdp.privacy.mechanisms.scores import ScoreBudget
@@ -92,7 +94,7 @@ class Plan:
 
     epsilon: float
     delta: float
-    adjacency: accounting.Adjacency
+    adjacency: Adjacency
     rows_per_unit: int
     spends: tuple[PlannedPurpose, ...]
 
@@ -164,7 +166,7 @@ class Plan:
                     "purpose": s.purpose,
                     "mechanism": s.mechanism.name,
                     "epsilon_alone": self.epsilon_of(s),
-                    "event": accounting.event_to_json(s.mechanism.event(self.rows_per_unit)),
+                    "event": event_to_json(s.mechanism.event(self.rows_per_unit)),
                 }
                 for s in self.spends
             ],
@@ -194,7 +196,7 @@ def make_search_plan(
     *,
     epsilon: float,
     delta: float,
-    adjacency: accounting.Adjacency = "add_remove",
+    adjacency: Adjacency = "add_remove",
     rows_per_unit: int = 1,
 ) -> Plan:
     """The calibrated plan of a graph search alone, which spends everything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from synthdp.graph.discovery.measuring import MAX_CELLS
 from synthdp.graph.validation import MAX_TABLES, STATUSES, Implication, claimed
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
+from synthdp.privacy.event_kinds import event_from_json, kind_of
 from synthdp.privacy.noise import fresh_generator
 from synthdp.verify.reader import Check, Reader
 
@@ -241,26 +242,13 @@ def _check_marginals(reader: Reader) -> Iterator[str]:
             yield f"{name}: sigma must be above 0"
             continue
         precision += table["sigma"] ** -2
-    paid = sum(_precision(e.body["event"]) for e in reader.charges if e.body["purpose"] != "scores")
+    paid = sum(
+        kind_of(event_from_json(e.body["event"])).table_precision
+        for e in reader.charges
+        if e.body["purpose"] != "scores"
+    )
     if precision > paid * (1 + 1e-9):
         yield "marginals.json: claims less noise than the ledger's charges paid for"
-
-
-def _precision(event: Mapping[str, Any]) -> float:
-    """Sum of 1 / sigma^2 over the tables that an event may have paid for: repeats, averages and
-    rounds of chosen tables share it out.
-
-    Trainings are of sampled Gaussians, at whatever rate, and pay for none; nor do Gaussians on what
-    is no table of counts.
-    """
-    match event:
-        case {"event": "discrete_gaussian" | "rounded_gaussian", "sigma": sigma}:
-            return float(sigma) ** -2
-        case {"event": "repeated", "count": count, "of": dict(inner)}:
-            return int(count) * _precision(inner)
-        case {"event": "all", "of": list(events)}:
-            return sum(_precision(e) for e in events)
-    return 0.0
 
 
 def _check_model(reader: Reader) -> Iterator[str]:

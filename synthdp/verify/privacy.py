@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
-
-from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
 from synthdp.bundle.certificate.facts import (
     FORMAT,
@@ -23,6 +21,7 @@ from synthdp.bundle.write import FILES, SCORED_FILES
 from synthdp.graph.causal import CausalGraph
 from synthdp.ledger.ledger import GENESIS, Entry, entry_hash
 from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import kind_of
 from synthdp.privacy.private import Receipt
 from synthdp.spec.amendment import CHANGEABLE
 from synthdp.spec.load.loader import parse_spec
@@ -31,13 +30,6 @@ from synthdp.verify.bounds import MAX_ENTRIES, PlanLimits, event_problems, group
 from synthdp.verify.reader import Check, Reader
 from synthdp.verify.scores import score_problems
 
-WIDENED_ALONE = (
-    "gaussian",
-    "rounded_gaussian",
-    "sparse_vector",
-    "gumbel_max",
-    "all",
-)  # repeats of these widen as each of them does
 TOLERANCE = (
     1e-6  # relative: another version of the accountant may round differently in the last digits
 )
@@ -180,8 +172,8 @@ def _check_certificate(reader: Reader) -> Iterator[str]:
     )
     yield from (
         f"{name}: {p.purpose}: {why}"
-        for p in stated.planned
-        for why in _unit_problems(p.event, true.unit_rows)
+        for p, event in zip(stated.planned, events_of(stated.planned), strict=True)
+        if (why := kind_of(event).too_narrow(true.unit_rows))
     )
     yield from (f"{name}: audit: {problem}" for problem in _audit_problems(stated))
     yield from (f"{name}: scores: {problem}" for problem in score_problems(stated, reader))
@@ -204,26 +196,6 @@ def _too_much(planned: Sequence[PlannedSpend], spec: ReleaseSpec) -> Iterator[st
                 f" allows, {spec.privacy.epsilon:g}"
             )
             return
-
-
-def _unit_problems(event: Mapping[str, Any], rows: int) -> Iterator[str]:
-    """Events that were planned as if a unit had fewer than `rows` rows."""
-    match event:
-        case {"event": "discrete_gaussian" | "rounded_gaussian", "sensitivity": covered} if (
-            covered < rows
-        ):
-            yield f"a table was planned for {covered} rows of a unit; it may have {rows}"
-        case {"event": "mixture_of_gaussians", "sensitivities": list(moves)} if max(moves) < rows:
-            yield f"training was planned for {max(moves):g} rows of a unit; it may have {rows}"
-        case {"event": "sparse_vector" | "gumbel_max", "rows": covered} if covered < rows:
-            yield f"a search was planned for {covered} rows of a unit; it may have {rows}"
-        case {"event": "poisson_sampled"} if rows > 1:
-            yield f"training was planned for one row of a unit; it may have {rows}"
-        case {"of": list(events)}:
-            for inner in events:
-                yield from _unit_problems(inner, rows)
-        case {"of": dict(inner)}:
-            yield from _unit_problems(inner, rows)
 
 
 def _audit_problems(stated: Certificate) -> Iterator[str]:
@@ -261,69 +233,12 @@ def _group_bound(planned: Sequence[PlannedSpend], size: int, spec: ReleaseSpec) 
     """
     delta, adjacency = spec.privacy.delta, spec.privacy.adjacency
     rows = size * rows_of(spec)
-    widened = [
-        _widened(p.event, size) if rows <= accounting.MAX_GROUP_ROWS else None for p in planned
-    ]
-    if adjacency == "replace_one" or None in widened:
-        return accounting.group_epsilon(
-            events_of(planned), size=size, delta=delta, adjacency=adjacency
-        )
-    return accounting.epsilon(
-        [e for e in widened if e is not None], delta=delta, adjacency=adjacency
-    )
-
-
-def _widened(event: Mapping[str, Any], size: int) -> DpEvent | None:
-    """What `event` does to a unit with `size` times the rows; None if that does not follow from the
-    event.
-    """
-    match event:
-        case {"event": "gaussian", "noise_multiplier": noise}:
-            return GaussianDpEvent(float(noise) / size)
-        case {"event": "rounded_gaussian", "sensitivity": int(rows)}:
-            return accounting.event_from_json({**event, "sensitivity": rows * size})
-        case {"event": "sparse_vector" | "gumbel_max", "rows": int(rows)}:
-            return accounting.event_from_json({**event, "rows": rows * size})
-        case {"event": "all", "of": list(parts)}:
-            widened = [_widened(part, size) for part in parts]
-            return None if None in widened else ComposedDpEvent(tuple(widened))
-        case {"event": "repeated", "count": int(count), "of": {"event": kind} as inner} if (
-            kind in WIDENED_ALONE
-        ):
-            once = _widened(inner, size)
-            return None if once is None else SelfComposedDpEvent(once, count)
-        case {
-            "event": "repeated",
-            "count": int(count),
-            "of": {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": int(rows)},
-        }:
-            return SelfComposedDpEvent(
-                accounting.DiscreteGaussianDpEvent(float(sigma), rows * size), count
-            )
-        case {
-            "event": "repeated",
-            "count": int(steps),
-            "of": {"event": "poisson_sampled", "rate": rate, "of": {"noise_multiplier": noise}},
-        }:
-            return accounting.unit_sampled_gaussian(
-                noise_multiplier=noise, rate=rate, rows=size, steps=steps
-            )
-        case {
-            "event": "repeated",
-            "count": int(steps),
-            "of": {
-                "event": "mixture_of_gaussians",
-                "noise_multiplier": noise,
-                "chances": [none, *more],
-            },
-        }:
-            rate = (
-                -math.expm1(math.log(none) / len(more)) if none > 0 else 1.0
-            )  # none of the unit's rows is drawn: (1 - rate)^rows
-            return accounting.unit_sampled_gaussian(
-                noise_multiplier=noise, rate=rate, rows=len(more) * size, steps=steps
-            )
-    return None
+    events = events_of(planned)
+    if adjacency == "add_remove" and rows <= accounting.MAX_GROUP_ROWS:
+        widened = [kind_of(event).widened(size) for event in events]
+        if None not in widened:
+            return accounting.epsilon(widened, delta=delta, adjacency=adjacency)
+    return accounting.group_epsilon(events, size=size, delta=delta, adjacency=adjacency)
 
 
 def _receipt_problems(stated: Certificate, reader: Reader, spec: ReleaseSpec) -> Iterator[str]:

@@ -34,9 +34,11 @@ from synthdp.data.features import level_features
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.pipeline import target_regression
 from synthdp.model.target_stage import TargetRegression
-from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent, unit_sampled_gaussian
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events import DiscreteGaussianDpEvent
+from synthdp.privacy.gaussian_events import unit_sampled_gaussian
 from synthdp.privacy.mechanisms.anm import ChosenOrientations, OrientationBudget
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, ChosenMarginals, NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose

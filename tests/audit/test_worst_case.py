@@ -22,9 +22,9 @@ from synthdp.audit.mechanisms.games import (
 )
 from synthdp.audit.mechanisms.worst_case import audit_game, audit_plan, games_of, power, unaudited
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, PlannedPurpose, make_plan

@@ -23,6 +23,8 @@ from synthdp.ledger.ledger import Ledger
 from synthdp.model.network import Architecture
 from synthdp.model.synthesizer import untrained
 from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import event_from_json, event_to_json
+from synthdp.privacy.gaussian_events import unit_sampled_gaussian
 from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.private import _KERNEL_KEY, Receipt, Released
@@ -99,8 +101,8 @@ def measure_event(rows: int, sampler: Sampler) -> dict[str, Any]:
 
 
 def train_event(rows: int) -> dict[str, Any]:
-    return accounting.event_to_json(
-        accounting.unit_sampled_gaussian(noise_multiplier=1.5, rate=0.05, rows=rows, steps=40)
+    return event_to_json(
+        unit_sampled_gaussian(noise_multiplier=1.5, rate=0.05, rows=rows, steps=40)
     )
 
 
@@ -108,9 +110,7 @@ def group_epsilon(spec: ReleaseSpec, rows: int) -> float:
     """As the plan computes it: a group is a unit with more rows."""
     unit = spec.dataset.privacy_unit
     sampler = sampler_for(unit.max_rows if unit.kind == "id" else 1)
-    events = [
-        accounting.event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))
-    ]
+    events = [event_from_json(e) for e in (measure_event(rows, sampler), train_event(rows))]
     return accounting.epsilon(events, delta=spec.privacy.delta, adjacency="add_remove")
 
 

@@ -27,6 +27,7 @@ from synthdp.bundle.certificate.text import describe_event, render
 from synthdp.bundle.wording import plain, up
 from synthdp.bundle.write import BundleContent
 from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import event_from_json
 
 Build = Callable[..., Any]
 
@@ -47,7 +48,7 @@ def _certificate(release: Any) -> Certificate:
 def test_epsilon_is_composed_from_the_plan(release: Any) -> None:
     certificate = _certificate(release)
     events = [
-        accounting.event_from_json(e.body["event"])
+        event_from_json(e.body["event"])
         for e in release.ledger.run_entries("run-1")
         if e.kind == "charge"
     ]
@@ -95,7 +96,7 @@ def test_what_was_planned_and_not_used_is_part_of_the_guarantee(release: Any) ->
     before = _certificate(release)
     release.content = replace(release.content, planned=(*release.content.planned, second))
     certificate = _certificate(release)
-    events = [accounting.event_from_json(p.event) for p in certificate.planned]
+    events = [event_from_json(p.event) for p in certificate.planned]
     assert (
         certificate.epsilon
         == accounting.epsilon(events, delta=1e-5, adjacency="add_remove")

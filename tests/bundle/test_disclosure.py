@@ -31,6 +31,7 @@ from synthdp.bundle.metadata.readme import public_spec
 from synthdp.bundle.report_page import REPORT, public_report
 from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import event_from_json
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
 PROFILE, PICTURE, DIAGRAM = "privacy/profile.json", "privacy/profile.svg", "privacy/effects.svg"
@@ -299,7 +300,7 @@ class TestProfile:
             and all(b[1] <= a[1] for a, b in pairwise(points))
             and points[0][1] > 0.05
         )
-        events = [accounting.event_from_json(c.event) for c in certificate(made).charges]
+        events = [event_from_json(c.event) for c in certificate(made).charges]
         for epsilon, delta in points[30:45]:
             assert (
                 accounting.epsilon(events, delta=delta * 1.0001, adjacency="add_remove")

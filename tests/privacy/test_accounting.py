@@ -20,8 +20,15 @@ from scipy import stats
 
 from synthdp.errors import BudgetError
 from synthdp.privacy import accounting
-from synthdp.privacy.accounting import DiscreteGaussianDpEvent, unit_sampled_gaussian
-from synthdp.privacy.events import GumbelMaxDpEvent, RoundedGaussianDpEvent, SparseVectorDpEvent
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.event_kinds import event_from_json, event_to_json
+from synthdp.privacy.events import (
+    DiscreteGaussianDpEvent,
+    GumbelMaxDpEvent,
+    RoundedGaussianDpEvent,
+    SparseVectorDpEvent,
+)
+from synthdp.privacy.gaussian_events import unit_sampled_gaussian
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,7 +88,7 @@ def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float)
 @pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_one_step_is_not_below_direct_integration(
-    noise: float, rate: float, adjacency: accounting.Adjacency
+    noise: float, rate: float, adjacency: Adjacency
 ) -> None:
     """Hockey-stick divergences of the two densities, integrated on a fine grid: what one step truly
     leaks.
@@ -221,7 +228,7 @@ def test_no_spread_of_a_replaced_unit_is_above_the_charge(sigma: float, k: int) 
 )
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_rounded_gaussian_on_counts_is_charged_for_its_longest_move(
-    k: int, adjacency: accounting.Adjacency, factor: float
+    k: int, adjacency: Adjacency, factor: float
 ) -> None:
     """Against the closed form for 12 tables of noise 30, and against the exact law of rounded noise
     on a single one.
@@ -333,7 +340,7 @@ def test_sampling_of_anything_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_group_epsilon_grows_and_matches_the_definition(adjacency: accounting.Adjacency) -> None:
+def test_group_epsilon_grows_and_matches_the_definition(adjacency: Adjacency) -> None:
     groups = [
         accounting.group_epsilon(EVENTS, size=k, delta=1e-5, adjacency=adjacency)
         for k in (1, 2, 3, 5)
@@ -363,7 +370,7 @@ def test_group_bound_holds_for_a_gaussian() -> None:
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_group_epsilon_ends_where_delta_pays_for_one_unit_and_not_for_all(
-    adjacency: accounting.Adjacency,
+    adjacency: Adjacency,
 ) -> None:
     """Epsilon of one unit is 0 here; doubling it never ended."""
     event = dp_accounting.GaussianDpEvent(8e4 if adjacency == "replace_one" else 4e4)
@@ -439,9 +446,7 @@ plain = st.one_of(
     )
 )
 def test_events_survive_json(event: dp_accounting.DpEvent) -> None:
-    assert (
-        accounting.event_from_json(json.loads(json.dumps(accounting.event_to_json(event)))) == event
-    )
+    assert event_from_json(json.loads(json.dumps(event_to_json(event)))) == event
 
 
 @pytest.mark.parametrize(
@@ -455,9 +460,9 @@ def test_events_survive_json(event: dp_accounting.DpEvent) -> None:
 )
 def test_unknown_json_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(BudgetError, match="unknown event"):
-        accounting.event_from_json(data)
+        event_from_json(data)
 
 
 def test_unknown_event_has_no_json() -> None:
     with pytest.raises(BudgetError, match="no JSON form"):
-        accounting.event_to_json(dp_accounting.LaplaceDpEvent(1.0))
+        event_to_json(dp_accounting.LaplaceDpEvent(1.0))

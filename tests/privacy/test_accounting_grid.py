@@ -23,7 +23,9 @@ from dp_accounting import rdp
 from scipy import stats
 
 from synthdp.privacy import accounting
-from synthdp.privacy.accounting import DiscreteGaussianDpEvent, unit_sampled_gaussian
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events import DiscreteGaussianDpEvent
+from synthdp.privacy.gaussian_events import RELATION, unit_sampled_gaussian
 
 Floats = npt.NDArray[np.float64]
 Piece = tuple[
@@ -43,7 +45,7 @@ class Setting:
     noise: float
     steps: int
     delta: float
-    adjacency: accounting.Adjacency = "add_remove"
+    adjacency: Adjacency = "add_remove"
     rows: int = 1
     tables: int = 0
     sigma: float = 0.0
@@ -218,7 +220,7 @@ def renyi(setting: Setting) -> float:
     """By Renyi divergences. The discrete Gaussian's are at most the Gaussian's [Canonne et al.,
     arXiv:2004.00010v4, Theorem 4].
     """
-    accountant = rdp.RdpAccountant(neighboring_relation=accounting.RELATION["add_remove"])
+    accountant = rdp.RdpAccountant(neighboring_relation=RELATION["add_remove"])
     if setting.steps:
         accountant.compose(
             unit_sampled_gaussian(

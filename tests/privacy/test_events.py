@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from synthdp.privacy import accounting
+from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.events import GumbelMaxDpEvent, SparseVectorDpEvent
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
@@ -76,7 +77,7 @@ def hockey_stick(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize(
     ("rows", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (2, "replace_one")]
 )
-def test_gumbel_max_is_not_below_its_exact_law(rows: int, adjacency: accounting.Adjacency) -> None:
+def test_gumbel_max_is_not_below_its_exact_law(rows: int, adjacency: Adjacency) -> None:
     """Over scores, moves and thresholds; and some choice comes near the charge at each
     threshold.
     """
@@ -152,7 +153,7 @@ def randomised_response_delta(pure: float, count: int, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_composition_is_not_below_its_exact_delta(adjacency: accounting.Adjacency) -> None:
+def test_composition_is_not_below_its_exact_delta(adjacency: Adjacency) -> None:
     event = SparseVectorDpEvent(150.0, 300.0, 6, rate=0.5)
     pure = event.epsilon * (1 if adjacency == "add_remove" else 2)
     profile = accounting.delta_profile(

@@ -17,6 +17,9 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy import accounting
 from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.events import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
 from synthdp.privacy.mechanisms import counting
 from synthdp.privacy.mechanisms.count_noise import Sampler, sampler_for
 from synthdp.privacy.mechanisms.counting import count_tables
@@ -139,7 +142,7 @@ def test_each_table_has_the_noise_of_its_own_scale(
     for noisy, sigma in zip(tables, (10.0, 5.0, 10.0), strict=True):
         assert noisy.sigma == sigma
         assert 0.85 < noisy.counts.std() / sigma < 1.15
-    event = accounting.event_to_json(mechanism.event(2))
+    event = event_to_json(mechanism.event(2))
     assert [(p["of"]["sigma"], p["of"]["sensitivity"], p["count"]) for p in event["of"]] == [
         (10.0, 2, 1),
         (5.0, 2, 1),
@@ -153,7 +156,7 @@ def test_each_table_has_the_noise_of_its_own_scale(
 @pytest.mark.parametrize("sampler", ["discrete", "rounded"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_tables_are_charged_for_all_rows_of_a_unit(
-    adjacency: accounting.Adjacency, sampler: Sampler, domain_of: MakeDomain
+    adjacency: Adjacency, sampler: Sampler, domain_of: MakeDomain
 ) -> None:
     """k rows that share a cell are one row with k times the count: a table of k times less noise.
     Chosen tables and scores too.
@@ -170,7 +173,7 @@ def test_tables_are_charged_for_all_rows_of_a_unit(
             for rows in (1, 3)
         ]
         less = [
-            accounting.RoundedGaussianDpEvent(10.0 * scale)
+            RoundedGaussianDpEvent(10.0 * scale)
             for scale in {"NoisyMarginals": (1.0, 1.5)}.get(type(mechanism).__name__, (1.0,))
         ]
         less *= mechanism.questions if isinstance(mechanism, ScoreBudget) else 1
@@ -187,8 +190,8 @@ def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(
     """
     domain = domain_of(2000, 3000)
     for rows, kind in (
-        (1, accounting.DiscreteGaussianDpEvent),
-        (3, accounting.RoundedGaussianDpEvent),
+        (1, DiscreteGaussianDpEvent),
+        (3, RoundedGaussianDpEvent),
     ):
         start = {"margins": lambda mu: NoisyMarginals(domain, (("a",), ("b",)), 1 / mu, (1.0, 1.5))}
         mechanism = (
@@ -251,11 +254,11 @@ def test_wider_tables_have_less_noise_at_the_same_price(domain_of: MakeDomain) -
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_tables_of_several_noises_cost_units_of_several_rows_no_more_than_their_least_noise(
-    adjacency: accounting.Adjacency,
+    adjacency: Adjacency,
 ) -> None:
     """And no less than their largest; split in two events, they cost no less than as one."""
     sigmas = (40.0, 55.0)
-    events = [accounting.DiscreteGaussianDpEvent(s, 3) for s in sigmas]
+    events = [DiscreteGaussianDpEvent(s, 3) for s in sigmas]
     both = accounting.epsilon([ComposedDpEvent(tuple(events))], delta=1e-5, adjacency=adjacency)
     apart = accounting.epsilon(events, delta=1e-5, adjacency=adjacency)
     least, most = (

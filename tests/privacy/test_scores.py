@@ -14,7 +14,7 @@ from synthdp.audit.mechanisms.neighbours import neighbours
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
-from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.mechanisms import scores
 from synthdp.privacy.mechanisms.scores import (
     ScoreBudget,
@@ -164,7 +164,7 @@ def test_the_replay_finds_no_fault_and_would(domain_of: MakeDomain) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_event_is_of_each_score_and_of_the_units_rows(rows: int, domain_of: MakeDomain) -> None:
-    event = accounting.event_to_json(chosen(domain_of(3, 2), ("b",), sigma=7.0).event(rows))
+    event = event_to_json(chosen(domain_of(3, 2), ("b",), sigma=7.0).event(rows))
     assert event == {
         "event": "repeated",
         "count": 3,

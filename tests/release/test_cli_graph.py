@@ -17,6 +17,7 @@ import yaml
 
 from synthdp.graph.formats import read_graph
 from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import event_from_json
 from synthdp.privacy.session import Session
 from synthdp.release import graph_only as graph_run
 from synthdp.release.run_folder import RunFolder
@@ -173,7 +174,7 @@ def test_learn_spends_the_graphs_share_and_its_yaml_can_be_pasted(
     )
     entries = tiny.ledger.entries()
     reserved = next(e.body for e in entries if e.kind == "reserve")
-    events = [accounting.event_from_json(e.body["event"]) for e in entries if e.kind == "charge"]
+    events = [event_from_json(e.body["event"]) for e in entries if e.kind == "charge"]
     spent = accounting.epsilon(events, delta=reserved["delta"], adjacency="add_remove")
     assert (reserved["epsilon"], reserved["delta"]) == (10.0, 5e-6) and 9 < spent <= 10
     written = json.loads((graph_out / "graph.json").read_text())

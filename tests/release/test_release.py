@@ -20,6 +20,7 @@ from synthdp.bundle.write import WRITING
 from synthdp.errors import BudgetError, DataError, OutputError, VerifyError
 from synthdp.privacy import accounting, plan
 from synthdp.privacy.dpsgd.training import Training
+from synthdp.privacy.event_kinds import event_from_json, event_to_json
 from synthdp.privacy.mechanisms.marginals import ChosenMarginals, NoisyMarginals
 from synthdp.release.gates import Figure, check_gates
 from synthdp.release.internal import TRACKED
@@ -40,7 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tiny: Any) -> Calls:
     for kind in (NoisyMarginals, ChosenMarginals, Training):
 
         def run(self: Any, table: Any, streams: Any, *, true_run: Any = kind.run) -> Any:
-            event = accounting.event_to_json(self.event(_rows_per_unit(tiny)))
+            event = event_to_json(self.event(_rows_per_unit(tiny)))
             charged = [e.body for e in tiny.ledger.entries() if e.kind == "charge"]
             seen.append((self.name, event, bool(charged) and charged[-1]["event"] == event))
             return true_run(self, table, streams)
@@ -78,7 +79,7 @@ def test_each_graph_mode_gives_a_valid_bundle_whose_ledger_is_the_calls_one_to_o
 
     reserved = next(e.body for e in entries if e.kind == "reserve")
     composed = accounting.epsilon(
-        [accounting.event_from_json(c["event"]) for c in charges],
+        [event_from_json(c["event"]) for c in charges],
         delta=1e-5,
         adjacency="add_remove",
     )
@@ -475,7 +476,7 @@ def test_rounds_that_a_search_does_not_need_are_planned_and_not_spent(
         assert source["epsilon_spent"] == pytest.approx(told["epsilon_spent"])
     assert certificate["groups"][0]["joint_epsilon"] == pytest.approx(certificate["epsilon"])
     profile = json.loads((tiny.bundle / "privacy" / "profile.json").read_text())["points"]
-    planned = [accounting.event_from_json(p["event"]) for p in certificate["planned"]]
+    planned = [event_from_json(p["event"]) for p in certificate["planned"]]
     assert (
         profile[0]["delta"]
         == accounting.delta_profile(planned, epsilons=(0.0,), adjacency="add_remove")[0][1]

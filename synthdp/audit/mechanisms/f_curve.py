@@ -35,6 +35,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from synthdp.privacy import accounting
+from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.noise import fresh_generator
 
 Scores = npt.NDArray[np.float64]
@@ -61,7 +62,7 @@ class CurveClaim:
         events: Iterable[dp_accounting.DpEvent],
         *,
         delta: float,
-        adjacency: accounting.Adjacency,
+        adjacency: Adjacency,
     ) -> CurveClaim:
         """What the accountant says of `events`; a finite grid of its curve, so never more than it
         says.

@@ -19,7 +19,7 @@ from pandas.api.extensions import ExtensionArray
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, decode_column
-from synthdp.privacy.accounting import Adjacency
+from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.table import Table
 
 RARE = (

@@ -13,16 +13,15 @@ when they are in, and that nothing moves when they are not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.audit.mechanisms.neighbours import Side
 from synthdp.privacy.mechanisms.marginals import Arrays
-from synthdp.privacy.noise import Floats, Integers, Randomness
+from synthdp.privacy.noise import DRAWS, Floats, Integers, NoiseKind, Randomness
 
-Kind = Literal["discrete", "rounded", "lattice", "laplace", "maximum"]
 Array = npt.NDArray[Any]
 
 # Of discrete Laplace noise only comparisons are charged (the sparse vector): the neighbour's run
@@ -44,7 +43,7 @@ class NoiseCall:
     (of a maximum, its position).
     """
 
-    kind: Kind
+    kind: NoiseKind
     exact: Array
     sigma: float  # the scale of noise that is not Gaussian
     spacing: float
@@ -138,7 +137,9 @@ class Coupling:
 class Answers(Protocol):
     """Where the noisy values of a run come from."""
 
-    def noisy(self, number: int, kind: Kind, exact: Array, sigma: float, spacing: float) -> Array:
+    def noisy(
+        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
+    ) -> Array:
         """The noisy values for call `number` of the run."""
         ...
 
@@ -149,19 +150,11 @@ class RealNoise:
 
     streams: Randomness
 
-    def noisy(self, number: int, kind: Kind, exact: Array, sigma: float, spacing: float) -> Array:
+    def noisy(
+        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
+    ) -> Array:
         """Fresh noise."""
-        match kind:
-            case "discrete":
-                return self.streams.discrete_gaussian(exact, sigma=sigma)
-            case "rounded":
-                return self.streams.rounded_gaussian(exact, sigma=sigma)
-            case "lattice":
-                return self.streams.lattice_gaussian(exact, sigma=sigma, spacing=spacing)
-            case "laplace":
-                return self.streams.discrete_laplace(exact, scale=sigma)
-            case "maximum":
-                return np.array(self.streams.noisy_max(exact, scale=sigma))
+        return np.asarray(DRAWS[kind](self.streams, exact, sigma, spacing))
 
 
 @dataclass(frozen=True)
@@ -170,7 +163,9 @@ class RecordedNoise:
 
     calls: list[Call]
 
-    def noisy(self, number: int, kind: Kind, exact: Array, sigma: float, spacing: float) -> Array:
+    def noisy(
+        self, number: int, kind: NoiseKind, exact: Array, sigma: float, spacing: float
+    ) -> Array:
         """The noisy values of the same call of the first run.
 
         Raises:
@@ -211,7 +206,7 @@ class Recorder:
         """Position of the noisy maximum."""
         return int(self._noise("maximum", scores, scale, 1.0))
 
-    def _noise(self, kind: Kind, exact: Array, sigma: float, spacing: float) -> Array:
+    def _noise(self, kind: NoiseKind, exact: Array, sigma: float, spacing: float) -> Array:
         exact = exact.copy()
         try:
             noisy = self._answers.noisy(len(self.calls), kind, exact, sigma, spacing)

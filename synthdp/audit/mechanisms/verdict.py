@@ -39,11 +39,17 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
-from synthdp.audit.mechanisms.recording import Call, CoinCall, Kind, NoiseCall
-from synthdp.privacy.accounting import Adjacency, DiscreteGaussianDpEvent
-from synthdp.privacy.events import GumbelMaxDpEvent, RoundedGaussianDpEvent, SparseVectorDpEvent
+from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
+from synthdp.privacy.event_base import Adjacency
+from synthdp.privacy.events import (
+    DiscreteGaussianDpEvent,
+    GumbelMaxDpEvent,
+    RoundedGaussianDpEvent,
+    SparseVectorDpEvent,
+)
+from synthdp.privacy.noise import NoiseKind
 
-GAUSSIAN: Sequence[Kind] = ("rounded", "lattice")
+GAUSSIAN: Sequence[NoiseKind] = ("rounded", "lattice")
 ROUNDING = 1 + 1e-9  # of the sums of squares here
 
 
@@ -84,7 +90,7 @@ class _Walk:
         return self.calls[self.at] if self.at < len(self.calls) else None
 
     def noise(
-        self, kinds: Sequence[Kind], sigma: float | None = None
+        self, kinds: Sequence[NoiseKind], sigma: float | None = None
     ) -> tuple[NoiseCall, NoiseCall] | None:
         """The next draw, if it is of one of these kinds, and of that very scale."""
         match self.left():

@@ -27,9 +27,9 @@ from synthdp.audit.mechanisms.f_curve import (
 )
 from synthdp.audit.mechanisms.games import BatchGame, Fresh, GradientGame, MechanismGame, TableGame
 from synthdp.data.domain import Domain
-from synthdp.privacy.accounting import Adjacency
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Progress
+from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.mechanisms.marginals import AdaptiveMarginals, NoisyMarginals
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan, PlannedMechanism

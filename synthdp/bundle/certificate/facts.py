@@ -19,6 +19,7 @@ from synthdp import __version__
 from synthdp.bundle.certificate.audit_record import AuditRecord
 from synthdp.evaluate.dp_scores import DpScores
 from synthdp.privacy import accounting
+from synthdp.privacy.event_kinds import event_from_json, event_to_json
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Receipt
 from synthdp.spec.model import Gate, Model, ReleaseSpec, derived_of
@@ -228,7 +229,7 @@ def planned_of(plan: Plan) -> tuple[PlannedSpend, ...]:
         PlannedSpend(
             purpose=s.purpose,
             mechanism=s.mechanism.name,
-            event=accounting.event_to_json(s.mechanism.event(plan.rows_per_unit)),
+            event=event_to_json(s.mechanism.event(plan.rows_per_unit)),
         )
         for s in plan.spends
     )
@@ -269,7 +270,7 @@ def events_of(spends: Iterable[PlannedSpend]) -> list[Any]:
     Raises:
         BudgetError: an event of an unknown kind.
     """
-    return [accounting.event_from_json(s.event) for s in spends]
+    return [event_from_json(s.event) for s in spends]
 
 
 def guaranteed_epsilon(planned: Iterable[PlannedSpend], spec: ReleaseSpec) -> float:

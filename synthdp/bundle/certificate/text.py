@@ -9,13 +9,16 @@ effect of one data point, with no assumption about correlations.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.scores_text import scores_markdown
 from synthdp.bundle.wording import code, plain, up
+from synthdp.errors import BudgetError
+from synthdp.privacy.event_kinds import event_from_json, kind_of, leaves
+from synthdp.privacy.noise import NoiseKind
 
 
 def render(certificate: Certificate) -> str:
@@ -304,12 +307,12 @@ def _not_covered(c: Certificate) -> str:
         ),
         _other_releases(c),
     ]
-    kinds = frozenset[str]().union(*(event_kinds(x.event) for x in c.planned))
-    if {"gaussian", "rounded_gaussian", "mixture_of_gaussians"} & kinds:
+    noises = noises_of(x.event for x in c.planned)
+    if {"lattice", "rounded"} & noises:
         lines.append(
             "Floating-point arithmetic: the training's noise is a 64-bit Gaussian rounded to a"
             " public lattice, so the low bits of a result tell nothing; that the generator's"
-            f" Gaussians are exactly Gaussian is assumed. {_noise_on_tables(kinds)}"
+            f" Gaussians are exactly Gaussian is assumed. {_noise_on_tables(noises)}"
         )
     for gate in c.outside_gates:
         bound = (
@@ -325,13 +328,13 @@ def _not_covered(c: Certificate) -> str:
     return "\n".join(["## What is not covered\n", *(f"- {line}" for line in lines)])
 
 
-def _noise_on_tables(kinds: Set[str]) -> str:
+def _noise_on_tables(noises: Set[NoiseKind]) -> str:
     rounded = "is a 64-bit Gaussian rounded to whole numbers"
-    if "discrete_gaussian" not in kinds:
+    if "discrete" not in noises:
         return f"Noise on tables {rounded}, on the same assumption."
     return (
         "Noise on planned tables is discrete and"
-        f" exact{f'; on tables chosen during the search it {rounded}' if 'rounded_gaussian' in kinds else ''}."  # noqa: E501
+        f" exact{f'; on tables chosen during the search it {rounded}' if 'rounded' in noises else ''}."  # noqa: E501
     )
 
 
@@ -404,74 +407,13 @@ def _signature(c: Certificate) -> str:
 
 def describe_event(event: Mapping[str, Any]) -> str:
     """One event in words, with its noise scale."""
-    match event:
-        case {"event": "discrete_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
-            return (
-                f"discrete Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most"
-                f" {sensitivity}"
-            )
-        case {"event": "rounded_gaussian", "sigma": sigma, "sensitivity": sensitivity}:
-            return (
-                f"rounded Gaussian of sigma {sigma:.6g} on counts that a unit moves by at most"
-                f" {sensitivity}"
-            )
-        case {"event": "gaussian", "noise_multiplier": noise}:
-            return (
-                f"Gaussian of {noise:.6g} times the most that a unit moves all numbers together"
-                " (in L2)"
-            )
-        case {
-            "event": "sparse_vector",
-            "threshold_scale": threshold,
-            "query_scale": query,
-            "sensitivity": moved,
-            "rate": rate,
-            "rows": rows,
-        }:
-            sample = f", on a Poisson sample of rate {rate:.6g}" if rate < 1 else ""
-            scales = (
-                f"discrete Laplace of scales {threshold:.6g} (threshold) and {query:.6g} (query)"
-            )
-            return (
-                f"sparse vector up to its first query above: {scales} on whole numbers that a unit"
-                f" moves by at most {moved * rows}{sample}"
-            )
-        case {"event": "gumbel_max", "scale": scale, "sensitivity": moved, "rows": rows}:
-            return (
-                f"the largest of scores with Gumbel noise of scale {scale:.6g}, whole numbers that"
-                f" a unit moves by at most {moved * rows}"
-            )
-        case {
-            "event": "mixture_of_gaussians",
-            "noise_multiplier": noise,
-            "sensitivities": list(moves),
-        }:
-            return (
-                f"Gaussian of {noise:.6g} times the clipping norm, for up to {max(moves):g} rows of"
-                " a unit, each sampled by its own coin"
-            )
-        case {
-            "event": "poisson_sampled",
-            "rate": rate,
-            "of": {"event": "gaussian", "noise_multiplier": noise},
-        }:
-            return (
-                f"Gaussian of {noise:.6g} times the clipping norm, on a Poisson sample of rate"
-                f" {rate:.6g}"
-            )
-        case {"event": "poisson_sampled", "rate": rate, "of": dict(inner)}:
-            return f"{describe_event(inner)}, on a Poisson sample of rate {rate:.6g}"
-        case {"event": "repeated", "count": count, "of": dict(inner)}:
-            return f"{count} times: {describe_event(inner)}"
-        case {"event": "all", "of": list(events)}:
-            return "; and ".join(describe_event(e) for e in events)
-        case {"event": str(kind)}:
-            return plain(kind.replace("_", " "))
-    return "unknown"
+    try:
+        return kind_of(event_from_json(event)).words()
+    except BudgetError:
+        return plain(str(event.get("event", "unknown")).replace("_", " "))
 
 
-def event_kinds(event: Mapping[str, Any]) -> set[str]:
-    """The names of all events inside `event`."""
-    inner = event.get("of", [])
-    parts = inner if isinstance(inner, list) else [inner]
-    return {str(event.get("event"))}.union(*(event_kinds(e) for e in parts))
+def noises_of(events: Iterable[Mapping[str, Any]]) -> set[NoiseKind]:
+    """The kinds of noise inside `events`."""
+    found = (leaf.noise for event in events for leaf in leaves(event_from_json(event)))
+    return {noise for noise in found if noise is not None}

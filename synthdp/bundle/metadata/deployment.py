@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from synthdp.bundle.certificate.facts import Certificate
-from synthdp.bundle.certificate.text import describe_event, event_kinds, fitting
+from synthdp.bundle.certificate.text import describe_event, fitting, noises_of
 from synthdp.bundle.wording import plain, up
 from synthdp.spec.model import Publication, ReleaseSpec
 
@@ -279,18 +279,21 @@ def _mechanisms(c: Certificate) -> list[str]:
 
 
 def _security(c: Certificate) -> str:
-    kinds = set[str]().union(*(event_kinds(x.event) for x in c.planned))
-    floats = {"gaussian", "poisson_sampled", "mixture_of_gaussians"} & kinds
+    noises = noises_of(x.event for x in c.planned)
     return (
         f"Implemented by {c.program} with"
-        f" {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete_gaussian' in kinds else ''}Opacus"  # noqa: E501
+        f" {'OpenDP (discrete Gaussian, exact on whole numbers), ' if 'discrete' in noises else ''}Opacus"  # noqa: E501
         " and dp-accounting. "
         + (
             "Noise on tables is a 64-bit Gaussian rounded to whole numbers. "
-            if "discrete_gaussian" not in kinds
+            if "discrete" not in noises
             else ""
         )
-        + ("Training's noise is a 64-bit Gaussian rounded to a public lattice. " if floats else "")
+        + (
+            "Training's noise is a 64-bit Gaussian rounded to a public lattice. "
+            if "lattice" in noises
+            else ""
+        )
         + "Keys of the generators come from the operating system. Not interactive; nothing was done"
         " against timing. No mechanism looks at a row before its cost was written to a ledger."
     )

@@ -4,7 +4,7 @@ the spec.
 Guarantee. A step draws each row with probability `rate`, clips each row's gradient to norm `clip`
 (Opacus ghost-clipping hooks and optimizer; norms from `layers`) and adds Gaussian noise of standard
 deviation `noise_multiplier * sensitivity` to the sum. A unit of k rows moves the sum by at most
-(rows drawn of k) * sensitivity: `accounting.unit_sampled_gaussian`. Rate, steps and expected batch
+(rows drawn of k) * sensitivity: `unit_sampled_gaussian`. Rate, steps and expected batch
 are constants; the number of rows enters nowhere.
 
 Noise on a lattice [derived here]. The clipped sum S is rounded to a public lattice gZ^d, and the

@@ -4,15 +4,20 @@ cannot disagree.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import dp_accounting
 
 from synthdp.privacy.events import DiscreteGaussianDpEvent, RoundedGaussianDpEvent
-from synthdp.privacy.noise import Integers, Randomness
+from synthdp.privacy.noise import DRAWS, Integers, Randomness
 
-Sampler = Literal["discrete", "rounded"]
+Sampler = Literal["discrete", "rounded"]  # of `NoiseKind`: Gaussian noise on whole numbers
+EVENTS: Mapping[Sampler, Callable[[float, int], dp_accounting.DpEvent]] = MappingProxyType(
+    {"discrete": DiscreteGaussianDpEvent, "rounded": RoundedGaussianDpEvent}
+)
 
 
 def sampler_for(rows_per_unit: int) -> Sampler:
@@ -40,14 +45,9 @@ class CountNoise:
         """What one table does to a unit of at most `rows_per_unit` rows, which are as many
         counts.
         """
-        kind = DiscreteGaussianDpEvent if self.sampler == "discrete" else RoundedGaussianDpEvent
-        return kind(self.sigma, rows_per_unit)
+        return EVENTS[self.sampler](self.sigma, rows_per_unit)
 
     def on(self, counts: Integers, randomness: Randomness) -> Integers:
         """`counts` with the noise."""
-        draw = (
-            randomness.discrete_gaussian
-            if self.sampler == "discrete"
-            else randomness.rounded_gaussian
-        )
-        return draw(counts, sigma=self.sigma)
+        noisy: Integers = DRAWS[self.sampler](randomness, counts, self.sigma, 1.0)
+        return noisy

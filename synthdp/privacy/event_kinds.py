@@ -1,0 +1,252 @@
+"""The table of all kinds of events, and the events that are made of others.
+
+`kind_of` says what is known of any event; `KINDS` lists all that a ledger or a certificate can
+name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, reduce
+from types import MappingProxyType
+from typing import Any
+
+import dp_accounting
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from synthdp.errors import BudgetError
+from synthdp.privacy.concentrated import concentrated_pld
+from synthdp.privacy.event_base import Adapter, Adjacency, EventKind, WorkLimits, whole
+from synthdp.privacy.events import (
+    DiscreteGaussianDpEvent,
+    GumbelMaxDpEvent,
+    RoundedGaussianDpEvent,
+    SparseVectorDpEvent,
+)
+from synthdp.privacy.gaussian_events import Gaussian, MixtureOfGaussians, PoissonSampled
+
+MAX_PARTS = 200  # of one purpose, in a stranger's bundle
+
+
+class Nothing(Adapter):
+    """No look at the rows."""
+
+    name = "nothing"
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return pld.identity(value_discretization_interval=width)
+
+    def widened(self, size: int) -> dp_accounting.DpEvent:
+        return self.event
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        return 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.name}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> dp_accounting.DpEvent:
+        return dp_accounting.NoOpDpEvent()
+
+
+class Unknown(Adapter):
+    """An event that has no cost here, and no JSON."""
+
+    name = "unknown"
+
+
+class Repeated(Adapter):
+    """The same event, so many times, each in the light of those before."""
+
+    name = "repeated"
+
+    @property
+    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
+        return (self.event.event,)
+
+    @property
+    def _once(self) -> EventKind:
+        return kind_of(self.event.event)
+
+    @property
+    def squared_mu(self) -> float:
+        return float(self.event.count * self._once.squared_mu)
+
+    @property
+    def table_precision(self) -> float:
+        return float(self.event.count * self._once.table_precision)
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        return self._once.repeated(self.event.count, adjacency, width)
+
+    def widened(self, size: int) -> dp_accounting.DpEvent | None:
+        once = self._once.widened(size)
+        return None if once is None else dp_accounting.SelfComposedDpEvent(once, self.event.count)
+
+    def too_narrow(self, rows: int) -> str | None:
+        return self._once.too_narrow(rows)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        count = whole(self.event.count, limits.steps + limits.tables + limits.answers)
+        return self._once.expected_loss(limits, times * count)
+
+    def to_json(self) -> dict[str, Any]:
+        count = self.event.count
+        return {"event": self.name, "count": count, "of": event_to_json(self.event.event)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> dp_accounting.DpEvent:
+        return dp_accounting.SelfComposedDpEvent(event_from_json(data["of"]), whole(data["count"]))
+
+    def words(self) -> str:
+        return f"{self.event.count} times: {self._once.words()}"
+
+
+class All(Adapter):
+    """Several events, each in the light of those before.
+
+    The same event is composed once for all its repeats. Zero-concentrated bounds of all events that
+    have no closer one add up, and one conversion of the sum loses less than many.
+    """
+
+    name = "all"
+
+    @property
+    def parts(self) -> tuple[dp_accounting.DpEvent, ...]:
+        return tuple(self.event.events)
+
+    @property
+    def squared_mu(self) -> float:
+        return sum(kind_of(part).squared_mu for part in self.parts)
+
+    @property
+    def table_precision(self) -> float:
+        return sum(kind_of(part).table_precision for part in self.parts)
+
+    def cost(self, adjacency: Adjacency, width: float) -> pld.PrivacyLossDistribution:
+        bounds: list[float] = []
+        each: list[pld.PrivacyLossDistribution] = []
+        for event, count in self._counted().items():
+            rho = kind_of(event).zcdp(adjacency)
+            if rho is not None:
+                bounds.append(count * rho)
+            else:
+                repeated = dp_accounting.SelfComposedDpEvent(event, count)
+                each.append(cost_of(repeated, adjacency, width))
+        if bounds:
+            each.append(concentrated_pld(math.fsum(bounds), width=width))
+        identity = pld.identity(value_discretization_interval=width)
+        return reduce(lambda total, one: total.compose(one), each, identity)
+
+    def _counted(self) -> Counter[dp_accounting.DpEvent]:
+        counts: Counter[dp_accounting.DpEvent] = Counter()
+        for part in self.parts:
+            if isinstance(part, dp_accounting.SelfComposedDpEvent):
+                counts[part.event] += part.count
+            else:
+                counts[part] += 1
+        return counts
+
+    def repeated(
+        self, count: int, adjacency: Adjacency, width: float
+    ) -> pld.PrivacyLossDistribution:
+        each = tuple(dp_accounting.SelfComposedDpEvent(part, count) for part in self.parts)
+        return cost_of(dp_accounting.ComposedDpEvent(each), adjacency, width)
+
+    def widened(self, size: int) -> dp_accounting.DpEvent | None:
+        parts = [kind_of(part).widened(size) for part in self.parts]
+        return None if None in parts else dp_accounting.ComposedDpEvent(tuple(parts))
+
+    def too_narrow(self, rows: int) -> str | None:
+        found = (kind_of(part).too_narrow(rows) for part in self.parts)
+        return next((problem for problem in found if problem), None)
+
+    def expected_loss(self, limits: WorkLimits, times: int) -> float:
+        if len(self.parts) > MAX_PARTS:
+            raise ValueError(f"{len(self.parts)} events of one purpose")
+        return math.fsum(kind_of(part).expected_loss(limits, times) for part in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.name, "of": [event_to_json(part) for part in self.parts]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> dp_accounting.DpEvent:
+        return dp_accounting.ComposedDpEvent(tuple(map(event_from_json, list(data["of"]))))
+
+    def words(self) -> str:
+        return "; and ".join(kind_of(part).words() for part in self.parts)
+
+
+ADAPTERS: Mapping[type, type[Adapter]] = MappingProxyType(
+    {
+        dp_accounting.NoOpDpEvent: Nothing,
+        dp_accounting.GaussianDpEvent: Gaussian,
+        dp_accounting.PoissonSampledDpEvent: PoissonSampled,
+        MixtureOfGaussiansDpEvent: MixtureOfGaussians,
+        dp_accounting.SelfComposedDpEvent: Repeated,
+        dp_accounting.ComposedDpEvent: All,
+    }
+)
+_KERNEL_KINDS: tuple[type[EventKind], ...] = (
+    DiscreteGaussianDpEvent,
+    RoundedGaussianDpEvent,
+    SparseVectorDpEvent,
+    GumbelMaxDpEvent,
+)
+KINDS: Mapping[str, type[EventKind]] = MappingProxyType(
+    {kind.name: kind for kind in (*_KERNEL_KINDS, *ADAPTERS.values())}
+)
+
+
+def kind_of(event: dp_accounting.DpEvent) -> EventKind:
+    """What is known of `event`: events of this kernel know it themselves.
+
+    >>> kind_of(dp_accounting.GaussianDpEvent(2.0)).name
+    'gaussian'
+    """
+    if isinstance(event, EventKind):
+        return event
+    return ADAPTERS.get(type(event), Unknown)(event)
+
+
+@lru_cache(maxsize=64)
+def cost_of(
+    event: dp_accounting.DpEvent, adjacency: Adjacency, width: float
+) -> pld.PrivacyLossDistribution:
+    """A distribution that dominates `event` (`EventKind.cost`)."""
+    return kind_of(event).cost(adjacency, width)
+
+
+def leaves(event: dp_accounting.DpEvent) -> Iterator[EventKind]:
+    """The events inside `event` that are made of no others, each named once for all its repeats."""
+    kind = kind_of(event)
+    if isinstance(kind, Repeated | All):
+        for part in kind.parts:
+            yield from leaves(part)
+    else:
+        yield kind
+
+
+def event_to_json(event: dp_accounting.DpEvent) -> dict[str, Any]:
+    """An event as plain JSON, for the ledger and the certificate.
+
+    >>> event_to_json(RoundedGaussianDpEvent(9.0, sensitivity=2))
+    {'event': 'rounded_gaussian', 'sigma': 9.0, 'sensitivity': 2}
+    """
+    return kind_of(event).to_json()
+
+
+def event_from_json(data: Any) -> dp_accounting.DpEvent:
+    """The event that `event_to_json` wrote.
+
+    Raises:
+        BudgetError: unknown kind of event.
+    """
+    try:
+        return KINDS[data["event"]].from_json(data)
+    except (KeyError, TypeError, ValueError):
+        raise BudgetError(f"unknown event {str(data)[:80]!r}") from None
