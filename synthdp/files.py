@@ -1,8 +1,11 @@
-"""Files that someone else may have made or damaged: plain files alone, of bounded size, and JSON
-that reads in one way.
+"""Reading files that someone else may have made or damaged, and writing files whole.
 
-Without the bounds a pipe would be waited for, a device read without end, and a few megabytes of
-brackets would fill the memory.
+Read are plain files alone, of bounded size, and JSON that has one meaning. Without the bounds a
+pipe would be waited for, a device read without end, and a few megabytes of brackets would fill the
+memory.
+
+A file that is written appears whole or not at all, for its owner alone where its content is
+confidential.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +121,69 @@ def _whole(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError("a number is too large")
     return int(digits)
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """A draft beside `path`. It takes its place when the block ends well, and vanishes otherwise.
+
+    Bytes and name are on the disk when the block has ended. A process that is killed inside leaves
+    the draft, and `path` as it was.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield draft
+        sync(draft)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """All of `content` in `path` and on the disk, or what was there before.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    with draft_of(path) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or a folder's names, to the disk. Windows does the latter itself."""
+    if path.is_dir() and os.name == "nt":
+        return
+    # Windows brings bytes to the disk through handles that may write alone.
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def lock_file(path: Path) -> int | None:
+    """A handle that keeps the lock of `path`, which is made where it is missing, until the handle
+    is closed or the process ends. None where another handle keeps it, be it of this process.
+
+    A disk without locks keeps nothing: something else must guard what lies there.
+
+    Raises:
+        OSError: `path` cannot be opened.
+    """
+    from filelock import lock_descriptor  # 30 ms that commands without a lock need not wait
+
+    handle, free = os.open(path, os.O_RDWR | os.O_CREAT, 0o600), True
+    with suppress(OSError):
+        free = lock_descriptor(handle, blocking=False)
+    if not free:
+        os.close(handle)
+        return None
+    return handle
 
 
 @contextmanager

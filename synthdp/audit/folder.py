@@ -12,7 +12,6 @@ and trained anew: models can be had again, and a release whose budget is spent m
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -28,7 +27,7 @@ import numpy as np
 
 from synthdp import __version__
 from synthdp.errors import OutputError
-from synthdp.files import read_text
+from synthdp.files import lock_file, read_text, write_whole
 
 KEY, GAME, MODELS = "key", "game", "models"
 AUDITS = ".audit"  # in an audit's output folder
@@ -55,7 +54,7 @@ class AttackFolder:
             key = _kept(path / KEY, r"[0-9a-f]{32}")
             if key is None:
                 key = secrets.token_hex(16)
-                _keep(path / KEY, key)
+                write_whole(path / KEY, key)
         return cls(path, key)
 
     def coins(self, purpose: str) -> np.random.Generator:
@@ -84,7 +83,7 @@ class AttackFolder:
             if _kept(self.path / GAME, r"[0-9a-f]{32}") != name.hexdigest():
                 if models.exists():
                     shutil.rmtree(models)
-                _keep(self.path / GAME, name.hexdigest())
+                write_whole(self.path / GAME, name.hexdigest())
             for file in models.rglob("*.npz"):
                 if not zipfile.is_zipfile(
                     file
@@ -111,23 +110,23 @@ def audit_folder(out: Path, rows: str) -> Iterator[AttackFolder]:
     with _writing(out / AUDITS):
         (out / AUDITS).mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = AttackFolder.open(out / AUDITS / rows)
-    with (folder.path / "lock").open("w") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(
-                f"another process is auditing into {out}",
-                hint="wait for it to end, or choose another folder with --out",
-            ) from None
-        over = False
-        try:
-            yield folder
-            over = True
-        finally:
-            if over or not any(folder.path.rglob("*.npz")):
-                folder.remove()
-                with suppress(OSError):  # an audit on other rows may be there
-                    folder.path.parent.rmdir()
+    with _writing(folder.path):
+        lock = lock_file(folder.path / "lock")
+    if lock is None:
+        raise OutputError(
+            f"another process is auditing into {out}",
+            hint="wait for it to end, or choose another folder with --out",
+        )
+    over = False
+    try:
+        yield folder
+        over = True
+    finally:
+        if over or not any(folder.path.rglob("*.npz")):
+            folder.remove()
+            with suppress(OSError):  # an audit on other rows may be there
+                folder.path.parent.rmdir()
+        os.close(lock)
 
 
 @contextmanager
@@ -148,13 +147,3 @@ def _kept(path: Path, form: str) -> str | None:
     except (OSError, ValueError):
         return None
     return text if re.fullmatch(form, text) else None
-
-
-def _keep(path: Path, text: str) -> None:
-    """All of `text` in `path`, or what was there before."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

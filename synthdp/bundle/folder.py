@@ -13,6 +13,7 @@ from pathlib import Path
 
 from synthdp.errors import OutputError
 from synthdp.files import SUMS as SUMS
+from synthdp.files import sync
 
 
 def check_target(folder: Path, *, force: bool) -> None:
@@ -55,7 +56,7 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
         yield draft
-        _sync(draft)
+        _publish(draft)
         _replace(draft, folder, force=force)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
@@ -68,15 +69,11 @@ def new_folder(folder: Path, *, force: bool) -> Iterator[Path]:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def _sync(draft: Path) -> None:
+def _publish(draft: Path) -> None:
     """Make every file readable for all, as a public folder is, and bring all to the disk."""
     for path in [*draft.rglob("*"), draft]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(path)
 
 
 def _replace(draft: Path, folder: Path, *, force: bool) -> None:
@@ -92,16 +89,8 @@ def _replace(draft: Path, folder: Path, *, force: bool) -> None:
         if old:
             os.replace(aside, folder)
         raise
-    _sync_folder(folder.parent)
+    sync(folder.parent)
     # Whatever stands aside now, of this writing or of one that was killed, has been replaced.
     for kind in ("partial", "old"):
         for rubbish in folder.parent.glob(f".{folder.name}.{kind}-*"):
             shutil.rmtree(rubbish, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

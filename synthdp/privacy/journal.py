@@ -11,12 +11,11 @@ seen, so that a second look at the rows would go unpaid (`lease` has the proof).
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Protocol
 
 from synthdp.errors import OutputError
-from synthdp.files import check_plain
+from synthdp.files import check_plain, write_whole
 from synthdp.ledger.lease import Lease
 from synthdp.privacy.mechanisms.marginals import Arrays
 
@@ -133,27 +132,12 @@ def _write(path: Path, content: bytes) -> None:
     Raises:
         OutputError: the disk does not take it.
     """
-    partial = path.with_suffix(".partial")
     try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        _sync(path.parent)
+        write_whole(path, content)
     except OSError as error:
         why = error.strerror or "the disk does not write"
         hint = "make room or allow writing, then `synthdp resume` the release"
         raise OutputError(f"cannot write {path}: {why}", hint=hint) from None
-
-
-def _sync(folder: Path) -> None:
-    """Bring a folder's names to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _file_name(purpose: str) -> str:

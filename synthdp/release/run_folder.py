@@ -12,14 +12,11 @@ finds nothing to write to once another run has taken OUT.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,17 +26,15 @@ from pathlib import Path
 import numpy as np
 
 from synthdp.errors import BudgetError, OutputError
-from synthdp.files import owner_only, parse_json, read_text
+from synthdp.files import lock_file, owner_only, parse_json, read_text, write_whole
 
 FOLDER = ".run"
 STATE, LOCK = "state.json", "lock"
 RUN, HOLDOUT = r"[0-9]{8}-[0-9a-f]{12}", r"[0-9a-f]{32}"
 GONE = ".run.gone-"  # what is being removed; anything of this name is rubbish
 RELEASE = "release"
-_HELD: dict[
-    int, tuple[int, int] | None
-] = {}  # handles of the locks of this process, and the files that they keep
-_MUTEX = threading.Lock()
+# handles of the locks of this process, and the files that they keep
+_HELD: dict[int, tuple[int, int] | None] = {}
 
 
 @dataclass(frozen=True)
@@ -214,40 +209,37 @@ def _hold(path: Path) -> int:
     keeps it.
 
     The lock goes with its process, however that ends. It is tested that what was locked still has
-    its name, since the one who held it before may have moved it away. Within a process, whose locks
-    are all its own, `_HELD` says what is kept. Where the disk has no locks, the ledger's lease
-    takes their place.
+    its name, since the one who held it before may have moved it away. Where the disk has no locks,
+    the ledger's lease takes their place, and `_HELD` within a process.
 
     Raises:
         BudgetError: another run is at work in it.
     """
-    with _MUTEX:
-        if _place(path / LOCK) in _HELD.values():
-            raise _taken(path, "this process")
-        handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                holder = os.read(handle, 20).decode(errors="replace")
-                os.close(handle)
-                raise _taken(
-                    path, f"process {holder}" if holder.isdigit() else "a process"
-                ) from None
-        if _place(path / LOCK) != _place(handle):
-            os.close(handle)
-            raise _taken(path, "a process")
-        _HELD[handle] = _place(handle)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+    if _place(path / LOCK) in _HELD.values():
+        raise _taken(path, "this process")
+    handle = lock_file(path / LOCK)
+    if handle is None:
+        raise _taken(path, _holder(path))
+    if _place(path / LOCK) != _place(handle):
+        os.close(handle)
+        raise _taken(path, "a process")
+    _HELD[handle] = _place(handle)
+    os.ftruncate(handle, 0)
+    os.write(handle, str(os.getpid()).encode())
     return handle
+
+
+def _holder(path: Path) -> str:
+    """Who keeps the lock of a run's folder, as far as its file says so."""
+    with suppress(OSError, ValueError):
+        return f"process {int(read_text(path / LOCK))}"
+    return "a process"
 
 
 def _release(handle: int) -> None:
     """Let a folder go that `_hold` keeps; nothing of one that is kept no longer."""
-    with _MUTEX:
-        if _HELD.pop(handle, None) is not None:
-            os.close(handle)
+    if _HELD.pop(handle, None) is not None:
+        os.close(handle)
 
 
 def _place(file: Path | int) -> tuple[int, int] | None:
@@ -282,12 +274,7 @@ def respecified(folder: RunFolder, spec_text: str) -> RunFolder:
 
 def _write_state(path: Path, state: Mapping[str, object]) -> None:
     """The run's state, whole or not at all."""
-    partial = path / "state.partial"
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(state))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path / STATE)
+    write_whole(path / STATE, json.dumps(state))
 
 
 def _discard(path: Path) -> None:

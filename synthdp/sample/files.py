@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import pandas as pd
 
 from synthdp.bundle.metadata.datapackage import as_written
 from synthdp.errors import OutputError
+from synthdp.files import draft_of
 from synthdp.spec.model import Column
 
 # rows that pandas formats at once; left to itself it takes a hundred of a wide table, which is
@@ -52,21 +52,18 @@ def write_blocks(
         _write_csv(blocks, columns, sys.stdout)
         return
     check_file(out)
-    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        if out.suffix == ".parquet":
-            _write_parquet(blocks, draft)
-        else:
-            with draft.open("w", encoding="utf-8", newline="") as file:
-                _write_csv(blocks, columns, file)
-        draft.replace(out)
+        with draft_of(out) as draft:
+            if out.suffix == ".parquet":
+                _write_parquet(blocks, draft)
+            else:
+                with draft.open("w", encoding="utf-8", newline="") as file:
+                    _write_csv(blocks, columns, file)
     except OSError as error:
         raise OutputError(
             f"{out}: cannot be written: {error.strerror}",
             hint="check the folder, its permissions and the space on its disk",
         ) from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _write_csv(

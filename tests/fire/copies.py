@@ -15,6 +15,7 @@ seeded; the noise is not.
 from __future__ import annotations
 
 import collections
+import fcntl
 import hashlib
 import json
 import os
@@ -100,7 +101,7 @@ def start(where: Path, out: Path, *, kill: int | None, locks: bool = True) -> in
         killer.arm_points(where, kill, log)
         watch_use(used)
         if not locks:
-            run_folder.fcntl.lockf = lambda *_: None
+            fcntl.flock = lambda *_: None
         if (out / run_folder.FOLDER / run_folder.STATE).exists():
             release_module.resume(out)
         else:

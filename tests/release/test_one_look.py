@@ -5,6 +5,7 @@ forgot.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import re
@@ -190,9 +191,7 @@ def test_a_living_run_is_left_alone(interrupted: Any, synthdp: Any, command: str
 
 @pytest.mark.finding("redteam A3")
 def test_a_living_run_is_left_alone_by_its_own_process_too(tmp_path: Path) -> None:
-    """Locks of files are a process' own, and closing one drops it: a second start would take the
-    run, or let another process take it.
-    """
+    """A second start would take the run, or let another process take it."""
     out, spec = tmp_path / "out", tmp_path / "spec.yaml"
     first = run_folder.start(out, spec, "", command=run_folder.RELEASE, force=False)
     for force in (False, True):
@@ -240,7 +239,7 @@ def test_a_disk_without_locks_is_worked_on_all_the_same(
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks")
 
-    monkeypatch.setattr(run_folder.fcntl, "lockf", none)
+    monkeypatch.setattr(fcntl, "flock", none)
     made = run_folder.start(
         tmp_path / "out", tmp_path / "spec.yaml", "", command=run_folder.RELEASE, force=False
     )
