@@ -25,14 +25,6 @@ hypothesis.settings.load_profile("same examples")
 Figure = Callable[..., None]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Plans that tests compose are remembered among the tests, not in the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture
 def seeded(request: pytest.FixtureRequest) -> Iterator[None]:
     """Noise and coins of a quick test follow its name; see `tests/chance.py`."""
