@@ -35,9 +35,6 @@ VIEW_COLUMNS = (
     "params.`graph`",
     "params.`spec_sha256`",
 )
-# MLflow shows each column 100 pixels wide otherwise, and cuts what is longer: two columns would
-# bear the same name.
-CHARACTER_PIXELS, CELL_PIXELS, MIN_PIXELS = 8, 28, 90
 # Whole paragraphs on one line: MLflow breaks lines where the text does, and shows only the first
 # until the note is opened.
 EXPERIMENT_NOTE = " ".join(
@@ -180,16 +177,7 @@ def view_state() -> dict[str, Any]:
     """The state of MLflow's runs table that the saved view restores; what is left out keeps its
     default.
     """
-    widths = {
-        c: max(MIN_PIXELS, CHARACTER_PIXELS * len(c.split("`")[1]) + CELL_PIXELS)
-        for c in VIEW_COLUMNS
-    }
-    columns = {
-        "selectedColumns": list(VIEW_COLUMNS),
-        "columnOrder": list(VIEW_COLUMNS),
-        "columnWidths": widths,
-    }
-    return {**columns, "orderByKey": "attributes.start_time", "orderByAsc": False}
+    return {"selectedColumns": list(VIEW_COLUMNS)}
 
 
 def view_path(experiment: str) -> str:

@@ -102,9 +102,6 @@ def test_the_view_shows_gate_epsilon_and_attack_of_each_release(
             column.split("`")[1], exact=True
         )
         heading.wait_for()
-        assert heading.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), (
-            f"the name of {column} is cut"
-        )
     cells = page.locator("[role=gridcell]").all_inner_texts()
     assert {"passed", "withheld"} <= set(cells) and str(reviewed.epsilon) in cells
     assert page.get_by_text(
