@@ -22,14 +22,11 @@ graph_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Format = Literal["yaml", "dot", "dagitty", "bif", "gml", "svg", "json"]
+Format = Literal["yaml", "dot", "dagitty", "svg", "json"]
 Source = Annotated[
     Path,
     typer.Argument(
-        help=(
-            "A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .gml,"
-            " .bif)."
-        )
+        help="A spec, a bundle, or a graph file (.yaml, .json, .dot, .gv, .dagitty, .dag, .bif)."
     ),
 ]
 Spec = Annotated[
@@ -60,11 +57,8 @@ def show(
     from synthdp.graph.formats import WRITERS, read_graph
 
     form = form or ("json" if as_json else None)
-    if form == "bif":
-        text = _bif(source)
-    else:
-        graph = read_graph(source)
-        text = graph_text(graph) if form is None else WRITERS[form](graph)
+    graph = read_graph(source)
+    text = graph_text(graph) if form is None else WRITERS[form](graph)
     if out is None and form is None:
         _print(text)
         return
@@ -75,33 +69,6 @@ def show(
         return
     write_file(out, text, option="--out")
     typer.echo(f"wrote {out}", err=True)
-
-
-def _bif(source: Path) -> str:
-    """BIF holds levels and tables: a network's own, or a spec's levels with uniform tables."""
-    from synthdp.data.domain import Domain
-    from synthdp.graph.formats import GraphFileError, read_graph, read_text
-    from synthdp.graph.formats.bif import parse_bif, uniform_network, write_bif
-    from synthdp.spec.load.loader import load_spec
-
-    if source.suffix.lower() == ".bif":
-        return write_bif(parse_bif(read_text(source), file=str(source)))
-    spec = source / "spec.yaml" if source.is_dir() else source
-    if (
-        spec.suffix.lower() not in (".yaml", ".yml")
-        or not spec.is_file()
-        or "\nsynthdp:" not in f"\n{read_text(spec)}"
-    ):
-        raise GraphFileError(
-            f"{source}: BIF lists the levels of each column, which this file does not hold",
-            hint="convert a spec, a bundle or a .bif file",
-        )
-    typer.echo(
-        "synthdp: BIF holds a table for each column; here they are uniform: only the structure and"
-        " the levels count",
-        err=True,
-    )
-    return write_bif(uniform_network(read_graph(source), Domain.from_spec(load_spec(spec).columns)))
 
 
 @graph_app.command()

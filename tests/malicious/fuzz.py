@@ -1,4 +1,4 @@
-"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|gml|bundle [--coverage]`: made-up input
+"""`python -m tests.malicious.fuzz spec|csv|bif|dot|dagitty|bundle [--coverage]`: made-up input
 for FUZZ_SECONDS (600), counted as JSON.
 
 Hypothesis changes a valid spec or table as a tree or a grid, then as text, then as bytes. With

@@ -28,7 +28,6 @@ from synthdp.bundle.write import FILES, sha256, write_bundle
 from synthdp.errors import SynthdpError, printable
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats import WRITERS, read_graph
-from synthdp.graph.formats.bif import uniform_network, write_bif
 from synthdp.verify.checks import inspect_bundle
 
 SECONDS, MEGABYTES = (
@@ -40,7 +39,23 @@ Target = Callable[[bytes], str]
 
 EDGES = tuple(GraphEdge(a, b, directed=True, provenance="given") for a, b in ("ab", "ac", "bd"))
 GRAPH = CausalGraph(tuple("abcd"), EDGES, {}, (("c", "d"),))
-SUFFIXES = {"bif": ".bif", "dot": ".dot", "dagitty": ".dagitty", "gml": ".gml"}
+NETWORK = """network unknown {
+}
+variable a {
+  type discrete [ 2 ] { x, y };
+}
+variable b {
+  type discrete [ 2 ] { x, y };
+}
+probability ( a ) {
+  table 0.5, 0.5;
+}
+probability ( b | a ) {
+  (x) 0.5, 0.5;
+  (y) 0.25, 0.75;
+}
+"""
+SUFFIXES = {"bif": ".bif", "dot": ".dot", "dagitty": ".dagitty"}
 SCRAPS = [
     "{",
     "}",
@@ -72,9 +87,6 @@ SCRAPS += [
     "type discrete [",
     "default ",
     "subgraph {",
-    "graph [",
-    "node [ id ",
-    "label ",
     "1e999",
     "-1",
     "nan",
@@ -143,16 +155,7 @@ def graph_target(name: str) -> Target:
 
 
 def _seed(name: str) -> str:
-    if name != "bif":
-        return WRITERS[name](GRAPH)
-    from synthdp.data.domain import ColumnDomain, Domain
-
-    return write_bif(
-        uniform_network(
-            GRAPH,
-            Domain(tuple(ColumnDomain(n, "categorical", ("x", "y"), False) for n in GRAPH.nodes)),
-        )
-    )
+    return NETWORK if name == "bif" else WRITERS[name](GRAPH)
 
 
 @st.composite

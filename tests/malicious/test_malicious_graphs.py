@@ -30,7 +30,6 @@ SLOW = {
     "brackets without end": ("x.bif", f"{TWO}probability ( a ) {{ {'(' * 50_000} }}"),
     "a comment that is never closed": ("x.dot", "digraph { " + "/* " * 50_000),
     "backslashes without end": ("x.dot", 'digraph { "' + "\\" * 100_001),
-    "digits without end": ("x.gml", "graph [ node [ id " + "1" * 100_000 + " ] ]"),
     "a name as long as the file": ("x.dot", "d" + "9" * 500_000),
     "a chain that is told backwards": (
         "x.dot",
@@ -60,7 +59,6 @@ LARGE = {
     "too many unseen causes": ("x.dot", "graph " + crossed("<->")),
 }
 BROKEN = {
-    "nested GML": ("x.gml", "graph [ " * 20_000),
     "nested DOT": ("x.dot", "digraph { " + "subgraph { " * 20_000),
     "nested DAGitty": ("x.dagitty", "dag { " + "{ " * 20_000),
     "names put together": ("x.dot", "digraph { " + '"a" + ' * 20_000 + '"b" }'),
@@ -73,13 +71,7 @@ BROKEN = {
         "x.bif",
         f"variable a {{ type discrete [ {'9' * 5000} ] {{ x, y }}; }}",
     ),
-    "a label that is a list": ("x.gml", "graph [ node [ id 0 label [ x 1 ] ] ]"),
-    "a position that is none": (
-        "x.gml",
-        'graph [ node [ id 0 label "a" group "g" group_position "x" ] ]',
-    ),
     "a name without letters": ("x.dagitty", 'dag { "a" "b" "a" -> "" -> "b" }'),
-    "nodes that are none": ("x.gml", "graph [ node 1 edge 2 ]"),
 }
 
 

@@ -54,7 +54,7 @@ def test_show_a_spec_a_bundle_and_a_file(released: Any, synthdp: Any) -> None:
     assert "8 columns, 8 arrows" in synthdp("graph", "show", DATA / "asia.bif").out
 
 
-@pytest.mark.parametrize("form", ["yaml", "dot", "dagitty", "gml", "json", "bif"])
+@pytest.mark.parametrize("form", ["yaml", "dot", "dagitty", "json"])
 def test_convert_to_a_file_and_back(tmp_path: Path, synthdp: Any, form: str) -> None:
     out = tmp_path / f"asia.{form}"
     done = synthdp("graph", "show", DATA / "asia.bif", "--format", form, "--out", out)
@@ -66,19 +66,6 @@ def test_convert_to_a_file_and_back(tmp_path: Path, synthdp: Any, form: str) -> 
 def test_a_picture(released: Any, synthdp: Any) -> None:
     root = ElementTree.fromstring(synthdp("graph", "show", released.bundle, "--format", "svg").out)
     assert [t for t in root.iter("{http://www.w3.org/2000/svg}text") if t.text == "smoker"]
-
-
-def test_a_spec_as_bif_says_that_its_tables_mean_nothing(tiny: Any, synthdp: Any) -> None:
-    done = synthdp("graph", "show", tiny.write().spec, "--format", "bif")
-    assert (
-        done.code == 0
-        and "variable sex {\n  type discrete [ 2 ] { female, male };" in done.out
-        and "uniform" in done.err
-    )
-    assert (
-        "BIF lists the levels"
-        in synthdp("graph", "show", DATA / "graphs.json", "--format", "bif").err
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from synthdp.graph.formats.bif import parse_bif
 from synthdp.graph.formats.dot import read_dot, write_dagitty, write_dot
 from synthdp.graph.formats.draft import GraphFileError, mistake
 from synthdp.graph.formats.edgelist import read_yaml, write_yaml
-from synthdp.graph.formats.gml import read_gml, write_gml
 
 __all__ = ["READERS", "SUFFIXES", "WRITERS", "GraphFileError", "read_graph", "read_text"]
 
@@ -58,7 +57,6 @@ READERS: dict[str, Callable[..., CausalGraph]] = {
     "yaml": read_yaml,
     "dot": read_dot,
     "dagitty": read_dot,
-    "gml": read_gml,
     "json": read_json,
     "bif": _read_network,
 }
@@ -68,11 +66,10 @@ WRITERS: dict[str, Callable[[CausalGraph], str]] = {
     "yaml": write_yaml,
     "dot": write_dot,
     "dagitty": write_dagitty,
-    "gml": write_gml,
     "json": write_json,
     "svg": CausalGraph.to_svg,
 }
-"""By format: graph -> text. (BIF needs levels: `synthdp.graph.formats.bif`.)"""
+"""By format: graph -> text. BIF, which holds tables, is only read."""
 
 SUFFIXES = {
     ".yaml": "yaml",
@@ -81,7 +78,6 @@ SUFFIXES = {
     ".gv": "dot",
     ".dagitty": "dagitty",
     ".dag": "dagitty",
-    ".gml": "gml",
     ".json": "json",
     ".bif": "bif",
 }

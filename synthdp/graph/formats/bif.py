@@ -1,4 +1,4 @@
-"""Discrete Bayesian networks in the BIF format: structure, tables, and samples; read and written.
+"""Discrete Bayesian networks in the BIF format: structure, tables, and samples.
 
 Only the grammar that network repositories write: `variable` blocks with discrete types and
 `probability` blocks with `table`, `default` or one row per combination of the parents' values.
@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import networkx as nx
@@ -23,11 +22,10 @@ from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 
-MAX_CELLS = 1_000_000  # of a table
+MAX_TABLE_CELLS = 1_000_000
 MAX_CELLS = 10_000_000  # of all tables of a file
 MAX_TOLD = 300  # characters of what a message quotes
 MAX_PARENTS = 30  # numpy's tables have 32 dimensions at least, and 2^30 cells are too many anyhow
-WORD = re.compile(r"[^\s{}()\[\],;|\"]+")
 
 # No quantifier gives back what it took (`++`, `*+`), so that each is one pass over the text,
 # whatever stands there.
@@ -130,74 +128,6 @@ def parse_bif(text: str, *, file: str) -> BayesianNetwork:
     return BayesianNetwork(levels, {name: own.given for name, own in rows.items()}, tables)
 
 
-def write_bif(network: BayesianNetwork) -> str:
-    """A network as BIF text, which `parse_bif` reads back.
-
-    Raises:
-        SynthdpError: a name or a level that BIF, which has no quotes, cannot hold.
-    """
-    for name in (*network.levels, *(v for values in network.levels.values() for v in values)):
-        if not WORD.fullmatch(name):
-            raise SynthdpError(
-                f"BIF cannot write {name!r}: no spaces, commas, semicolons, bars, quotes or"
-                " brackets",
-                hint="choose another format",
-            )
-    lines = ["network unknown {", "}"]
-    for name, values in network.levels.items():
-        lines += [
-            f"variable {name} {{",
-            f"  type discrete [ {len(values)} ] {{ {', '.join(values)} }};",
-            "}",
-        ]
-    for name, given in network.parents.items():
-        table = network.tables[name]
-        lines.append(f"probability ( {name}{' | ' + ', '.join(given) if given else ''} ) {{")
-        for cell in product(*(range(len(network.levels[p])) for p in given)):
-            labels = ", ".join(network.levels[p][i] for p, i in zip(given, cell, strict=True))
-            lines.append(
-                f"  {f'({labels})' if given else 'table'}"
-                f" {', '.join(repr(float(v)) for v in table[cell])};"
-            )
-        lines.append("}")
-    return "\n".join([*lines, ""])
-
-
-def uniform_network(graph: CausalGraph, domain: Domain) -> BayesianNetwork:
-    """A network with the graph's structure (its extension where links have no direction) and
-    uniform tables.
-
-    For programs that take a graph as BIF only. Levels that BIF cannot hold are called s0, s1, ...
-
-    Raises:
-        SynthdpError: a table would have more than a million cells.
-    """
-    levels = {n: _bif_levels(domain[n].labels) for n in graph.nodes}
-    parents = {n: graph.parents(n) for n in graph.nodes}
-    shapes = {n: tuple(len(levels[m]) for m in (*parents[n], n)) for n in graph.nodes}
-    large = [n for n, shape in shapes.items() if math.prod(shape) > MAX_CELLS]
-    if large:
-        raise SynthdpError(
-            f"BIF lists every probability: the table of {large[0]} would have more than"
-            f" {MAX_CELLS:,}",
-            hint="choose another format",
-        )
-    return BayesianNetwork(
-        levels, parents, {n: np.full(shape, 1 / shape[-1]) for n, shape in shapes.items()}
-    )
-
-
-def _bif_levels(labels: Sequence[str]) -> tuple[str, ...]:
-    return (
-        tuple(labels)
-        if all(WORD.fullmatch(v) for v in labels)
-        else tuple(f"s{i}" for i in range(len(labels)))
-    )
-
-
-# --- reading ---
-
-
 @dataclass(frozen=True)
 class _Block:
     """A block of the file: where it begins, the variable, its parents as written (None of a
@@ -278,10 +208,10 @@ def _check_sizes(
             if len(own.given) <= MAX_PARENTS
             else math.inf
         )
-        if size > MAX_CELLS:
+        if size > MAX_TABLE_CELLS:
             hint = (
-                f"at most {MAX_PARENTS} parents, and {MAX_CELLS:,} probabilities; give the graph"
-                " alone, as DOT or YAML"
+                f"at most {MAX_PARENTS} parents, and {MAX_TABLE_CELLS:,} probabilities; give the"
+                " graph alone, as DOT or YAML"
             )
             raise SynthdpError(
                 f"{own.where}: has {len(own.given)} parents, and a table that is too large to be"

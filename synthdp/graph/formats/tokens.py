@@ -89,6 +89,6 @@ def quoted(name: str, *, language: str) -> str:
         raise GraphFileError(
             f"{language} cannot write the name {name!r}: no control characters, and no backslash at"
             " its end or before a quotation mark",
-            hint="rename the column, or choose the format yaml, json or gml",
+            hint="rename the column, or choose the format yaml or json",
         )
     return '"' + name.replace('"', '\\"') + '"'
