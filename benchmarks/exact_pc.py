@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.exact_tests import exact_kendall, exact_spearman
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.ci_tests.chi_square import chi_square
-from synthdp.graph.ci_tests.kendall import exact_kendall
-from synthdp.graph.ci_tests.spearman import exact_spearman
 from synthdp.graph.discovery.ranked import MAX_ORDER, Links, graph_of
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.counting import count_tables

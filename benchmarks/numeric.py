@@ -30,12 +30,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.exact_tests import fisher_z
 from benchmarks.pcd_published import pcd_independent
 from synthdp.data.basis import Basis
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.ci_tests.answer import Answer, Query
-from synthdp.graph.ci_tests.exact_numeric import fisher_z
 from synthdp.graph.ci_tests.rcit import MomentTests
 from synthdp.graph.discovery.rcit_pc.search import RCIT_PC, planned_moments
 from synthdp.graph.discovery.skeleton import pc_skeleton

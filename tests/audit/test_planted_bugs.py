@@ -13,7 +13,6 @@ import pytest
 
 from synthdp.audit.mechanisms.findings import ReplayFinding
 from synthdp.audit.mechanisms.neighbours import Pair, neighbours
-from synthdp.audit.mechanisms.reading import raw_neighbours, replay_reading
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.data.domain import Domain
 from synthdp.privacy.dpsgd.training import Training
@@ -29,6 +28,7 @@ from synthdp.spec.model import (
     Number,
     RowUnit,
 )
+from tests.audit.reading import raw_neighbours, replay_reading
 
 ROWS_PER_UNIT, BATCH, FEWEST_KINDS = 3, 8, 30
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp.audit.mechanisms.reading_pairs import (
+from tests.audit.planted.readers import WHOLE_COLUMNS as READERS
+from tests.audit.reading_pairs import (
     TEXTS,
     WAYS,
     fuzzed,
     read_in_batches,
     replay_values,
 )
-from tests.audit.planted.readers import WHOLE_COLUMNS as READERS
 
 SEED = 20261123  # of made-up values, not of noise
 TEXT_WAYS = ("texts of a file", "texts of a dictionary")

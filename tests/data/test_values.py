@@ -13,7 +13,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from synthdp.audit.mechanisms.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode_column
 from synthdp.data.values import (
@@ -26,6 +25,7 @@ from synthdp.data.values import (
     unit_numbers,
 )
 from synthdp.errors import DataError
+from tests.audit.reading_pairs import OBJECTS, TEXTS, WAYS, pair_domain
 
 DAY = 86_400
 

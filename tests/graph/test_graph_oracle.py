@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.oracle import oracle_pc
 from synthdp.graph.discovery.ranked import Links
 from synthdp.graph.discovery.ranked import graph_of as ranked_graph
 from synthdp.graph.formats.bif import BayesianNetwork
@@ -25,6 +24,7 @@ from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, cpdag_of, extend, meek
 from synthdp.graph.metrics import hamming_distance
 from synthdp.spec.model import Graph
+from tests.graph.oracle import oracle_pc
 
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
 TRUTH: dict[str, dict[str, Any]] = json.loads(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from synthdp.graph.causal import CausalGraph, GraphEdge
-from synthdp.graph.discovery.oracle import oracle_pc
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.meek import Pdag, colliders, meek, orient_colliders
 from synthdp.graph.metrics import hamming_distance
+from tests.graph.oracle import oracle_pc
 
 
 def random_dag(size: int, density: float, rng: np.random.Generator) -> CausalGraph:

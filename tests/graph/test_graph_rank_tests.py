@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from benchmarks.exact_tests import exact_kendall, exact_spearman
 from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.ci_tests.kendall import exact_kendall, noisy_kendall
-from synthdp.graph.ci_tests.spearman import exact_spearman, noisy_spearman
+from synthdp.graph.ci_tests.ranks import noisy_rank_answer
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS
 
 Ints = npt.NDArray[np.int64]
@@ -55,10 +55,8 @@ def test_exact_tests_keep_their_size_within_strata(test: Exact) -> None:
     assert 0.025 < rejected / runs < 0.08
 
 
-@pytest.mark.parametrize(
-    ("name", "test"), [("kendall", noisy_kendall), ("spearman", noisy_spearman)]
-)
-def test_noisy_tests_keep_their_size(name: str, test: Callable[..., Answer]) -> None:
+@pytest.mark.parametrize("name", ["kendall", "spearman"])
+def test_noisy_tests_keep_their_size(name: str) -> None:
     """At much noise and little, for rare levels and common ones."""
     rng = np.random.default_rng(2)
     for noise, rare in ((2.0, 0.5), (60.0, 0.5), (60.0, 0.02)):
@@ -69,17 +67,17 @@ def test_noisy_tests_keep_their_size(name: str, test: Callable[..., Answer]) -> 
             score, variance = np.array(
                 [measured.score / STEPS, measured.variance / VARIANCE_STEPS]
             ) + rng.normal(0, noise, 2)
-            rejected += (
-                test(score, variance, noise=noise, rows=2000.0, level=0.05, margin=0.1).verdict
-                == "dependent"
+            answer = noisy_rank_answer(
+                score, variance, noise=noise, rows=2000.0, level=0.05, margin=0.1
             )
+            rejected += answer.verdict == "dependent"
         assert 0.02 < rejected / 600 < 0.09
 
 
 def test_answers_are_three_valued() -> None:
-    clear = noisy_kendall(9000.0, 2.25e5, noise=50.0, rows=1e5, level=0.05, margin=0.1)
-    none = noisy_kendall(100.0, 2.25e5, noise=50.0, rows=1e5, level=0.05, margin=0.1)
-    unclear = noisy_kendall(100.0, 225.0, noise=500.0, rows=100.0, level=0.05, margin=0.1)
+    clear = noisy_rank_answer(9000.0, 2.25e5, noise=50.0, rows=1e5, level=0.05, margin=0.1)
+    none = noisy_rank_answer(100.0, 2.25e5, noise=50.0, rows=1e5, level=0.05, margin=0.1)
+    unclear = noisy_rank_answer(100.0, 225.0, noise=500.0, rows=100.0, level=0.05, margin=0.1)
     assert [a.verdict for a in (clear, none, unclear)] == ["dependent", "independent", "undecided"]
     assert clear.effect == pytest.approx(9000 / math.sqrt(2.25e5 * 1e5))
     assert none.effect_upper < 0.1 < unclear.effect_upper
@@ -87,14 +85,14 @@ def test_answers_are_three_valued() -> None:
 
 def test_detectable_effects_are_found_four_times_in_five() -> None:
     rng, noise, variance, rows = np.random.default_rng(3), 300.0, 2.25e5, 1e5
-    detectable = noisy_kendall(
+    detectable = noisy_rank_answer(
         0.0, variance, noise=noise, rows=rows, level=0.05, margin=0.1
     ).detectable
     scores = detectable * math.sqrt(variance * rows) + rng.normal(
         0, math.hypot(noise, math.sqrt(variance)), 4000
     )
     found = [
-        noisy_kendall(s, variance, noise=noise, rows=rows, level=0.05, margin=0.1).verdict
+        noisy_rank_answer(s, variance, noise=noise, rows=rows, level=0.05, margin=0.1).verdict
         == "dependent"
         for s in scores
     ]

@@ -41,3 +41,16 @@ def rank_answer(
         "dependent" if p_value <= level else "independent" if upper <= margin else "undecided"
     )
     return Answer(verdict, p_value, score / deviation, abs(score) / per_effect, upper, detectable)
+
+
+def noisy_rank_answer(
+    score: float, variance: float, *, noise: float, rows: float, level: float, margin: float
+) -> Answer:
+    """As `rank_answer`, of a score and a variance that are both released with Gaussian noise of
+    deviation `noise`.
+
+    A variance that noise has driven below zero counts as one row's worth.
+    """
+    return rank_answer(
+        score, max(variance, 1.0), noise=noise, rows=rows, level=level, margin=margin
+    )

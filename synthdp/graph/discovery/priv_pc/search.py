@@ -14,7 +14,7 @@ from functools import partial
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
-from synthdp.graph.ci_tests.kendall import noisy_kendall
+from synthdp.graph.ci_tests.ranks import noisy_rank_answer
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.ranked import Questions, check_ordered
 from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
@@ -75,7 +75,7 @@ def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> 
     )
 
     def examined(reply: SparseVectorReply) -> Answer:
-        return noisy_kendall(
+        return noisy_rank_answer(
             reply.score,
             reply.variance,
             noise=budget.examine_deviation,

@@ -20,7 +20,6 @@ import pandas as pd
 import pyarrow as pa
 
 from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
-from synthdp.audit.mechanisms.reading import NASTY, Reader
 from synthdp.data.domain import Domain
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.readers.streaming import encode_batches
@@ -37,6 +36,7 @@ from synthdp.spec.model import (
     Number,
     RowUnit,
 )
+from tests.audit.reading import NASTY, Reader
 
 FEW = 200  # pairs of a kind, of which none is left out
 TIMES = 3  # how often the first value stands in the table
