@@ -1,6 +1,4 @@
-"""`CausalGraph`: a causal graph as a value - which arrows, why we believe each of them, and what
-they imply.
-"""
+"""A causal graph as a value: its links, the provenance of each, and what they imply."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, Literal, get_args
 
 import networkx as nx
@@ -20,14 +18,18 @@ from synthdp.graph.meek import Pdag, cpdag_of, extend
 from synthdp.spec.model import Graph
 
 Provenance = Literal["given", "required", "learned", "supported", "refuted", "undecided"]
+"""Where a link comes from.
+
+`given`: the spec states it, or it lies inside a group. `required`: the spec demands it of a learned
+graph. `learned`: a search found it. `supported`, `refuted` and `undecided`: what a validation says
+of a given arrow; an `undecided` link that is undirected is a pair on which a search has no answer.
+"""
 PROVENANCES: tuple[Provenance, ...] = get_args(Provenance)
 
 
 @dataclass(frozen=True, order=True)
 class GraphEdge:
-    """A link: cause -> effect if `directed`, else a - b of unknown direction, and where it comes
-    from.
-    """
+    """A link and its provenance: cause -> effect if `directed`, else a - b of unknown direction."""
 
     cause: str
     effect: str
@@ -41,18 +43,25 @@ class GraphEdge:
 
     @property
     def structural(self) -> bool:
-        """Whether the link is part of the graph. An undirected undecided link is not: it marks a
-        pair on which the data gave no answer.
+        """Whether the link is part of the graph.
+
+        An undirected undecided link is not: it marks a pair on which the data gave no answer.
         """
         return self.directed or self.provenance != "undecided"
 
 
 @dataclass(frozen=True)
 class CausalGraph:
-    """Nodes are columns. Directed links form no cycle; with no undirected ones the graph is a DAG.
+    """Nodes are columns. Directed links form no cycle; without undirected links the graph is a DAG.
 
-    `groups` and `latent` are as in the spec. Raises `SynthdpError` for unknown names, two links on
-    one pair, or a cycle.
+    `groups` and `latent` are as in the spec.
+
+    Raises:
+        SynthdpError: a name is unknown, two links join one pair, or the arrows form a cycle.
+
+    >>> arrow = GraphEdge("smoking", "cancer", directed=True, provenance="given")
+    >>> CausalGraph(("smoking", "cancer"), (arrow,)).parents("cancer")
+    ('smoking',)
     """
 
     nodes: tuple[str, ...]
@@ -61,33 +70,30 @@ class CausalGraph:
     latent: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        names = [
-            *(n for e in self.edges for n in e.pair),
-            *(n for s in (*self.groups.values(), *self.latent) for n in s),
-        ]
+        links = (e.pair for e in self.edges)
+        names = chain.from_iterable([*links, *self.groups.values(), *self.latent])
         unknown = sorted(set(names) - set(self.nodes))
         if unknown:
             raise SynthdpError(
                 f"graph: unknown columns {', '.join(unknown)}; columns: {', '.join(self.nodes)}"
             )
-        pairs = [frozenset(e.pair) for e in self.edges]
-        if len(set(pairs)) != len(pairs) or any(len(p) != 2 for p in pairs):
-            twice = sorted(
-                {
-                    " and ".join(sorted(p))
-                    for p, count in Counter(pairs).items()
-                    if count > 1 or len(p) != 2
-                }
-            )
-            raise SynthdpError(
-                f"graph: more than one link, or a link to itself: {', '.join(twice)}"
-            )
+        self._refuse_repeated_links()
         refuse_cycle(self.directed, self.nodes)
+
+    def _refuse_repeated_links(self) -> None:
+        counts = Counter(frozenset(e.pair) for e in self.edges)
+        wrong = [pair for pair, count in counts.items() if count > 1 or len(pair) != 2]
+        if wrong:
+            named = sorted(" and ".join(sorted(pair)) for pair in wrong)
+            raise SynthdpError(
+                f"graph: more than one link, or a link to itself: {', '.join(named)}"
+            )
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> CausalGraph:
-        """The spec's arrows between columns, groups expanded and completed; `required` in mode
-        learn, else `given`.
+        """The spec's arrows between columns. Groups are expanded and completed.
+
+        The provenance is `required` in mode learn, else `given`.
         """
         return cls.from_knowledge(
             Knowledge.from_spec(graph, columns),
@@ -98,18 +104,15 @@ class CausalGraph:
     def from_knowledge(
         cls, knowledge: Knowledge, *, provenance: Provenance, arrows: Iterable[GraphEdge] = ()
     ) -> CausalGraph:
-        """The arrows that stand without data (inside groups always `given`), and others."""
+        """The arrows that stand without data, and `arrows`.
+
+        Arrows inside groups are always `given`; the other fixed arrows get `provenance`.
+        """
         rank = {n: i for i, n in enumerate(knowledge.columns)}
-        fixed = sorted(knowledge.fixed, key=lambda p: (rank[p[0]], rank[p[1]]))
-        known = [
-            GraphEdge(
-                a,
-                b,
-                directed=True,
-                provenance=provenance if (a, b) in knowledge.required else "given",
-            )
-            for a, b in fixed
-        ]
+        known = []
+        for a, b in sorted(knowledge.fixed, key=lambda p: (rank[p[0]], rank[p[1]])):
+            source = provenance if (a, b) in knowledge.required else "given"
+            known.append(GraphEdge(a, b, directed=True, provenance=source))
         return cls(knowledge.columns, (*known, *arrows), dict(knowledge.groups), knowledge.latent)
 
     @cached_property
@@ -129,7 +132,7 @@ class CausalGraph:
 
     @property
     def confounded(self) -> tuple[Pair, ...]:
-        """Pairs with an unseen common cause."""
+        """Pairs with an unobserved common cause."""
         return tuple(pair for names in self.latent for pair in combinations(names, 2))
 
     @property
@@ -145,22 +148,25 @@ class CausalGraph:
 
     @cached_property
     def dag(self) -> nx.DiGraph:
-        """The DAG, or for undirected links a consistent extension of it; do not change it."""
+        """The DAG, or a consistent extension if some links are undirected. Do not change it."""
         graph = nx.DiGraph()
         graph.add_nodes_from(self.nodes)
         graph.add_edges_from(self.directed if self.is_dag else extend(self.pdag()).directed())
         return graph
 
     def extension(self) -> CausalGraph:
-        """This graph with every link directed, adding no v-structure where possible; provenance is
-        kept.
+        """This graph with every link directed, without a new v-structure where possible.
+
+        Links keep their provenance.
         """
-        edges = tuple(
-            e if e.directed or not e.structural else replace(e, cause=a, effect=b, directed=True)
-            for e in self.edges
-            for a, b in [e.pair if self.dag.has_edge(*e.pair) else e.pair[::-1]]
-        )
-        return replace(self, edges=edges)
+        return replace(self, edges=tuple(map(self._oriented, self.edges)))
+
+    def _oriented(self, edge: GraphEdge) -> GraphEdge:
+        """The link with the direction that the extended DAG gives it."""
+        if edge.directed or not edge.structural:
+            return edge
+        cause, effect = edge.pair if self.dag.has_edge(*edge.pair) else edge.pair[::-1]
+        return replace(edge, cause=cause, effect=effect, directed=True)
 
     def order(self) -> tuple[str, ...]:
         """Columns with causes before effects; ties in column order."""
@@ -168,25 +174,19 @@ class CausalGraph:
         return tuple(nx.lexicographical_topological_sort(self.dag, key=rank.__getitem__))
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """Direct causes of a column in the (extended) DAG, in column order: what its decoder
-        reads.
-        """
+        """Direct causes of a column in the (extended) DAG, in column order."""
         causes = set(self.dag.predecessors(name))
         return tuple(n for n in self.nodes if n in causes)
 
     def d_separated(self, a: str, b: str, given: Iterable[str] = ()) -> bool:
-        """Whether the (extended) DAG, latent causes included, implies that `a` and `b` are
-        independent given others.
-        """
+        """Whether the (extended) DAG with its latent causes d-separates `a` and `b` by `given`."""
         return bool(nx.is_d_separator(self._with_latents, {a}, {b}, set(given)))
 
     def separator(self, a: str, b: str) -> tuple[str, ...] | None:
-        """A smallest-possible set of observed columns that d-separates two columns; None if there
-        is none.
-        """
+        """A minimal set of observed columns that d-separates two columns; None if there is none."""
         observed = set(self.nodes) - {a, b}
-        found = nx.find_minimal_d_separator(self._with_latents, {a}, {b}, restricted=observed)
-        return None if found is None else tuple(n for n in self.nodes if n in found)
+        names = nx.find_minimal_d_separator(self._with_latents, {a}, {b}, restricted=observed)
+        return None if names is None else tuple(n for n in self.nodes if n in names)
 
     @cached_property
     def _with_latents(self) -> nx.DiGraph:
@@ -197,20 +197,19 @@ class CausalGraph:
         return graph
 
     def cpdag(self) -> CausalGraph:
-        """The equivalence class of the (extended) DAG: only arrows that data could ever show stay
-        directed.
+        """The equivalence class of the (extended) DAG.
+
+        Only arrows that observational data could show stay directed.
         """
         graph = cpdag_of(Pdag(self.nodes, directed=self.dag.edges, shielded=self.confounded))
-        why = {frozenset(e.pair): e.provenance for e in self.edges}
-        edges = [
-            GraphEdge(a, b, directed=True, provenance=why[frozenset((a, b))])
-            for a, b in graph.directed()
-        ]
-        edges += [
-            GraphEdge(a, b, directed=False, provenance=why[frozenset((a, b))])
-            for a, b in graph.undirected()
-        ]
-        return replace(self, edges=tuple(edges))
+        provenance = {frozenset(e.pair): e.provenance for e in self.edges}
+
+        def link(pair: Pair, *, directed: bool) -> GraphEdge:
+            return GraphEdge(*pair, directed=directed, provenance=provenance[frozenset(pair)])
+
+        arrows = [link(pair, directed=True) for pair in graph.directed()]
+        others = [link(pair, directed=False) for pair in graph.undirected()]
+        return replace(self, edges=(*arrows, *others))
 
     def with_provenance(self, new: Mapping[Pair, Provenance]) -> CausalGraph:
         """The same links, some with another provenance."""
@@ -220,7 +219,7 @@ class CausalGraph:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The bundle's graph.json."""
+        """The content of the bundle's graph.json."""
         return {
             "nodes": list(self.nodes),
             "edges": [
@@ -238,7 +237,11 @@ class CausalGraph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CausalGraph:
-        """Read `to_json`'s form. Raises `SynthdpError` if it is not that."""
+        """Read the form of `to_json`.
+
+        Raises:
+            SynthdpError: `data` is not of that form.
+        """
         try:
             edges = tuple(_edge(e) for e in data["edges"])
             groups = {str(k): tuple(map(str, v)) for k, v in data["groups"].items()}

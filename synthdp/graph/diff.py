@@ -1,4 +1,4 @@
-"""How one graph differs from another: links added, removed and turned, and the distances."""
+"""The difference of two graphs: links added, removed and turned, and the distances."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph, GraphEdge, Provenance
 from synthdp.graph.metrics import arc_f1, hamming_distance
 
 
 @dataclass(frozen=True)
 class GraphDifference:
-    """From `before` to `after`. A turned link joins the same columns another way; `columns` are
-    those of one side alone.
+    """What changes from `before` to `after`.
+
+    A turned link joins the same columns in another direction. `columns` holds the columns that one
+    of the two graphs lacks, under "before" and "after".
     """
 
     before: CausalGraph
@@ -32,12 +34,12 @@ class GraphDifference:
 
     @property
     def f1(self) -> float:
-        """F1 of arcs, an undirected link being two."""
+        """F1 of arcs; an undirected link counts as two arcs."""
         return arc_f1(self.after, self.before)
 
     @property
     def same(self) -> bool:
-        """Whether both have the same columns and links; where links come from may differ."""
+        """Whether both graphs have the same columns and links. Provenance may differ."""
         return not (self.added or self.removed or self.turned or any(self.columns.values()))
 
     def to_json(self) -> dict[str, Any]:
@@ -54,22 +56,19 @@ class GraphDifference:
         }
 
     def picture(self) -> CausalGraph:
-        """Both graphs in one: what is common (given), added (learned), removed (refuted), turned as
-        it is now (undecided).
+        """Both graphs in one, with the provenance as colour.
 
-        Where both cannot stand together without a cycle, removed links are drawn without a
-        direction.
+        Common links are `given`, added ones `learned`, removed ones `refuted`, and turned ones
+        `undecided` with their new direction. Where both graphs together have a cycle, removed links
+        are drawn undirected.
         """
-        turned = {frozenset(after.pair) for _, after in self.turned}
-        added = {frozenset(e.pair) for e in self.added}
-        now = [
-            replace(
-                e, provenance="undecided" if p in turned else "learned" if p in added else "given"
-            )
-            for e in self.after.edges
-            if e.structural
-            for p in [frozenset(e.pair)]
-        ]
+        colour: dict[frozenset[str], Provenance] = {
+            frozenset(e.pair): "given" for e in self.after.edges if e.structural
+        }
+        colour |= {frozenset(e.pair): "learned" for e in self.added}
+        colour |= {frozenset(e.pair): "undecided" for _, e in self.turned}
+        links = {frozenset(e.pair): e for e in self.after.edges}
+        now = [replace(links[pair], provenance=name) for pair, name in colour.items()]
         gone = [replace(e, provenance="refuted") for e in self.removed]
         nodes = tuple(dict.fromkeys((*self.after.nodes, *self.before.nodes)))
         try:
@@ -80,7 +79,7 @@ class GraphDifference:
 
 def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
     """Compare two graphs by the names of their columns."""
-    old, new = ({frozenset(e.pair): e for e in g.edges if e.structural} for g in (before, after))
+    old, new = _structural_links(before), _structural_links(after)
     shared = [p for p in old if p in new]
     turned = tuple((old[p], new[p]) for p in shared if _way(old[p]) != _way(new[p]))
     return GraphDifference(
@@ -95,6 +94,10 @@ def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
             "after": tuple(n for n in after.nodes if n not in before.nodes),
         },
     )
+
+
+def _structural_links(graph: CausalGraph) -> dict[frozenset[str], GraphEdge]:
+    return {frozenset(e.pair): e for e in graph.edges if e.structural}
 
 
 def _way(edge: GraphEdge) -> tuple[str, str] | None:

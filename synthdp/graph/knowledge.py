@@ -1,6 +1,4 @@
-"""What the spec knows of a graph before any data: required and forbidden arrows, tiers, groups,
-latent causes.
-"""
+"""Background knowledge of a graph, from the spec: arrows, tiers, groups and latent causes."""
 
 from __future__ import annotations
 
@@ -8,23 +6,27 @@ import graphlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 
 from synthdp.errors import SynthdpError
 from synthdp.spec.model import Edges, Graph
 
 Pair = tuple[str, str]
+"""Two columns; of an arrow (cause, effect)."""
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Background knowledge over `columns`, all names being columns. Nothing in it comes from rows.
+    """Background knowledge over `columns`. Nothing in it comes from rows.
 
-    `required` and `forbidden` are (cause, effect). Tiers run from earliest to latest: no arrow goes
-    back, and columns outside all tiers are free. Columns of a group are one node of the graph:
-    nothing is claimed about independence inside it, so they form a complete order as listed.
-    Columns with a latent common cause are dependent for a reason that no arrow between them
-    explains; they get an arrow only if it is required.
+    `required` and `forbidden` are (cause, effect). `tiers` run from earliest to latest: no arrow
+    goes back, and columns outside all tiers are free. The columns of a group are one node of the
+    graph: nothing is claimed about independence inside the group, so its columns form a complete
+    order as listed. Columns with a latent common cause are dependent for a reason that no arrow
+    between them explains; they get an arrow only if it is required.
+
+    Raises:
+        SynthdpError: a required arrow is forbidden, or the arrows form a cycle.
     """
 
     columns: tuple[str, ...]
@@ -45,10 +47,11 @@ class Knowledge:
 
     @classmethod
     def from_spec(cls, graph: Graph, columns: Sequence[str]) -> Knowledge:
-        """The spec's `graph` section; group names in arrows, tiers and latent sets stand for their
-        columns.
+        """The spec's `graph` section. A group's name stands for its columns.
 
-        Raises `SynthdpError` for unknown names, arrows inside a group, contradictions and cycles.
+        Raises:
+            SynthdpError: a name is unknown, an arrow lies inside a group, or the section contradicts
+                itself.
         """
         known = tuple(columns)
         groups = check_groups(graph.groups, known)
@@ -79,41 +82,33 @@ class Knowledge:
 
     @cached_property
     def confounded(self) -> frozenset[Pair]:
-        """Pairs with an unseen common cause, both ways round."""
-        return frozenset(
-            pair
-            for names in self.latent
-            for a, b in combinations(names, 2)
-            for pair in ((a, b), (b, a))
-        )
+        """Pairs with an unobserved common cause, in both orders."""
+        pairs = {pair for names in self.latent for pair in combinations(names, 2)}
+        return frozenset(pairs | {(b, a) for a, b in pairs})
 
     @cached_property
     def untested(self) -> frozenset[Pair]:
-        """Pairs that get no arrow by the spec alone, and so no test: a triple that lacks just this
-        link says nothing about arrows. Were it taken as unshielded, Meek's first rule would assume
-        a non-collider that nobody looked for.
+        """Pairs without an arrow by the spec alone, and so without a test.
+
+        A triple that lacks only such a link says nothing about arrows. If it were taken as
+        unshielded, Meek's first rule would assume a non-collider that no test examined.
         """
-        return frozenset(
-            p
-            for p in combinations(self.columns, 2)
-            if self.decided(*p) and p not in self.fixed and p[::-1] not in self.fixed
-        )
+        fixed = self.fixed | {(b, a) for a, b in self.fixed}
+        pairs = set(combinations(self.columns, 2)) - fixed
+        return frozenset(pair for pair in pairs if self.decided(*pair))
 
     def allows(self, cause: str, effect: str) -> bool:
         """Whether an arrow may point from `cause` to `effect`."""
-        back = (
-            cause in self._tier and effect in self._tier and self._tier[cause] > self._tier[effect]
-        )
-        return (
-            not back and (cause, effect) not in self.forbidden and (effect, cause) not in self.fixed
-        )
+        if (cause, effect) in self.forbidden or (effect, cause) in self.fixed:
+            return False
+        first, second = self._tier.get(cause), self._tier.get(effect)
+        return first is None or second is None or first <= second
 
     def decided(self, a: str, b: str) -> bool:
-        """Whether the spec alone says if `a` and `b` are joined, so that no test of the pair is
-        paid for.
-        """
-        fixed = (a, b) in self.fixed or (b, a) in self.fixed
-        return fixed or (a, b) in self.confounded or not (self.allows(a, b) or self.allows(b, a))
+        """Whether the spec alone decides if `a` and `b` are joined. Such pairs are never tested."""
+        if not self.fixed.isdisjoint({(a, b), (b, a)}) or (a, b) in self.confounded:
+            return True
+        return not (self.allows(a, b) or self.allows(b, a))
 
     def undecided_pairs(self) -> tuple[Pair, ...]:
         """Pairs that data has to decide, in column order."""
@@ -123,7 +118,11 @@ class Knowledge:
 def check_groups(
     groups: Mapping[str, Sequence[str]], columns: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Groups as tuples; refuses unknown columns, shared columns and names that are also columns."""
+    """Groups as tuples.
+
+    Raises:
+        SynthdpError: a column is unknown or in two groups, or a group's name is also a column.
+    """
     owner: dict[str, str] = {}
     for group, names in groups.items():
         if group in columns:
@@ -146,28 +145,37 @@ def check_groups(
 def expand(
     names: Iterable[str], groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
 ) -> tuple[str, ...]:
-    """Columns that `names` stand for."""
-    found: dict[str, None] = {}
+    """The columns that `names` of columns and groups stand for, without repetition.
+
+    >>> expand(["body", "age"], {"body": ("height", "weight")}, ["age", "height", "weight"])
+    ('height', 'weight', 'age')
+
+    Raises:
+        SynthdpError: a name is neither a column nor a group.
+    """
+    members: dict[str, None] = {}
     for name in names:
         if name not in groups and name not in columns:
             raise SynthdpError(
                 f"graph: {name!r} is neither a column nor a group; columns: {', '.join(columns)};"
                 f" groups: {', '.join(groups) or 'none'}"
             )
-        found.update(dict.fromkeys(groups.get(name, (name,))))
-    return tuple(found)
+        members.update(dict.fromkeys(groups.get(name, (name,))))
+    return tuple(members)
 
 
 def arrows(
     edges: Edges, groups: Mapping[str, tuple[str, ...]], columns: Sequence[str]
 ) -> frozenset[Pair]:
-    """Arrows between columns, groups expanded."""
-    pairs = {
-        (a, b)
-        for edge in edges
-        for a in expand(edge.causes, groups, columns)
-        for b in expand(edge.effects, groups, columns)
-    }
+    """Arrows between columns, groups expanded.
+
+    Raises:
+        SynthdpError: an arrow lies inside a group, or points at its own column.
+    """
+    pairs: set[Pair] = set()
+    for edge in edges:
+        causes = expand(edge.causes, groups, columns)
+        pairs.update(product(causes, expand(edge.effects, groups, columns)))
     group_of = {name: group for group, names in groups.items() for name in names}
     for a, b in sorted(pairs):
         if a == b:
@@ -182,7 +190,7 @@ def arrows(
 
 
 def refuse_cycle(pairs: Iterable[Pair], columns: Sequence[str]) -> None:
-    """Raise `SynthdpError` naming the cycle, if the arrows form one."""
+    """Raise `SynthdpError` that names the cycle, if the arrows form one."""
     rank = {name: i for i, name in enumerate(columns)}
     cycle = one_cycle(sorted(pairs, key=lambda p: (rank[p[0]], rank[p[1]])))
     if cycle:
@@ -193,8 +201,9 @@ def refuse_cycle(pairs: Iterable[Pair], columns: Sequence[str]) -> None:
 
 
 def one_cycle(pairs: Iterable[Pair]) -> list[str]:
-    """The nodes of a cycle in order, from the one that is named first; none if there is none. Takes
-    time in proportion to the arrows.
+    """The nodes of a cycle in order, from the one that `pairs` names first; empty without a cycle.
+
+    Takes time in proportion to the number of arrows.
     """
     causes: dict[str, list[str]] = {}
     for cause, effect in pairs:

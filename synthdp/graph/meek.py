@@ -1,4 +1,4 @@
-"""Orientation: partially directed graphs, v-structures, Meek's rules, and consistent extensions.
+"""Orientation of partially directed graphs: v-structures, Meek's rules, consistent extensions.
 
 References: Meek 1995, "Causal inference and causal explanation with background knowledge" (rules 1
 to 4); Dor and Tarsi 1992, "A simple algorithm to construct a consistent extension of a partially
@@ -17,12 +17,11 @@ Collider = tuple[str, str, str]
 
 
 class Pdag:
-    """Working graph of the search: at most one link per pair, directed or not. Iterates in node
-    order.
+    """Working graph of a search: at most one link per pair, directed or undirected.
 
-    `shielded` pairs count as adjacent without a link: a triple that they close says nothing about
-    arrows, as if an arrow closed it. Such are columns with an unseen common cause, which nothing
-    separates, and pairs that nobody tested.
+    Iteration follows the order of the nodes. `shielded` pairs count as adjacent without a link: a
+    triple that they close says nothing about arrows, as if an arrow closed it. These are columns
+    with an unobserved common cause, which nothing separates, and pairs that no test examined.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class Pdag:
                 self.neighbours[b].add(a)
 
     def adjacent(self, a: str, b: str) -> bool:
-        """Whether any link joins the two, or they are shielded."""
+        """Whether any link joins the two, or the pair is shielded."""
         return (
             b in self.parents[a]
             or b in self.children[a]
@@ -78,7 +77,7 @@ class Pdag:
         return sorted(names, key=self._rank.__getitem__)
 
     def reaches(self, a: str, b: str) -> bool:
-        """Whether arrows lead from `a` to `b`."""
+        """Whether a directed path leads from `a` to `b`."""
         seen, stack = {a}, [a]
         while stack:
             node = stack.pop()
@@ -90,8 +89,9 @@ class Pdag:
         return False
 
     def orient(self, a: str, b: str) -> bool:
-        """Turn the undirected link into a -> b, unless that closes a cycle; whether it is a -> b
-        now.
+        """Turn the undirected link into a -> b, unless that closes a cycle.
+
+        Returns whether the link is a -> b now.
         """
         if b in self.neighbours[a] and not self.reaches(b, a):
             self.neighbours[a].discard(b)
@@ -101,7 +101,7 @@ class Pdag:
         return b in self.children[a]
 
     def remove(self, node: str) -> None:
-        """Take a node and its links out."""
+        """Remove a node and its links."""
         for links in (*self.parents.values(), *self.children.values(), *self.neighbours.values()):
             links.discard(node)
         self.nodes = tuple(n for n in self.nodes if n != node)
@@ -117,7 +117,7 @@ class Pdag:
 
 
 def unshielded(graph: Pdag) -> Iterator[Collider]:
-    """Triples a - b - c whose ends are not linked."""
+    """Triples a - b - c whose ends are not adjacent."""
     for b in graph.nodes:
         for a, c in combinations(graph.ordered(graph.around(b)), 2):
             if not graph.adjacent(a, c):
@@ -142,19 +142,22 @@ def orient_known(graph: Pdag, knowledge: Knowledge) -> None:
             graph.orient(b, a)
 
 
-def orient_colliders(graph: Pdag, found: Iterable[Collider], knowledge: Knowledge) -> None:
-    """Orient v-structures, surest first: one that contradicts knowledge or an earlier arrow is left
-    out whole.
+def orient_colliders(graph: Pdag, triples: Iterable[Collider], knowledge: Knowledge) -> None:
+    """Orient v-structures in the order of `triples`, which is from the most certain one on.
+
+    A v-structure that contradicts background knowledge or an earlier arrow is left out whole.
     """
-    for a, b, c in found:
-        free = all(
-            b in graph.children[x]
-            or (b in graph.neighbours[x] and knowledge.allows(x, b) and not graph.reaches(b, x))
-            for x in (a, c)
-        )
-        if free:
+    for a, b, c in triples:
+        if all(_may_point(graph, end, b, knowledge) for end in (a, c)):
             graph.orient(a, b)
             graph.orient(c, b)
+
+
+def _may_point(graph: Pdag, a: str, b: str, knowledge: Knowledge) -> bool:
+    """Whether the arrow a -> b exists already or can be made."""
+    if b in graph.children[a]:
+        return True
+    return b in graph.neighbours[a] and knowledge.allows(a, b) and not graph.reaches(b, a)
 
 
 def meek(graph: Pdag, knowledge: Knowledge | None = None) -> None:
@@ -171,22 +174,23 @@ def meek(graph: Pdag, knowledge: Knowledge | None = None) -> None:
 
 def _compelled(graph: Pdag, a: str, b: str) -> bool:
     """Whether one of Meek's rules turns a - b into a -> b."""
-    if any(
-        not graph.adjacent(c, b) for c in graph.parents[a]
-    ):  # R1: else a new v-structure c -> a <- b
+    # R1: the other direction would make a new v-structure c -> a <- b.
+    if not all(graph.adjacent(c, b) for c in graph.parents[a]):
         return True
-    if graph.children[a] & graph.parents[b]:  # R2: else a cycle
+    # R2: the other direction would close a cycle.
+    if graph.children[a] & graph.parents[b]:
         return True
-    if any(
-        not graph.adjacent(c, d) for c, d in combinations(graph.neighbours[a] & graph.parents[b], 2)
-    ):  # R3
+    # R3: a - c -> b and a - d -> b with c and d not linked.
+    between = graph.neighbours[a] & graph.parents[b]
+    if not all(graph.adjacent(c, d) for c, d in combinations(between, 2)):
         return True
     # R4: a - d -> c -> b with d and b not linked, a and c linked.
-    return any(
-        d in graph.neighbours[a] and not graph.adjacent(d, b) and graph.adjacent(a, c)
-        for c in graph.parents[b]
-        for d in graph.parents[c]
-    )
+    for c in graph.parents[b]:
+        if graph.adjacent(a, c):
+            starts = graph.parents[c] & graph.neighbours[a]
+            if not all(graph.adjacent(d, b) for d in starts):
+                return True
+    return False
 
 
 def cpdag_of(dag: Pdag) -> Pdag:
@@ -200,11 +204,11 @@ def cpdag_of(dag: Pdag) -> Pdag:
 
 
 def extend(graph: Pdag) -> Pdag:
-    """A DAG with the same links and arrows and no new v-structure (Dor and Tarsi), if there is one.
+    """A DAG with the same links and arrows and no new v-structure, if there is one (Dor and Tarsi).
 
-    Otherwise the remaining links are oriented by the graph's own order, which keeps it acyclic but
-    may add v-structures. Every undirected link may point either way by background knowledge, so any
-    extension keeps to it.
+    Otherwise the remaining links are oriented by the order of the nodes, which keeps the graph
+    acyclic but may add v-structures. Background knowledge allows both directions of every
+    undirected link, so any extension agrees with it.
     """
     done, rest = graph.copy(), graph.copy()
     while rest.nodes:

@@ -1,4 +1,4 @@
-"""How far a graph is from the truth: structural Hamming distance and F1 of arcs."""
+"""The distance of a graph from the truth: structural Hamming distance and F1 of arcs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from synthdp.graph.knowledge import Pair
 
 
 def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
-    """Pairs of columns whose link differs: missing, extra, or with another direction (one each)."""
+    """Structural Hamming distance: pairs whose link is missing, extra or of another direction."""
     links_a, links_b = _links(a), _links(b)
     return sum(links_a.get(pair) != links_b.get(pair) for pair in links_a.keys() | links_b.keys())
 
 
 def arc_f1(estimate: CausalGraph, truth: CausalGraph) -> float:
-    """F1 of arcs, an undirected link being the two arcs. Compare CPDAGs, for data cannot tell more.
-    Two empty graphs score 1.
+    """F1 of arcs; an undirected link counts as two arcs. Two empty graphs score 1.
+
+    Compare CPDAGs, because observational data cannot distinguish more.
     """
-    found, wanted = _arcs(estimate), _arcs(truth)
-    return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
+    estimated, true = _arcs(estimate), _arcs(truth)
+    if not estimated and not true:
+        return 1.0
+    return 2 * len(estimated & true) / (len(estimated) + len(true))
 
 
 def _links(graph: CausalGraph) -> dict[frozenset[str], Pair | Literal["undirected"]]:

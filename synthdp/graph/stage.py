@@ -1,6 +1,6 @@
-"""The graph stage of a release: the spec's graph as it is, validated, or learned, by `graph.mode`.
+"""The graph stage of a release. `graph.mode` says if the graph is given, validated or learned.
 
-What a mode may release is public and known to the plan; it is paid for through the releaser.
+What a mode may release is public and known to the plan. The releaser pays for it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery import ALGORITHMS, Releaser
 from synthdp.graph.discovery.measuring import MAX_CELLS, measure_round
+from synthdp.graph.implications import MAX_TABLES, required_tables, tables_of
 from synthdp.graph.validation import (
-    MAX_TABLES,
     VALIDATION_SHARES,
     ValidationReport,
     doubtful,
     rejudge,
-    required_tables,
-    tables_of,
     validate,
 )
 from synthdp.privacy.mechanisms.marginals import Mechanism, NoisyTable
@@ -34,11 +32,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class GraphResult:
-    """The graph to train on, what the tables said of a given one, and the graph with the receipts
-    of what it cost (None: free).
+    """The graph to train on, with the evidence and the receipts behind it.
 
-    `tables` are the noisy tables that were paid for on the way: whatever comes later may use them
-    for nothing.
+    `report` is the validation of a given graph. `released` is the graph with the receipts of what
+    it cost; None if it was free. `tables` are the noisy tables that the stage paid for; later
+    stages may use them at no cost.
     """
 
     graph: CausalGraph
@@ -48,13 +46,14 @@ class GraphResult:
 
     @property
     def validation(self) -> ValidationReport | None:
-        """What the tables said of a given graph."""
+        """The validation of a given graph; None in other modes."""
         return None if self.report is None else self.report.value
 
 
 def rounds(settings: Graph, domain: Domain, *, rows: float) -> Mapping[str, MechanismFactory]:
-    """What a mode may release, and how each is planned; public. `rows`: declared rows that a fit is
-    expected to see.
+    """What a mode may release, by name, and how each part is planned. All of it is public.
+
+    `rows` is the declared number of rows that a fit is expected to see.
     """
     if settings.mode == "validate":
         return {name: adaptive_round(domain, part) for name, part in VALIDATION_SHARES.items()}
@@ -71,18 +70,16 @@ def find_graph(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResu
             graph.
         SynthdpError: the graph leaves nothing that can be tested or searched.
     """
-    keeping = _Keeping(releaser)
+    collector = _TableCollector(releaser)
     if settings.mode == "validate":
-        return replace(_validated(keeping, settings, domain), tables=keeping.tables)
+        return replace(_validated(collector, settings, domain), tables=collector.tables)
     if settings.mode == "learn":
-        return replace(_learned(keeping, settings, domain), tables=keeping.tables)
+        return replace(_learned(collector, settings, domain), tables=collector.tables)
     return GraphResult(CausalGraph.from_spec(settings, domain.names))
 
 
-class _Keeping:
-    """A releaser that keeps the noisy tables that pass through it, for whoever can use them after
-    the graph.
-    """
+class _TableCollector:
+    """A releaser that collects the noisy tables that it releases, for later stages."""
 
     def __init__(self, releaser: Releaser) -> None:
         self._releaser = releaser
@@ -93,17 +90,15 @@ class _Keeping:
         return self._releaser.plan
 
     def release(self, mechanism: Mechanism[T], *, purpose: str) -> Released[T]:
-        """What the releaser releases."""
+        """The value that the inner releaser releases."""
         released = self._releaser.release(mechanism, purpose=purpose)
         value = released.value
         if isinstance(value, tuple) and all(isinstance(t, NoisyTable) for t in value):
-            found: tuple[NoisyTable, ...] = value
-            tables = released.map(lambda _: found)
-            self.tables = (
-                tables
-                if self.tables is None
-                else self.tables.zip(tables).map(lambda pair: (*pair[0], *pair[1]))
-            )
+            noisy: tuple[NoisyTable, ...] = value
+            tables = released.map(lambda _: noisy)
+            if self.tables is not None:
+                tables = self.tables.zip(tables).map(lambda pair: (*pair[0], *pair[1]))
+            self.tables = tables
         return released
 
 
@@ -118,8 +113,9 @@ def _validated(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResu
 def validated(
     releaser: Releaser, given: CausalGraph, domain: Domain, *, level: float
 ) -> Released[ValidationReport]:
-    """What noisy tables say of `given`: every claim is measured, then those that look worst once
-    more with far less noise.
+    """The validation of `given` by noisy tables.
+
+    Every claim is measured once. Those that look worst are measured again, with far less noise.
 
     Raises:
         SynthdpError: the graph leaves nothing that can be tested.
@@ -142,8 +138,8 @@ def validated(
 
 
 def _learned(releaser: Releaser, settings: Graph, domain: Domain) -> GraphResult:
-    found = ALGORITHMS[settings.algorithm].search(releaser, settings, domain)
-    if isinstance(found, CausalGraph):
-        return GraphResult(found.extension())
-    directed = found.map(lambda graph: graph.extension())
+    learned = ALGORITHMS[settings.algorithm].search(releaser, settings, domain)
+    if isinstance(learned, CausalGraph):
+        return GraphResult(learned.extension())
+    directed = learned.map(lambda graph: graph.extension())
     return GraphResult(directed.value, released=directed)

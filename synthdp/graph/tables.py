@@ -1,11 +1,10 @@
-"""A set of released noisy tables, asked for the least noisy view of any columns they hold."""
+"""Released noisy tables, and the least noisy margin over any columns that they contain."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +15,27 @@ from synthdp.graph.ci_tests.chi_square import chi_square
 from synthdp.graph.ci_tests.mantel_haenszel import Tables, mantel_haenszel
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-T = TypeVar("T")
-View = tuple[npt.NDArray[np.float64], float]
-"""Counts, one axis per column, and the noise per cell."""
+Counts = npt.NDArray[np.float64]
+View = tuple[Counts, float]
+"""Counts, one axis per column, and the standard deviation of the noise per cell."""
 
+Placed = tuple[int, tuple[View, ...]]
+"""The position of a query in its batch, and the views that answer it."""
+Shapes = tuple[tuple[int, ...], ...]
+"""Shape of each view of a test."""
 BATCH = 512
-SILENT = Answer("undecided", 1.0, 0.0, 0.0, float("inf"), float("inf"))
-"""The answer where no table holds the columns."""
+"""Tests that are answered at once, so that their tables fit the processor's cache."""
+UNDECIDED = Answer("undecided", 1.0, 0.0, 0.0, float("inf"), float("inf"))
+"""The answer where no table contains the columns."""
 
 
 def cells(domain: Domain, names: Iterable[str]) -> int:
-    """Cells of a table; exact however large."""
+    """Number of cells of a table; exact, however large."""
     return math.prod(domain[n].levels for n in names)
 
 
 class NoisyTables:
-    """Noisy tables by the columns they hold. Summing over a column adds up its cells' noise."""
+    """Noisy tables by their columns. A sum over a column adds up the noise of its cells."""
 
     def __init__(self, tables: Iterable[NoisyTable] = ()) -> None:
         self.tables = tuple(tables)
@@ -41,38 +45,37 @@ class NoisyTables:
         return NoisyTables((*self.tables, *more))
 
     @cached_property
-    def _holding(self) -> dict[str, set[int]]:
-        holding: dict[str, set[int]] = {}
+    def _positions(self) -> dict[str, set[int]]:
+        """Positions of the tables that contain each column."""
+        positions: dict[str, set[int]] = {}
         for i, table in enumerate(self.tables):
             for name in table.columns:
-                holding.setdefault(name, set()).add(i)
-        return holding
+                positions.setdefault(name, set()).add(i)
+        return positions
 
     def best(
         self, columns: Sequence[str], *, without: str | None = None
     ) -> tuple[NoisyTable, float] | None:
-        """The table whose margin over `columns` has the least noise, and that noise; None if no
-        table holds them all.
+        """The table whose margin over `columns` has the least noise, and that noise.
 
-        Tables that hold the column `without` are left out.
+        Tables that contain the column `without` are left out. Returns None if no table contains all
+        columns.
         """
-        found = set.intersection(
-            *(self._holding.get(n, set()) for n in columns)
-        ) - self._holding.get(without or "", set())
-        return min(
-            ((self.tables[i], _margin_noise(self.tables[i], columns)) for i in sorted(found)),
-            key=lambda t: t[1],
-            default=None,
-        )
+        containing = [self._positions.get(name, set()) for name in columns]
+        positions = set.intersection(*containing) - self._positions.get(without or "", set())
+        tables = [self.tables[i] for i in sorted(positions)]
+        views = [(table, _margin_noise(table, columns)) for table in tables]
+        return min(views, key=lambda view: view[1], default=None)
 
     def margin(self, columns: tuple[str, ...], *, without: str | None = None) -> View | None:
-        """Least noisy counts over `columns`, one axis each in this order, and their noise per
-        cell.
+        """The least noisy counts over `columns`, one axis each in this order, and the noise.
+
+        The choice of the table and None are as in `best`.
         """
         key = columns, without
         if key not in self._margins:
-            found = self.best(columns, without=without)
-            self._margins[key] = None if found is None else (_project(found[0], columns), found[1])
+            best = self.best(columns, without=without)
+            self._margins[key] = None if best is None else (_project(best[0], columns), best[1])
         return self._margins[key]
 
     @cached_property
@@ -80,78 +83,88 @@ class NoisyTables:
         return {}
 
     def answer(self, queries: Sequence[Query], *, level: float, margin: float) -> list[Answer]:
-        """Noise-aware chi-square of every query, batched by shape; `undecided` where no table holds
-        all its columns.
+        """Noise-aware chi-square test of every query, batched by shape.
+
+        The answer is `undecided` where no table contains all columns of the query. `level` is of
+        each test; `margin` is the effect (Cohen's w) below which a pair counts as independent.
         """
-        by_shape: dict[tuple[int, ...], list[tuple[int, View]]] = {}
+        by_shape: dict[Shapes, list[Placed]] = {}
         for i, (a, b, given) in enumerate(queries):
-            found = self.margin((*given, a, b))
-            if found is not None:
-                by_stratum = found[0].reshape(-1, *found[0].shape[-2:])
-                by_shape.setdefault(by_stratum.shape, []).append((i, (by_stratum, found[1])))
-        answers = [SILENT] * len(queries)
+            view = self.margin((*given, a, b))
+            if view is not None:
+                counts = view[0].reshape(-1, *view[0].shape[-2:])
+                by_shape.setdefault((counts.shape,), []).append((i, ((counts, view[1]),)))
+        answers = [UNDECIDED] * len(queries)
         for batch in _batches(by_shape):
-            tables, sigma = (
-                np.stack([counts for _, (counts, _) in batch]),
-                np.array([noise for _, (_, noise) in batch]),
-            )
-            for (i, _), answer in zip(
-                batch, chi_square(tables, sigma, level=level, margin=margin), strict=True
-            ):
-                answers[i] = answer
+            ((counts, sigma),) = _stacked(batch)
+            _place(answers, batch, chi_square(counts, sigma, level=level, margin=margin))
         return answers
 
     def average_partial(
         self, queries: Sequence[Query], *, level: float, margin: float
     ) -> list[Answer]:
-        """Mantel-Haenszel test of every query, batched by shape, from three tables: both ends, and
-        each end with the given columns.
+        """Mantel-Haenszel test of every query, batched by shape.
 
-        `undecided` where one of them is missing. They are three different tables, so that their
-        noises are independent. Queries that give nothing are answered by chi-square, which is the
+        A test uses three tables: both ends, and each end with the given columns. They are three
+        different tables, so that their noises are independent. The answer is `undecided` where one
+        of them is missing. Queries without given columns are answered by chi-square, which is the
         same test then.
         """
-        plain = [i for i, (_, _, given) in enumerate(queries) if not given]
-        by_shape: dict[tuple[tuple[int, ...], ...], list[tuple[int, tuple[View, View, View]]]] = {}
-        for i, (a, b, given) in ((i, q) for i, q in enumerate(queries) if q[2]):
-            both, first, second = (
-                self.margin((a, b)),
-                self.margin((*given, a), without=b),
-                self.margin((*given, b), without=a),
-            )
-            if both is not None and first is not None and second is not None:
-                views = both, _by_stratum(first), _by_stratum(second)
-                by_shape.setdefault(tuple(v[0].shape for v in views), []).append((i, views))
-        answers = [SILENT] * len(queries)
-        for i, answer in zip(
-            plain, self.answer([queries[i] for i in plain], level=level, margin=margin), strict=True
-        ):
-            answers[i] = answer
+        answers = [UNDECIDED] * len(queries)
+        plain: list[Placed] = [(i, ()) for i, (_, _, given) in enumerate(queries) if not given]
+        plain_queries = [queries[i] for i, _ in plain]
+        _place(answers, plain, self.answer(plain_queries, level=level, margin=margin))
+        by_shape: dict[Shapes, list[Placed]] = {}
+        for i, query in enumerate(queries):
+            views = self._three_margins(query)
+            if views is not None:
+                shapes = tuple(counts.shape for counts, _ in views)
+                by_shape.setdefault(shapes, []).append((i, views))
         for batch in _batches(by_shape):
-            (pair, s0), (left, s1), (right, s2) = (
-                (np.stack([v[k][0] for _, v in batch]), np.array([v[k][1] for _, v in batch]))
-                for k in range(3)
-            )
-            tables = Tables(pair, left, right, (s0, s1, s2))
-            for (i, _), answer in zip(
-                batch, mantel_haenszel(tables, level=level, margin=margin), strict=True
-            ):
-                answers[i] = answer
+            (pair, pair_noise), (left, left_noise), (right, right_noise) = _stacked(batch)
+            tables = Tables(pair, left, right, (pair_noise, left_noise, right_noise))
+            _place(answers, batch, mantel_haenszel(tables, level=level, margin=margin))
         return answers
+
+    def _three_margins(self, query: Query) -> tuple[View, View, View] | None:
+        """Margins of both ends, and of each end by stratum; None where one of them is missing."""
+        a, b, given = query
+        if not given:
+            return None
+        both = self.margin((a, b))
+        left, right = self.margin((*given, a), without=b), self.margin((*given, b), without=a)
+        if both is None or left is None or right is None:
+            return None
+        return both, _by_stratum(left), _by_stratum(right)
 
 
 def _by_stratum(view: View) -> View:
     return view[0].reshape(-1, view[0].shape[-1]), view[1]
 
 
-def _batches(by_shape: Mapping[Any, list[T]]) -> Iterator[list[T]]:
-    """Tests of one shape in pieces that fit the processor's cache."""
+def _batches(by_shape: Mapping[Shapes, list[Placed]]) -> Iterator[list[Placed]]:
+    """Tests of one shape, `BATCH` at a time."""
     for batch in by_shape.values():
         for start in range(0, len(batch), BATCH):
             yield batch[start : start + BATCH]
 
 
+def _stacked(batch: Sequence[Placed]) -> list[tuple[Counts, Counts]]:
+    """For each view of a test: counts `[tests, ...]` and noise `[tests]` of the whole batch."""
+    by_view = zip(*(views for _, views in batch), strict=True)
+    return [
+        (np.stack([counts for counts, _ in views]), np.array([noise for _, noise in views]))
+        for views in by_view
+    ]
+
+
+def _place(answers: list[Answer], batch: Sequence[Placed], results: Sequence[Answer]) -> None:
+    for (i, _), answer in zip(batch, results, strict=True):
+        answers[i] = answer
+
+
 def _project(table: NoisyTable, columns: Sequence[str]) -> npt.NDArray[np.float64]:
+    """The margin of `table` over `columns`, one axis each in this order."""
     axes = [table.columns.index(n) for n in columns]
     rest = [i for i, n in enumerate(table.columns) if n not in columns]
     moved = table.counts.transpose(*axes, *rest)
@@ -159,7 +172,7 @@ def _project(table: NoisyTable, columns: Sequence[str]) -> npt.NDArray[np.float6
 
 
 def _margin_noise(table: NoisyTable, columns: Sequence[str]) -> float:
-    """Noise per cell after summing `table` over the columns that are not wanted."""
+    """Noise per cell after a sum of `table` over all other columns."""
     summed = [
         size
         for name, size in zip(table.columns, table.counts.shape, strict=True)

@@ -19,7 +19,8 @@ from synthdp.data.encoding import Codes, encode_column
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
-from synthdp.graph.validation import MAX_TABLES, STATUSES, Implication, claimed
+from synthdp.graph.implications import MAX_TABLES, Implication, claimed
+from synthdp.graph.validation import STATUSES
 from synthdp.model.constraints import Constraints
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.event_kinds import event_from_json, kind_of

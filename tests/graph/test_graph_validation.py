@@ -14,16 +14,9 @@ import pytest
 from synthdp.errors import GateError
 from synthdp.graph.causal import CausalGraph, GraphEdge
 from synthdp.graph.formats.bif import BayesianNetwork
+from synthdp.graph.implications import implications, required_tables, tables_of
 from synthdp.graph.stage import rounds, validated
-from synthdp.graph.validation import (
-    ValidationReport,
-    doubtful,
-    implications,
-    rejudge,
-    required_tables,
-    tables_of,
-    validate,
-)
+from synthdp.graph.validation import ValidationReport, doubtful, rejudge, validate
 from synthdp.privacy.mechanisms.counting import count_tables
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import make_search_plan

@@ -1,0 +1,153 @@
+"""What a graph claims and tables can test: its arrows, and independences of columns without a link.
+
+A DAG implies that columns without a link are independent given some set of others. `implications`
+lists one such claim per absent pair, and one dependence claim per arrow; `required_tables` lists
+the tables that test them. Both use the graph and the public domain alone, so they are fixed before
+any row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from synthdp.data.domain import Domain
+from synthdp.graph.causal import CausalGraph
+from synthdp.graph.tables import cells
+
+ClaimKind = Literal["arrow", "independence"]
+MAX_TABLES = 10_000
+"""Most tables of a validation: every pair of 100 columns and what separates them."""
+
+
+@dataclass(frozen=True)
+class Implication:
+    """One testable claim of a graph: x and y are (in)dependent given other columns."""
+
+    x: str
+    y: str
+    given: tuple[str, ...]
+    kind: ClaimKind
+
+    @property
+    def tables(self) -> tuple[frozenset[str], ...]:
+        """Columns of each table that the test needs.
+
+        An arrow needs the whole family. An independence needs both ends, and each end with the
+        given columns.
+        """
+        if self.kind == "arrow":
+            return (frozenset((self.x, self.y, *self.given)),)
+        ends = frozenset((self.x, self.y))
+        if not self.given:
+            return (ends,)
+        return ends, frozenset((self.x, *self.given)), frozenset((self.y, *self.given))
+
+    def __str__(self) -> str:
+        joint = " -> " if self.kind == "arrow" else " independent of "
+        claim = f"{self.x}{joint}{self.y}"
+        return claim + (f" given {', '.join(self.given)}" if self.given else "")
+
+
+def implications(graph: CausalGraph, domain: Domain, *, max_cells: int) -> tuple[Implication, ...]:
+    """Every claim whose tables have at most `max_cells` each.
+
+    Arrows come first, then absent pairs, those with a common neighbour before the others. An absent
+    pair is tested given a set that needs few and small tables. Pairs inside a group or with a
+    latent common cause claim nothing.
+    """
+    claims = (*_arrows(graph), *_independences(graph, domain))
+    return tuple(claim for claim in claims if _fits(claim, domain, max_cells))
+
+
+def claimed(graph: CausalGraph, claim: Implication, domain: Domain, *, max_cells: int) -> bool:
+    """Whether the graph makes this claim, given any set that separates the two columns.
+
+    This is one look-up, where `implications` lists all claims.
+    """
+    names = (claim.x, claim.y, *claim.given)
+    if len(set(names)) != len(names) or not set(names) <= set(graph.nodes):
+        return False
+    if frozenset((claim.x, claim.y)) in _silent_pairs(graph):
+        return False
+    if not _fits(claim, domain, max_cells):
+        return False
+    if claim.kind == "independence":
+        return graph.d_separated(claim.x, claim.y, claim.given)
+    causes = set(graph.dag.predecessors(claim.y))
+    return claim.x in causes and {claim.x, *claim.given} == causes
+
+
+def required_tables(
+    graph: CausalGraph, domain: Domain, *, max_cells: int, max_tables: int
+) -> tuple[tuple[str, ...], ...]:
+    """Tables that test the claims, at most `max_tables`; columns in the domain's order.
+
+    A claim that needs more is left out. The tables are public: they are computed from the graph and
+    the domain before any row is read.
+    """
+    kept: dict[frozenset[str], None] = {}
+    for claim in implications(graph, domain, max_cells=max_cells):
+        more = kept | dict.fromkeys(claim.tables)
+        kept = more if len(more) <= max_tables else kept
+    return _in_order(kept, domain)
+
+
+def tables_of(claims: Iterable[Implication], domain: Domain) -> tuple[tuple[str, ...], ...]:
+    """Tables that the tests of `claims` need; columns in the domain's order."""
+    return _in_order(dict.fromkeys(t for claim in claims for t in claim.tables), domain)
+
+
+def _in_order(tables: Iterable[frozenset[str]], domain: Domain) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(n for n in domain.names if n in columns) for columns in tables)
+
+
+def _fits(claim: Implication, domain: Domain, max_cells: int) -> bool:
+    return all(cells(domain, columns) <= max_cells for columns in claim.tables)
+
+
+def _arrows(graph: CausalGraph) -> Iterator[Implication]:
+    silent = _silent_pairs(graph)
+    for a, b in graph.directed:
+        if frozenset((a, b)) not in silent:
+            yield Implication(a, b, tuple(p for p in graph.parents(b) if p != a), "arrow")
+
+
+def _independences(graph: CausalGraph, domain: Domain) -> list[Implication]:
+    silent = _silent_pairs(graph) | {frozenset(e) for e in graph.dag.edges}
+    skeleton = graph.dag.to_undirected()
+    near = {n: set(skeleton[n]) for n in graph.nodes}
+    neighbourly: list[Implication] = []
+    others: list[Implication] = []
+    for a, b in combinations(graph.order(), 2):
+        if frozenset((a, b)) in silent:
+            continue
+        given = _separator(graph, domain, a, b, near[a] | near[b])
+        if given is not None:
+            claims = neighbourly if near[a] & near[b] else others
+            claims.append(Implication(a, b, given, "independence"))
+    return neighbourly + others
+
+
+def _separator(
+    graph: CausalGraph, domain: Domain, a: str, b: str, near: set[str]
+) -> tuple[str, ...] | None:
+    """A separating set of two columns, `a` before `b` in causal order; None if there is none.
+
+    The set is empty or one column of `near` where that separates, else one with few cells.
+    """
+    single = sorted(((n,) for n in near - {a, b}), key=lambda given: (cells(domain, given), given))
+    for given in ((), *single):
+        if graph.d_separated(a, b, given):
+            return given
+    sets = [s for s in (graph.parents(b), graph.separator(a, b)) if s is not None]
+    valid = [s for s in sets if a not in s and graph.d_separated(a, b, s)]
+    return min(valid, key=lambda given: cells(domain, given), default=None)
+
+
+def _silent_pairs(graph: CausalGraph) -> set[frozenset[str]]:
+    """Pairs inside a group or with a latent common cause: the graph claims nothing of them."""
+    sets = (*graph.groups.values(), *graph.latent)
+    return {frozenset(pair) for names in sets for pair in combinations(names, 2)}
