@@ -50,8 +50,8 @@ class Knowledge:
         """The spec's `graph` section. A group's name stands for its columns.
 
         Raises:
-            SynthdpError: a name is unknown, an arrow lies inside a group, or the section contradicts
-                itself.
+            SynthdpError: a name is unknown, an arrow lies inside a group, or the section is
+                contradictory.
         """
         known = tuple(columns)
         groups = check_groups(graph.groups, known)

@@ -1,1 +1,1 @@
-"""Independence tests, one per file, all answering with an `Answer`."""
+"""Conditional independence tests, one per file. Each answers with an `Answer`."""

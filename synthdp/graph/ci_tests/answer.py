@@ -1,4 +1,7 @@
-"""What an independence test says: dependent, independent up to a stated effect, or undecided."""
+"""The answer of a conditional independence test: dependent, independent or undecided.
+
+Independent means: up to a stated effect.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,15 @@ Query = tuple[str, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of one test. Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium,
-    .5 large.
+    """Result of one test.
 
-    `effect_upper` is an approximate upper confidence bound of the effect; `detectable` about the
-    smallest effect that this test, at its noise, would have found in four of five runs. Both rest
-    on a normal approximation that takes a dependence to be spread over the test's coordinates: one
-    that sits in those which count most varies more, and may lie above `effect_upper` more often
-    than its level says (`mixture._shift`). Both are infinite where the tables say nothing.
+    Effects are on Cohen's w scale: 0 is independence, .1 small, .3 medium, .5 large. `effect_upper`
+    is an approximate upper confidence bound of the effect. `detectable` is about the smallest
+    effect that this test, at its noise, finds with probability .8. Both rest on a normal
+    approximation that takes a dependence to be spread over the test's coordinates: one that sits in
+    the coordinates of largest weight varies more, and may lie above `effect_upper` more often than
+    the test's level says (`mixture._shift`). Both are infinite where the tables give no
+    information.
     """
 
     verdict: Verdict

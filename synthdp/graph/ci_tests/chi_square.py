@@ -1,9 +1,9 @@
-"""Chi-square test of X and Y given Z on tables whose cells carry known Gaussian noise.
+"""Chi-square test of X and Y given Z on tables whose cells have known Gaussian noise.
 
-Stratum z holds counts N (rows are levels of X, columns of Y) plus independent noise of variance
-s^2. With n its total and a, b the shares of its rows and columns, the residual from independence is
-D = (I - a 1') N (I - b 1')': for shares from the margins the familiar N - n a b'. It does not
-change to first order with errors of a and b, and its covariance under independence is
+Stratum z has counts N (rows are levels of X, columns of Y) plus independent noise of variance s^2.
+With n its total and a, b the shares of its rows and columns, the residual from independence is D =
+(I - a 1') N (I - b 1')': for shares from the margins the familiar N - n a b'. It does not change to
+first order with errors of a and b, and its covariance under independence is
 
     n S_a (x) S_b  +  s^2 M_a (x) M_b,     S_a = diag(a) - a a',   M_a = (I - a 1')(I - a 1')'
 
@@ -12,15 +12,14 @@ diag(a) to S_a and a to 0].
 
 Diagonalising S against M on each side gives (rows-1)(columns-1) uncorrelated coordinates y_ij of
 variance v_ij = n l_i m_j + s^2: sampling plus noise. The statistic is sum w_ij y_ij^2 / v_ij over
-coordinates and strata, w = n l m / v: coordinates that are mostly noise count for little, and
+coordinates and strata, with w = n l m / v: coordinates that are mostly noise get little weight, and
 without noise it is Pearson's statistic. `mixture` has its null law.
 
 Sparse coordinates get a variance of at least one count, and all get the second-order term of the
 margins' noise; both can only make the test conservative. Effects assume a dependence that is spread
 evenly over the coordinates, so that for larger tables they are orders of magnitude rather than
-exact. Strata too small for the first-order covariance to hold say nothing and are left out; if they
-hold much of the table, the test never claims independence. All of this is post-processing of
-released tables.
+exact. Strata too small for the first-order covariance to hold are left out; if they contain much of
+the table, the test never claims independence. All of this is post-processing of released tables.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.mixture import Floats, Mixture, answers, contrasts, normal
 
 STRATUM_SNR = 3.0
-"""A stratum speaks if its noisy total is this many standard deviations of its noise."""
+"""A stratum counts if its noisy total is so many standard deviations of its noise."""
 STRATUM_ROWS = 5.0
-"""... and at least this many rows."""
+"""A stratum counts if its noisy total is so many rows."""
 
 
 def chi_square(tables: Floats, sigma: Floats, *, level: float, margin: float) -> list[Answer]:
@@ -54,8 +53,9 @@ def _mixture(tables: Floats, sigma: Floats) -> Mixture:
     rows, columns = tables.shape[-2:]
     noise = np.broadcast_to(sigma[:, None], tables.shape[:2])
     total = tables.sum((-2, -1))
-    speaks = total >= np.maximum(STRATUM_SNR * noise * np.sqrt(rows * columns), STRATUM_ROWS)
-    n = np.where(speaks, total, 1.0)
+    min_total = np.maximum(STRATUM_SNR * noise * np.sqrt(rows * columns), STRATUM_ROWS)
+    counted = total >= min_total
+    n = np.where(counted, total, 1.0)
     by_row, by_column = _shares(tables, n, noise)
     residual = (
         tables
@@ -71,26 +71,23 @@ def _mixture(tables: Floats, sigma: Floats) -> Mixture:
     # Second order: the product of both margins' errors.
     extra = noise**4 / rank_one**2
     variance = np.maximum(sampling + (noise**2 + extra)[..., None, None], 1.0)
-    live = speaks[..., None, None] & (sampling > 0)
-    weight = np.where(
-        live, np.maximum(sampling, np.where(noise[..., None, None] > 0, 0.0, 1.0)) / variance, 0.0
-    )
+    live = counted[..., None, None] & (sampling > 0)
+    min_sampling = np.where(noise[..., None, None] > 0, 0.0, 1.0)
+    weight = np.where(live, np.maximum(sampling, min_sampling) / variance, 0.0)
     axes = (1, 2, 3)
-    gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / max(
-        (rows - 1) * (columns - 1), 1
-    )
-    held = np.where(speaks, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
-    return Mixture(
-        (weight * y**2 / variance).sum(axes), weight.reshape(len(weight), -1), gain, held
-    )
+    freedom = max((rows - 1) * (columns - 1), 1)
+    gain = (weight * n[..., None, None] * sampling / variance).sum(axes) / freedom
+    coverage = np.where(counted, total, 0.0).sum(1) / np.maximum(total.sum(1), 1.0)
+    statistic = (weight * y**2 / variance).sum(axes)
+    return Mixture(statistic, weight.reshape(len(weight), -1), gain, coverage)
 
 
 def _shares(tables: Floats, n: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Shares of rows and columns, `[tests, strata, levels]`: each from the other's inverse-variance
-    weighted sum.
+    """Shares of rows and columns, `[tests, strata, levels]`.
 
-    Without noise these are the margins. With much noise they approach the leading singular vectors,
-    whose error is independent of the residual, which plain margins' is not.
+    Each is computed from the other's inverse-variance weighted sum. Without noise these are the
+    margins. With much noise they approach the leading singular vectors, whose error is independent
+    of the residual, which is not true of plain margins.
     """
     rows, columns = tables.shape[-2:]
     by_row, by_column = normal(tables.sum(-1)), normal(tables.sum(-2))

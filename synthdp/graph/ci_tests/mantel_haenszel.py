@@ -1,5 +1,4 @@
-"""Generalised Mantel-Haenszel test of X and Y given Z, from three noisy tables: X with Y, X with Z,
-Y with Z.
+"""Generalised Mantel-Haenszel test of X and Y given Z, from three noisy tables: X-Y, X-Z and Y-Z.
 
 The test of Landis, Heyman and Koch 1978 asks for *average* partial association: it sums each
 stratum's residual from independence, R = sum_z (N_z - n_z a_z b_z') (rows are levels of X, columns
@@ -8,24 +7,22 @@ of Y; a_z, b_z their shares in stratum z). That sum needs no table of X, Y and Z
 
     R = T - sum_z (A_z b_z' + a_z B_z' - n_z a_z b_z'),
 
-T the counts of X and Y, A_z and B_z those of X and of Y in stratum z. So tables are one column
-smaller, and with them
-the noise: neither the strata's number nor the product of their sizes multiplies it. Written this
-way R does not change to first order with errors of the shares, so that with noise of variance s0^2,
-sA^2, sB^2 in T, A, B its covariance under independence is, in contrasts of rows and columns (q =
-shares in contrasts, S = diag(a) - a a'),
+with T the counts of X and Y, A_z and B_z those of X and of Y in stratum z. So tables are one column
+smaller, and with them the noise: neither the number of strata nor the product of their sizes
+multiplies it. Written this way R does not change to first order with errors of the shares, so that
+with noise of variance s0^2, sA^2, sB^2 in T, A, B its covariance under independence is, in
+contrasts of rows and columns (q = shares in contrasts, S = diag(a) - a a'),
 
-    sum_z n_z S(a_z) (x) S(b_z)  +  s0^2 I  +  sA^2 sum_z (I + r u^2 q_a q_a') (x) q_b q_b'  +  the
-    same for B,
+    sum_z n_z S(a_z) (x) S(b_z)  +  s0^2 I  +  sA^2 sum_z (I + r u^2 q_a q_a') (x) q_b q_b'
+        +  the same for B,
 
-r the number of rows and u the weight of A in n_z, which is estimated from both. The shares are
-drawn to their average where a stratum is small against its noise; what their errors do together
-(second order) is bounded and counted as
-noise. The weights are as in `chi_square`: without noise and with one stratum the two statistics
-agree.
+with r the number of rows and u the weight of A in n_z, which is estimated from both. The shares are
+shrunk to their average where a stratum is small against its noise; the joint effect of their errors
+(second order) is bounded and counted as noise. The weights are as in `chi_square`: without noise
+and with one stratum the two statistics agree.
 
-What it cannot see: dependence whose direction turns from stratum to stratum so that it cancels in
-the sum.
+The test cannot see dependence whose direction changes from stratum to stratum, so that it cancels
+in the sum.
 """
 
 from __future__ import annotations
@@ -37,17 +34,20 @@ import numpy as np
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.mixture import Floats, Mixture, answers, contrasts, normal
 
-SPEAKS = 3.0
-"""A stratum counts as covered if its noisy size is this many standard deviations of its noise; a
-test needs one.
+MIN_SNR = 3.0
+"""A stratum counts as covered if its noisy size is so many standard deviations of its noise.
+
+A test needs at least one such stratum.
 """
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Tests of one shape: noisy counts `pair` `[tests, rows, columns]`, `left` `[tests, strata,
-    rows]`, `right` `[tests, strata, columns]`, and the noise per cell of each, `[tests]`. Their
-    noises must be independent of each other.
+    """Tests of one shape: three noisy tables of counts each.
+
+    `pair` is `[tests, rows, columns]`, `left` `[tests, strata, rows]`, `right`
+    `[tests, strata, columns]`, and `sigma` the noise per cell of each, `[tests]`. Their noises must
+    be independent of each other.
     """
 
     pair: Floats
@@ -62,18 +62,12 @@ def mantel_haenszel(tables: Tables, *, level: float, margin: float) -> list[Answ
 
 
 def _mixture(t: Tables) -> Mixture:
-    left, right, (noise_pair, noise_left, noise_right) = (
-        t.left,
-        t.right,
-        (s[:, None] for s in t.sigma),
-    )
+    left, right = t.left, t.right
+    noise_pair, noise_left, noise_right = (s[:, None] for s in t.sigma)
     rows, columns = t.pair.shape[1:]
     error_left, error_right = rows * noise_left**2, columns * noise_right**2
-    share = np.where(
-        error_left + error_right > 0,
-        error_right / np.where(error_left + error_right > 0, error_left + error_right, 1.0),
-        0.5,
-    )
+    error = error_left + error_right
+    share = np.where(error > 0, error_right / np.where(error > 0, error, 1.0), 0.5)
     total = share * left.sum(-1) + (1 - share) * right.sum(-1)
     size = np.maximum(total, 0.0)
     a, b = _shares(left, noise_left), _shares(right, noise_right)
@@ -91,16 +85,16 @@ def _mixture(t: Tables) -> Mixture:
     variance += np.maximum(plain, 1e-6)[:, None, None] * np.eye(r.shape[1])
     part, axes = _against(sampling, variance)
     y = (axes @ r[..., None])[..., 0]
-    covered = (size * (size >= SPEAKS * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
-    held = size.sum(1)
+    covered = (size * (size >= MIN_SNR * np.sqrt(np.maximum(error_left, error_right)))).sum(1)
+    counted = size.sum(1)
     # Where no stratum stands out of the noise, what looks like rows is noise, and so would be any
-    # answer: the test is silent.
-    gain = np.where(covered > 0, held * (part**2).sum(1) / max(r.shape[1], 1), 0.0)
-    return Mixture((part * y**2).sum(1), part, gain, covered / np.maximum(held, 1.0))
+    # answer: the test is undecided.
+    gain = np.where(covered > 0, counted * (part**2).sum(1) / max(r.shape[1], 1), 0.0)
+    return Mixture((part * y**2).sum(1), part, gain, covered / np.maximum(counted, 1.0))
 
 
 def _shares(counts: Floats, noise: Floats) -> Floats:
-    """Shares within each stratum, drawn to the average by one deviation of noise."""
+    """Shares within each stratum, shrunk to the average by one deviation of noise."""
     average = normal(counts.sum(1, keepdims=True))
     return normal(np.maximum(counts, 0.0) + (noise[..., None] + 1e-9) * average)
 
@@ -138,15 +132,14 @@ def _margin_noise(
 ) -> Floats:
     """Covariance that the noise of the two margins gives the residual."""
     outer_a, outer_b = qa[..., :, None] * qa[..., None, :], qb[..., :, None] * qb[..., None, :]
-    own_a = np.eye(rows - 1) + rows * (share**2)[..., None, None] * outer_a
-    own_b = np.eye(columns - 1) + columns * ((1 - share) ** 2)[..., None, None] * outer_b
-    return _kron((noise_left**2)[..., None, None] * own_a, outer_b) + _kron(
-        outer_a, (noise_right**2)[..., None, None] * own_b
-    )
+    inner_a = np.eye(rows - 1) + rows * (share**2)[..., None, None] * outer_a
+    inner_b = np.eye(columns - 1) + columns * ((1 - share) ** 2)[..., None, None] * outer_b
+    by_left = _kron((noise_left**2)[..., None, None] * inner_a, outer_b)
+    return by_left + _kron(outer_a, (noise_right**2)[..., None, None] * inner_b)
 
 
 def _against(sampling: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Parts of sampling f and axes W with W variance W' = 1 and W sampling W' = diag(f)."""
+    """Parts f of sampling, and axes W with W variance W' = 1 and W sampling W' = diag(f)."""
     lower = np.linalg.inv(np.linalg.cholesky(variance))
     part, u = np.linalg.eigh(lower @ sampling @ np.swapaxes(lower, -1, -2))
     return np.clip(part, 0.0, 1.0), np.swapaxes(u, -1, -2) @ lower

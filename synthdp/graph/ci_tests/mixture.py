@@ -1,14 +1,13 @@
-"""Statistics that are weighted sums of squares: their law without dependence, and what an observed
-value says.
+"""Statistics that are weighted sums of squares: their null law, and the test's answer.
 
-Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a part f_i is
-sampling and the rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates which are
-mostly noise count for little. Its null law, a weighted sum of chi-squares, is matched in three
+Every noise-aware test ends in uncorrelated coordinates y_i of variance 1, of which a share f_i is
+sampling and the rest is known noise. Its statistic is sum f_i y_i^2, so that coordinates that are
+mostly noise get little weight. Its null law, a weighted sum of chi-squares, is matched in three
 moments [Buckley and Eagleson, "An approximation to the distribution of quadratic forms in normal
-random variables", Australian Journal of Statistics 30A (1988)]. Far out, where the largest weight
-rules and three moments make a rare value too rare, its tail is the saddlepoint approximation
-[Kuonen, "Saddlepoint approximations for distributions of quadratic forms in normal variables",
-Biometrika 86 (1999), section 2].
+random variables", Australian Journal of Statistics 30A (1988)]. Far out in the tail, where the
+largest weight dominates and three moments make a rare value too rare, the tail is the saddlepoint
+approximation [Kuonen, "Saddlepoint approximations for distributions of quadratic forms in normal
+variables", Biometrika 86 (1999), section 2].
 """
 
 from __future__ import annotations
@@ -23,20 +22,23 @@ from scipy.special import chdtrc, chdtri, ndtr, ndtri
 from synthdp.graph.ci_tests.answer import Answer, Verdict
 
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 FAR_OUT = 0.02
-"""P-values below this are taken from the saddlepoint approximation."""
+"""P-values below this come from the saddlepoint approximation."""
 POWER = 0.8
-"""Chance of finding an effect that is called detectable."""
+"""Probability of detection that defines a detectable effect."""
 COVERAGE = 0.8
-"""Independence is claimed only if the strata that speak hold this share of the table."""
+"""Independence is claimed only if the strata that count contain this share of the table."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Per test: the statistic `[tests]`, its weights `[tests, coordinates]`, what a squared effect
-    of 1 adds to it `[tests]` (0: the test is silent), and the share of the table that speaks
-    `[tests]`.
+    """Statistics of many tests and their weights.
+
+    `statistic` `[tests]`; `weights` `[tests, coordinates]`; `gain` `[tests]`: what a squared effect
+    of 1 adds to the statistic (0: the test is undecided); `coverage` `[tests]`: the share of the
+    table in strata that count.
     """
 
     statistic: Floats
@@ -51,8 +53,9 @@ class Mixture:
 
 
 def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
-    """`level`: of each test; `margin`: an upper bound of the effect below it counts as evidence for
-    independence.
+    """The answer of each test at its `level`.
+
+    An upper bound of the effect below `margin` counts as evidence for independence.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         first, second, third = (m.moment(power) for power in (1, 2, 3))
@@ -60,45 +63,43 @@ def answers(m: Mixture, *, level: float, margin: float) -> list[Answer]:
         scale = np.sqrt(second / nu)
         excess = m.statistic - first
         p = np.where(m.gain > 0, chdtrc(nu, np.maximum(nu + excess / scale, 0.0)), 1.0)
-        far = (p < FAR_OUT) & (
-            second**2 < (1 - 1e-9) * first * third
-        )  # equal weights are a chi-square, and matched exactly
+        # Equal weights are a chi-square, which three moments match exactly.
+        unequal = second**2 < (1 - 1e-9) * first * third
+        far = (p < FAR_OUT) & unequal
         p[far] = upper_tail(m.statistic[far], m.weights[far])
         critical = (chdtri(nu, level) - nu) * scale
         effect = np.sqrt(np.maximum(excess, 0.0) / m.gain)
         upper = np.sqrt(_shift(excess, second, scale, -ndtri(level)) / m.gain)
         detectable = np.sqrt(_shift(critical, second, scale, ndtri(POWER)) / m.gain)
     silent = ~(m.gain > 0)
-    effect, upper, detectable = (
-        np.where(silent, 0.0, effect),
-        np.where(silent, np.inf, upper),
-        np.where(silent, np.inf, detectable),
-    )
-    claims = (upper <= margin) & (m.coverage >= COVERAGE)
-    verdicts: list[Verdict] = [
-        "dependent" if d else "independent" if i else "undecided"
-        for d, i in zip(p <= level, claims, strict=True)
-    ]
-    columns: Sequence[Floats] = (p, m.statistic, effect, upper, detectable)
-    return [
-        Answer(v, *map(float, row))
-        for v, row in zip(verdicts, zip(*columns, strict=True), strict=True)
-    ]
+    effect = np.where(silent, 0.0, effect)
+    upper, detectable = (np.where(silent, np.inf, bound) for bound in (upper, detectable))
+    independent = (upper <= margin) & (m.coverage >= COVERAGE)
+    return listed(p <= level, independent, (p, m.statistic, effect, upper, detectable))
+
+
+def listed(dependent: Mask, independent: Mask, figures: Sequence[Floats]) -> list[Answer]:
+    """One answer per test from two masks `[tests]` and the figures of `Answer`, `[tests]` each.
+
+    A test with both masks false is undecided; `dependent` goes before `independent`.
+    """
+    verdicts: list[Verdict] = np.where(
+        dependent, "dependent", np.where(independent, "independent", "undecided")
+    ).tolist()
+    rows = zip(*figures, strict=True)
+    return [Answer(v, *map(float, row)) for v, row in zip(verdicts, rows, strict=True)]
 
 
 def upper_tail(x: Floats, weights: Floats) -> Floats:
-    """P(sum_i w_i chi^2_i > x) by the saddlepoint approximation, for x `[tests]` above the mean and
-    weights `[tests, coordinates]` >= 0.
+    """P(sum_i w_i chi^2_i > x) by the saddlepoint approximation.
 
-    With K(t) = -1/2 sum log(1 - 2 t w_i) and K'(t) = x it is 1 - Phi(r + log(v / r) / r), r =
-    sqrt(2 (t x - K)), v = t sqrt(K'').
+    `x` `[tests]` lies above the mean; the weights `[tests, coordinates]` are >= 0. With K(t) = -1/2
+    sum log(1 - 2 t w_i) and K'(t) = x it is 1 - Phi(r + log(v / r) / r), r = sqrt(2 (t x - K)), v =
+    t sqrt(K'').
     """
     w = weights / weights.max(1, keepdims=True)
     x = x / weights.max(1)
-    low, high = (
-        np.zeros(len(x)),
-        np.full(len(x), 0.5),
-    )  # K' grows from the mean to infinity between them
+    low, high = np.zeros(len(x)), np.full(len(x), 0.5)  # K' grows from the mean to infinity
     for _ in range(60):
         t = (low + high) / 2
         below = (w / (1 - 2 * t[:, None] * w)).sum(1) < x
@@ -112,20 +113,23 @@ def upper_tail(x: Floats, weights: Floats) -> Floats:
 
 
 def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
-    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(2 c2 + 4
-    scale x) = excess.
+    """Non-centrality x at which the statistic lies z standard deviations above `excess`.
 
-    [Derived here, in the normal approximation: shifted coordinates add x = sum f_i s_i^2 to the
-    mean and 4 sum f_i^2 s_i^2 to the variance, which is 4 scale x for the typical weight `scale` =
-    c3 / c2. It is 4 max(f) x where all of the shift sits in the heaviest coordinate, so that a
-    bound from the typical weight is approximate. The larger root of the squared equation.]
+    It solves x - z sqrt(2 c2 + 4 scale x) = excess. [Derived here, in the normal approximation:
+    shifted coordinates add x = sum f_i s_i^2 to the mean and 4 sum f_i^2 s_i^2 to the variance,
+    which is 4 scale x for the typical weight `scale` = c3 / c2. It is 4 max(f) x where all of the
+    shift sits in the heaviest coordinate, so that a bound from the typical weight is approximate.
+    The larger root of the squared equation.]
     """
     half = excess + 2 * scale * z**2
     return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + 2 * second * z**2, 0.0)), 0.0)
 
 
 def normal(weights: Floats) -> Floats:
-    """Scaled to sum to 1 over the last axis, negative ones as 0; uniform if nothing is left."""
+    """Weights scaled to sum to 1 over the last axis; negative ones count as 0.
+
+    The result is uniform if no weight is positive.
+    """
     positive = np.maximum(weights, 0.0)
     total = positive.sum(-1, keepdims=True)
     return np.where(total > 0, positive / np.where(total > 0, total, 1.0), 1.0 / weights.shape[-1])

@@ -1,10 +1,9 @@
-"""Conditional independence of numeric columns from one noisy moment matrix: regression, then
-residual covariance.
+"""Conditional independence of numeric columns from one noisy moment matrix.
 
 Strobl et al., "Approximate kernel-based conditional independence tests" (arXiv:1702.03877v2) test
 whether residuals of functions of X and of Y, regressed on functions of Z, are uncorrelated (RCIT).
-Everything that takes is second moments of the functions, so a released noisy moment matrix answers
-every query as post-processing.
+The test needs only second moments of the functions, so a released noisy moment matrix answers every
+query as post-processing.
 
 With a = (I, -beta_x) the combination of functions that leaves the residual of X, b that of Y, and M
 the moments per row, the residual covariance is R = a' M b. Its error has two parts, both known up
@@ -12,17 +11,17 @@ to plug-in estimates:
 
     sampling   S_x (x) S_y / n, with S the residual variances
     noise      for symmetric E with independent N(0, s^2) on and above the diagonal,
-               cov(a_i'E b_j, a_k'E b_l) = s^2 [(a_i.a_k)(b_j.b_l) + (a_i.b_l)(b_j.a_k) - sum_m a_im
-               b_jm a_km b_lm]
+               cov(a_i'E b_j, a_k'E b_l) = s^2 [(a_i.a_k)(b_j.b_l) + (a_i.b_l)(b_j.a_k)
+               - sum_m a_im b_jm a_km b_lm]
 
-to which comes what is of second order in the noise of the regression [derived here]. With V the sum
-and S = S_x (x) S_y the statistic is r' V^-1 S V^-1 r: coordinates that are mostly noise count for
-little, and without noise it is n times the squared canonical correlations. Its law, a weighted sum
-of chi-squares, is matched in three moments.
+to which the second-order term of the noise of the regression is added [derived here]. With V the
+sum and S = S_x (x) S_y the statistic is r' V^-1 S V^-1 r: coordinates that are mostly noise get
+little weight, and without noise it is n times the squared canonical correlations. Its law, a
+weighted sum of chi-squares, is matched in three moments.
 
-A basis that does not hold the true regression leaves dependent residuals where there is
-independence. The null
-is therefore an interval: residual correlation up to `tolerance`, in the direction that shows most.
+A basis that does not contain the true regression leaves dependent residuals where there is
+independence. The null is therefore an interval: residual correlation up to `tolerance`, in the
+direction that shows most.
 """
 
 from __future__ import annotations
@@ -34,26 +33,29 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2, norm
 
-from synthdp.graph.ci_tests.answer import Answer, Query, Verdict
+from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.ci_tests.mixture import Floats, listed
 from synthdp.privacy.mechanisms.moments import NoisyMoments
 
-Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
-TOLERANCE, MAX_TOLERANCE = 0.05, 0.15
-"""Residual correlation that each given column may leave where there is independence, its regression
-being of low degree.
+TOLERANCE = 0.05
+"""Residual correlation that each given column may leave where there is independence.
+
+The regression is of low degree, so that it may not remove all of the dependence.
 """
+MAX_TOLERANCE = 0.15
+"""Largest such correlation, however many columns are given."""
 MANY = 4
-"""Given columns from which powers of the tested ones are left out."""
+"""Number of given columns from which powers of the tested columns are left out."""
 POWER = 0.8
-"""Chance of finding an effect that is called detectable."""
+"""Probability of detection that defines a detectable effect."""
 MIN_RESIDUAL = 0.01
-"""Share of a function's variance that is never explained: what is left of it may be noise alone."""
+"""Share of a function's variance that is never explained: what is left may be noise alone."""
 BATCH = 512
 """Queries that are answered at once."""
 RIDGE = 1.0
-"""Multiple of the noise's spectral norm by which regressions are held back."""
+"""Ridge of the regressions, in multiples of the noise's spectral norm."""
 
 
 class MomentTests:
@@ -69,62 +71,59 @@ class MomentTests:
         positions = [self._positions(query) for query in queries]
         for i, (query, parts) in enumerate(zip(queries, positions, strict=True)):
             by_shape.setdefault((len(query[2]), *map(len, parts)), []).append(i)
-        found: dict[int, Answer] = {}
+        answered: dict[int, Answer] = {}
         for (given, *_), members in by_shape.items():
+            tolerance = min(given * TOLERANCE, MAX_TOLERANCE)
             for start in range(0, len(members), BATCH):
                 batch = members[start : start + BATCH]
-                x, y, z = (np.array([positions[i][part] for i in batch]) for part in range(3))
-                # Residuals of a function of degree d vary with the given columns, the more the
-                # higher d; fourth moments, which would say how much, are not released. Degree as
-                # the factor keeps the level for d <= 3.
-                inflation = float(self.moments.basis.degree) if given else 1.0
-                left = residuals(
-                    self.moments.sums, self.moments.sigma, x=x, y=y, given=z, inflation=inflation
-                )
-                found.update(
-                    zip(
-                        batch,
-                        answers(
-                            left,
-                            level=level,
-                            margin=margin,
-                            tolerance=min(given * TOLERANCE, MAX_TOLERANCE),
-                        ),
-                        strict=True,
-                    )
-                )
-        return [found[i] for i in range(len(queries))]
+                left = self._residuals([positions[i] for i in batch], conditional=given > 0)
+                results = answers(left, level=level, margin=margin, tolerance=tolerance)
+                answered.update(zip(batch, results, strict=True))
+        return [answered[i] for i in range(len(queries))]
+
+    def _residuals(
+        self, batch: Sequence[tuple[list[int], list[int], list[int]]], *, conditional: bool
+    ) -> Residuals:
+        x, y, z = (np.array(part) for part in zip(*batch, strict=True))
+        # Residuals of a function of degree d vary with the given columns, the more the higher d.
+        # Fourth moments, which would say how much, are not released. The degree as factor keeps the
+        # level for d <= 3.
+        inflation = float(self.moments.basis.degree) if conditional else 1.0
+        sums, sigma = self.moments.sums, self.moments.sigma
+        return residuals(sums, sigma, x=x, y=y, given=z, inflation=inflation)
 
     def _positions(self, query: Query) -> tuple[list[int], list[int], list[int]]:
-        """Functions of x alone, of y alone, and of any of the given columns, the constant
-        included.
-        """
+        """Functions of x alone, of y alone, and of the given columns, the constant included."""
         a, b, given = query
-        return self._own(a, given), self._own(b, given), self._functions(frozenset(given))
+        functions = self._functions(frozenset(given))
+        return self._of_column(a, given), self._of_column(b, given), functions
 
-    def _own(self, name: str, given: tuple[str, ...]) -> list[int]:
-        """Functions of one column. A power of it is a power of the given columns too, of higher
-        degree than the basis holds, so that given many of them only functions of degree one are
-        asked about.
+    def _of_column(self, name: str, given: tuple[str, ...]) -> list[int]:
+        """Functions of one column.
+
+        A power of it is correlated with powers of the given columns of a higher degree than the
+        basis has. So given many columns only functions of degree one are tested.
         """
-        own, terms = self._functions(frozenset({name}))[1:], self.moments.basis.terms
+        functions = self._functions(frozenset({name}))[1:]
         if len(given) < MANY or not self.moments.basis.domain[name].ranged:
-            return own
-        return [i for i in own if terms[i].factors[0][1] <= 1]
+            return functions
+        terms = self.moments.basis.terms
+        return [i for i in functions if terms[i].factors[0][1] <= 1]
 
     def _functions(self, columns: frozenset[str]) -> list[int]:
         """Positions of the functions that look at no other columns, the constant first."""
         if columns not in self._within:
-            self._within[columns] = [
-                i for i, term in enumerate(self.moments.basis.terms) if term.columns <= columns
-            ]
+            terms = enumerate(self.moments.basis.terms)
+            self._within[columns] = [i for i, term in terms if term.columns <= columns]
         return self._within[columns]
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """Of many queries of one shape: residual covariances `[queries, k]`, their covariance V and the
-    scale S `[queries, k, k]`.
+    """Residuals of many queries of one shape.
+
+    `covariance` `[queries, k]` holds residual covariances, `variance` their covariance V and
+    `scale` the scale S, both `[queries, k, k]`.
     """
 
     covariance: Floats
@@ -141,11 +140,10 @@ def residuals(
     given: Positions,
     inflation: float = 1.0,
 ) -> Residuals:
-    """Regress functions `x` and `y` on `given`, all `[queries, functions]` of positions in the
-    matrix.
+    """Regress functions `x` and `y` on `given`, all `[queries, functions]` of matrix positions.
 
     `moments`: noisy sums of products `[terms, terms]`, the constant first; `sigma`: noise of each
-    entry; `inflation`: of the sampling variance.
+    entry; `inflation`: factor of the sampling variance.
     """
     rows = max(float(moments[0, 0]), 1.0)
     k, both = x.shape[1], x.shape[1] + y.shape[1]
@@ -169,20 +167,16 @@ def residuals(
 
 
 def _inverse(given: Floats, noise: float) -> Floats:
-    """Inverse of the regressors' moments `[queries, g, g]`; directions that are mostly noise are
-    held back.
-    """
+    """Inverse of the regressors' moments `[queries, g, g]`; mostly noisy directions get a ridge."""
     values, vectors = np.linalg.eigh(given)
     spectral = RIDGE * noise * np.sqrt(given.shape[1])
-    held = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
-    inverse: Floats = vectors / held[:, None, :] @ np.swapaxes(vectors, 1, 2)
+    raised = np.maximum(values, 0.0) + np.where(values < spectral, spectral, 0.0) + 1e-12
+    inverse: Floats = vectors / raised[:, None, :] @ np.swapaxes(vectors, 1, 2)
     return inverse
 
 
 def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
-    """Covariance of a'Eb from the matrix's noise, first and second order, `[queries, k, l, k,
-    l]`.
-    """
+    """Covariance of a'Eb from the matrix's noise, to second order, `[queries, k, l, k, l]`."""
     along = np.einsum("qim,qkm,qjp,qlp->qijkl", a, a, b, b)
     first = (
         along
@@ -195,22 +189,21 @@ def _noise(a: Floats, b: Floats, inverse: Floats, noise: float) -> Floats:
     return covariance
 
 
-def _positive(matrix: Floats, least: Floats) -> Floats:
-    """The matrix with eigenvalues of at least `least` `[queries]`."""
+def _positive(matrix: Floats, lower: Floats) -> Floats:
+    """The matrix with its eigenvalues raised to at least `lower` `[queries]`."""
     values, vectors = np.linalg.eigh(matrix)
-    lifted: Floats = (
-        vectors * np.maximum(values, np.maximum(least, 1e-9)[:, None])[:, None, :]
-    ) @ np.swapaxes(vectors, 1, 2)
-    return lifted
+    raised = np.maximum(values, np.maximum(lower, 1e-9)[:, None])
+    positive: Floats = (vectors * raised[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return positive
 
 
-def answers(found: Residuals, *, level: float, margin: float, tolerance: float) -> list[Answer]:
+def answers(left: Residuals, *, level: float, margin: float, tolerance: float) -> list[Answer]:
     """Verdict of each query; see the module for the null."""
-    root = _root(found.scale)
-    inner = root @ np.linalg.solve(found.variance, root)
+    root = _root(left.scale)
+    inner = root @ np.linalg.solve(left.variance, root)
     lam = np.maximum(np.linalg.eigvalsh(inner), 0.0)
-    whitened = np.linalg.solve(found.variance, found.covariance[..., None])
-    statistic = np.einsum("qi,qij,qj->q", whitened[..., 0], found.scale, whitened[..., 0])
+    whitened = np.linalg.solve(left.variance, left.covariance[..., None])
+    statistic = np.einsum("qi,qij,qj->q", whitened[..., 0], left.scale, whitened[..., 0])
     first, top = lam.sum(1), lam[:, -1]
     critical, p = _null(lam, tolerance, statistic, level)
     gain = (lam**3).sum(1) / lam.sum(1)
@@ -218,32 +211,22 @@ def answers(found: Residuals, *, level: float, margin: float, tolerance: float) 
     effect = np.sqrt(np.maximum(statistic - first, 0.0) / gain)
     upper = np.sqrt(_shift(statistic - first, second, top, norm.isf(level)) / gain)
     detectable = np.sqrt(_shift(critical - first, second, top, norm.isf(1 - POWER)) / gain)
-    verdicts: list[Verdict] = [
-        "dependent" if d else "independent" if i else "undecided"
-        for d, i in zip(p <= level, upper <= margin, strict=True)
-    ]
-    columns: Sequence[Floats] = (p, statistic, effect, upper, detectable)
-    return [
-        Answer(v, *map(float, row))
-        for v, row in zip(verdicts, zip(*columns, strict=True), strict=True)
-    ]
+    return listed(p <= level, upper <= margin, (p, statistic, effect, upper, detectable))
 
 
 def _root(matrix: Floats) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
-    rooted: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(
-        vectors, 1, 2
-    )
+    roots = np.sqrt(np.maximum(values, 0.0))
+    rooted: Floats = (vectors * roots[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     return rooted
 
 
 def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tuple[Floats, Floats]:
-    """Critical value and p-value of sum lam (g_i + shift_i)^2, the shift of size tolerance in the
-    top direction.
+    """Critical value and p-value of sum lam (g_i + shift_i)^2.
 
-    Moments matched as in Liu, Tang and Zhang, "A new chi-square approximation to the distribution
-    of non-negative definite quadratic forms in non-central normal variables" (2009), with a central
-    chi-square.
+    The shift has size `tolerance` and the top direction. Moments are matched as in Liu, Tang and
+    Zhang, "A new chi-square approximation to the distribution of non-negative definite quadratic
+    forms in non-central normal variables" (2009), with a central chi-square.
     """
     top = lam[:, -1]
     shift = top * tolerance**2
@@ -256,11 +239,10 @@ def _null(lam: Floats, tolerance: float, statistic: Floats, level: float) -> tup
 
 
 def _shift(excess: Floats, second: Floats, scale: Floats, z: float) -> Floats:
-    """Non-centrality x at which the statistic lies z deviations above `excess`: x - z sqrt(second +
-    4 scale x) = excess.
+    """Non-centrality x at which the statistic lies z standard deviations above `excess`.
 
-    As `mixture._shift`, with the largest weight as `scale`, which no variance exceeds [derived
-    here, in the normal approximation].
+    It solves x - z sqrt(second + 4 scale x) = excess, as `mixture._shift` does, with the largest
+    weight as `scale`, which no variance exceeds [derived here, in the normal approximation].
     """
     half = excess + 2 * scale * z**2
     return np.maximum(half + np.sqrt(np.maximum(half**2 - excess**2 + second * z**2, 0.0)), 0.0)

@@ -1,4 +1,4 @@
-"""Causal discovery from released values, one algorithm per file."""
+"""Causal discovery from released values, one algorithm per file or folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ ALGORITHMS: dict[str, Algorithm] = {
     "svt_pc": SVT_PC,
     "em_pc": EM_PC,
 }
-"""By the name that the spec's `graph.algorithm` gives."""
+"""Algorithms by the name that the spec's `graph.algorithm` gives."""
 
 __all__ = ["ALGORITHMS", "Algorithm", "Measure", "MeasurePlan", "Releaser", "measured_pc"]

@@ -1,6 +1,4 @@
-"""What a discovery algorithm is to the graph stage: planned spends, and a search that is paid for
-with them alone.
-"""
+"""The interface of a discovery algorithm: planned spends, and a search that they alone pay for."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ T = TypeVar("T")
 
 
 class Releaser(Protocol):
-    """Where paid-for values come from: `privacy.session.Session` or a rehearsal."""
+    """The source of paid-for values: `privacy.session.Session` or a rehearsal."""
 
     @property
     def plan(self) -> Plan: ...
@@ -30,10 +28,11 @@ class Releaser(Protocol):
 class Algorithm:
     """One way to learn a graph.
 
-    `spends(settings, domain, rows)` names what the search may release and how each is planned;
-    `rows` is the declared number that a fit is expected to see. `search(releaser, settings,
-    domain)` releases some of it under the purposes "graph: <name>" and returns the graph, released
-    unless it cost nothing. Whatever the rows say, it releases nothing else.
+    `spends(settings, domain, rows)` names what the search may release and how each part is planned;
+    `rows` is the declared number of rows that a fit is expected to see.
+    `search(releaser, settings, domain)` releases some of it under the purposes "graph: <name>". It
+    returns the graph, released unless it cost nothing. Whatever the rows are, it releases nothing
+    else.
     """
 
     spends: Callable[[Graph, Domain, float], Mapping[str, MechanismFactory]]

@@ -1,13 +1,11 @@
-"""Which of two numeric columns is the cause: an additive noise model, read from its released noisy
-scores.
+"""The direction between two numeric columns, by an additive noise model of released noisy scores.
 
-The model y = f(x) + noise with noise independent of x holds, but for special cases, in one
-direction only (Hoyer et al. 2009), so the direction whose residual depends less on its cause is
-taken. The probability that comes with it concerns the
-privacy noise alone: the chance that the scores without noise are in the same order, given the noisy
-ones (Kusner et al. 2016, Theorems 2 and 4, for Gaussian noise, and with a term for the noise in the
-regressions; for a two-way table by `graph.discovery.pair_reading`). That the model fits the columns
-at all, it does not say.
+The model y = f(x) + noise, with noise independent of x, holds in one direction only, but for
+special cases (Hoyer et al. 2009). So the chosen direction is the one whose residual depends less on
+its cause. Its probability concerns the privacy noise alone: it is the probability that the scores
+without noise are in the same order, given the noisy ones (Kusner et al. 2016, Theorems 2 and 4, for
+Gaussian noise, and with a term for the noise in the regressions; for a two-way table by
+`graph.discovery.pair_reading`). It does not say that the model fits the columns.
 """
 
 from __future__ import annotations
@@ -38,22 +36,27 @@ if TYPE_CHECKING:  # algorithms use this module
 Floats = npt.NDArray[np.float64]
 
 PURPOSE = "graph: orient"
+"""Name of the planned spend."""
 SURE = 0.95
-"""Probability from which a reading turns an undirected link."""
+"""Probability from which a reading orients an undirected link."""
 BOOTSTRAPS = 200
+"""Fresh draws of the public noise, for the error of a difference of spreads."""
 QUARTILES = (0.25, 0.75)
-NARROWEST = 1e-3  # spread: one that is mostly noise has no logarithm
+MIN_SPREAD = 1e-3
+"""A spread that is mostly noise is raised to this, so that it has a logarithm."""
 DRIFT_OF_RANKS = 8.0
-"""What noisy regressions leave in residuals counts that much more in ranks, which show little else
-of a residual: chosen on simulated pairs, where these scores agree with themselves without noise
-hardly more often than by chance.
+"""Factor of the error that noisy regressions leave in residuals, for scores by ranks.
+
+Ranks show little else of a residual. The value was chosen on simulated pairs, where these scores
+agree with themselves without noise hardly more often than a coin would.
 """
 
 
 @dataclass(frozen=True)
 class Orientation:
-    """Cause, effect, and the probability that the scores without privacy noise say the same; 0.5 is
-    a guess.
+    """Cause, effect, and the probability that the scores without privacy noise have the same order.
+
+    A probability of 0.5 is a guess.
     """
 
     cause: str
@@ -73,11 +76,9 @@ class Orientation:
 
 def read(released: NoisyScores | NoisyPair, pair: Pair) -> tuple[Orientation, ...]:
     """Readings of one released pair: of its two-way table, or one per score."""
-    return (
-        read_scores(released, pair)
-        if isinstance(released, NoisyScores)
-        else (_reading(*compare(released), pair, "table"),)
-    )
+    if isinstance(released, NoisyScores):
+        return read_scores(released, pair)
+    return (_reading(*compare(released), pair, "table"),)
 
 
 def _reading(difference: float, error: float, pair: Pair, score: Score) -> Orientation:
@@ -86,65 +87,61 @@ def _reading(difference: float, error: float, pair: Pair, score: Score) -> Orien
 
 
 def read_scores(scores: NoisyScores, pair: Pair) -> tuple[Orientation, ...]:
-    """One reading per released score, in their order. With Gaussian noise of sigma on both of a
-    pair of scores that differ by g, and no opinion beforehand, the true difference has the sign of
-    g with probability Phi(g / (sigma sqrt 2)) [derived here: under a flat prior it is normal about
-    g with variance 2 sigma^2]. What noisy regressions may have left counts as more noise; not so
-    for IQR, whose probability is of its tables alone.
+    """One reading per released score, in their order.
+
+    With Gaussian noise of sigma on both of a pair of scores that differ by g, and no prior opinion,
+    the true difference has the sign of g with probability Phi(g / (sigma sqrt 2)) [derived here:
+    under a flat prior it is normal about g with variance 2 sigma^2]. What noisy regressions may
+    have left counts as more noise; not so for IQR, whose probability is that of its tables alone.
     """
-    found = []
+    readings = []
     for name, values in scores.scores.items():
-        difference, error = (
-            _spread_difference(values, scores.sigma[name])
-            if name == "iqr"
-            else (
-                values[1] - values[0],
-                math.hypot(
-                    math.sqrt(2) * scores.sigma[name],
-                    *scores.drift * (1.0 if name == "hsic" else DRIFT_OF_RANKS),
-                ),
-            )
-        )
-        found.append(_reading(difference, error, pair, name))
-    return tuple(found)
+        sigma = scores.sigma[name]
+        if name == "iqr":
+            difference, error = _spread_difference(values, sigma)
+        else:
+            drift = scores.drift * (1.0 if name == "hsic" else DRIFT_OF_RANKS)
+            difference, error = values[1] - values[0], math.hypot(math.sqrt(2) * sigma, *drift)
+        readings.append(_reading(difference, error, pair, name))
+    return tuple(readings)
 
 
 def _spread_difference(tables: Floats, sigma: float) -> tuple[float, float]:
-    """log IQR of y and its residual, less that of x and its, with its error from fresh draws of the
-    public noise.
+    """log IQR of y and its residual, less that of x and its residual, with its error.
+
+    The error is the spread over fresh draws of the public noise.
     """
-    rng = np.random.default_rng(0)  # of post-processing, not of noise that hides rows
+    rng = np.random.default_rng(0)  # for post-processing, not for noise that protects rows
     drawn = [_log_spreads(tables + rng.normal(0, sigma, tables.shape)) for _ in range(BOOTSTRAPS)]
-    return _log_spreads(tables), max(float(np.std(drawn)), NARROWEST)
+    return _log_spreads(tables), max(float(np.std(drawn)), MIN_SPREAD)
 
 
 def _log_spreads(tables: Floats) -> float:
     grid = np.linspace(-1, 1, tables.shape[1] + 1)
     logs = []
     for table in tables:
-        # Sums of noisy counts may fall back: their running maximum is the nearest distribution from
-        # above.
+        # Cumulative sums of noisy counts may decrease; their running maximum does not.
         cumulated = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(table)]))
         low, high = np.interp([q * max(cumulated[-1], 1.0) for q in QUARTILES], cumulated, grid)
-        logs.append(math.log(max(float(high - low), NARROWEST)))
+        logs.append(math.log(max(float(high - low), MIN_SPREAD)))
     return logs[2] + logs[3] - logs[0] - logs[1]
 
 
 def orientation_spends(
     domain: Domain, pair: Pair, *, scores: tuple[Score, ...] = ("table",)
 ) -> Mapping[str, MechanismFactory]:
-    """The planned spend of orienting one pair alone, for `privacy.plan.make_search_plan`.
+    """The planned spend to orient one pair alone, for `privacy.plan.make_search_plan`.
 
     Raises:
-        SynthdpError: a column is no number or instant.
+        SynthdpError: a column is neither a number nor an instant, or the pair is one column.
     """
-    wrong = [name for name in pair if not domain[name].ranged]
-    if wrong or pair[0] == pair[1]:
-        what = (
-            f"{wrong[0]!r} is {domain[wrong[0]].type}" if wrong else f"{pair[0]!r} is given twice"
-        )
+    wrong = [f"{name!r} is {domain[name].type}" for name in pair if not domain[name].ranged]
+    if pair[0] == pair[1]:
+        wrong.append(f"{pair[0]!r} is given twice")
+    if wrong:
         raise SynthdpError(
-            f"an additive noise model orients two different columns of numbers or instants; {what}"
+            "an additive noise model orients two different columns of numbers or instants;"
+            f" {wrong[0]}"
         )
     return {PURPOSE.removeprefix("graph: "): lambda mu: OrientationBudget(domain, 1 / mu, scores)}
 
@@ -167,22 +164,21 @@ def orient(
 
 
 def turn(graph: CausalGraph, readings: Sequence[Orientation], knowledge: Knowledge) -> CausalGraph:
-    """`graph` with undirected links turned as the sure readings say, surest first, and what follows
-    from them by Meek's rules.
+    """`graph` with undirected links oriented by the sure readings, and closed under Meek's rules.
 
-    Readings that background knowledge forbids, or that would close a cycle, are left out.
+    Readings are used from the most certain one on. Those that background knowledge forbids, or that
+    would close a cycle, are left out.
     """
     working = graph.pdag()
     for reading in sorted(readings, key=lambda r: -r.probability):
         if reading.probability >= SURE and knowledge.allows(reading.cause, reading.effect):
             working.orient(reading.cause, reading.effect)
     meek(working, knowledge)
-    arrows = set(working.directed())
-    edges = tuple(
-        edge
-        if edge.directed or not arrows & {edge.pair, edge.pair[::-1]}
-        else replace(edge, cause=cause, effect=effect, directed=True)
-        for edge in graph.edges
-        for cause, effect in [edge.pair if edge.pair in arrows else edge.pair[::-1]]
-    )
-    return replace(graph, edges=edges)
+    arrows = {frozenset(pair): pair for pair in working.directed()}
+    edges = []
+    for edge in graph.edges:
+        if not edge.directed and frozenset(edge.pair) in arrows:
+            cause, effect = arrows[frozenset(edge.pair)]
+            edge = replace(edge, cause=cause, effect=effect, directed=True)
+        edges.append(edge)
+    return replace(graph, edges=tuple(edges))

@@ -1,24 +1,24 @@
-"""Measured PC: a few rounds of noisy tables, everything else is post-processing and free.
+"""Measured PC: a few rounds of noisy tables. All else is post-processing and costs nothing.
 
-If the whole table has few cells it is measured once. Otherwise three rounds, each of a fixed and
-public price:
+If the whole table has few cells, it is measured once. Otherwise there are three rounds, each of a
+fixed and public price:
 
     pairs        every pair that the spec leaves open: tests without and with one conditioning
-    column, and v-structures
+                 column, and v-structures
     triples      for tests given two columns: each end with both of them
-    quadruples   for tests given three
+    quadruples   for tests given three columns
 
-A test needs tables one column smaller than its columns, because it is on average partial
-association (`tests.mantel_haenszel`). So the first round, which has the most tables, answers most
-questions. Which tables a round asks for depends on released tables only; how many never changes its
-price, only the noise of each (k tables of a round get variance k times that of one).
+A test needs tables with one column fewer than it has, because it is on average partial association
+(`ci_tests.mantel_haenszel`). So the first round, which has the most tables, answers most questions.
+Which tables a round measures depends on released tables only. Their number never changes the price
+of the round, only the noise of each table (k tables of a round have k times the variance of one).
 
-Two deviations from textbook PC, both because noise makes tests weak. A pair once found dependent is
-separated only by a test that could have seen that dependence again: not when the test's upper bound
-exceeds `BLUNT` times the effect found, or `LARGEST_EFFECT`. And a v-structure a -> b <- c is
-claimed only if sets without b explain the independence of a and c `ODDS` times better than sets
-with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016). The threshold scales
-with the noise by itself, so that one rule serves high and low budgets.
+There are two deviations from textbook PC, both because noise makes tests weak. A pair once found
+dependent is separated only by a test that could have seen that dependence again: not when the
+test's upper bound exceeds `BLUNT` times the effect found, or `MAX_SEPARATED_EFFECT`. And a
+v-structure a -> b <- c is claimed only if sets without b explain the independence of a and c `ODDS`
+times better than sets with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016).
+The threshold scales with the noise by itself, so that one rule serves high and low budgets.
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
 effect below the plan's margin, and otherwise undecided: it is then listed as such, outside the
@@ -28,6 +28,7 @@ graph's structure.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -53,24 +54,30 @@ from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Measure = Callable[[str, Sequence[tuple[str, ...]]], tuple[NoisyTable, ...]]
-"""Measures tables for a named round and charges that round's share. Called at most once per round.
+"""Measures tables for a named round and charges the share of that round.
+
+It is called at most once per round.
 """
 
 JOINT_SHARES: Mapping[str, float] = {"joint": 1.0}
+"""Shares of the graph budget where the whole table is measured at once."""
 ROUND_SHARES: Mapping[str, float] = {"pairs": 0.6, "triples": 0.25, "quadruples": 0.15}
-"""Parts of the graph budget by round."""
+"""Shares of the graph budget by round."""
 ROUND_OF_ORDER = {0: "pairs", 2: "triples", 3: "quadruples"}
-"""The round that tests given so many columns are measured in; tests given one column need pairs
-alone.
-"""
+"""The round of the tests given so many columns; tests given one column need pairs alone."""
 
 SEPARATING_LEVELS: Mapping[int, float] = {1: 0.01, 2: 0.05, 3: 0.1}
-"""Level of tests by size of the conditioning set. The larger the sets, the more of them try to
-separate a pair, and the surer each must be that nothing is left.
+"""Level of tests by size of the conditioning set.
+
+The larger the sets, the more of them try to separate a pair. Each must then be more certain that no
+dependence is left.
 """
 BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
-LARGEST_EFFECT = 0.6
+"""Largest upper bound of a separating test, in marginal effects of the pair; by size of the set."""
+MAX_SEPARATED_EFFECT = 0.6
+"""Largest upper bound (Cohen's w) of a separating test, whatever the marginal effect."""
 ODDS = 20.0
+"""How much better sets without the middle column of a v-structure must explain independence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +87,9 @@ class MeasurePlan:
     `level`: of the pair tests as a family; `margin`: effect (Cohen's w) below which a pair counts
     as absent; `max_cells`: of a table; `max_pairs`: open pairs; `max_tables`: of a later round;
     `joint_cells`: up to here the whole table is measured at once; `order`: largest conditioning set
-    in rounds, `joint_order` in the whole table, where larger sets leave strata too small for their
-    noise; `candidates`: columns to condition on that are tried per pair, by size of the set (all of
-    them in the whole table); `max_parents`: of a column in the result.
+    in rounds; `joint_order`: the same for the whole table, where larger sets leave strata too small
+    for their noise; `candidates`: columns to condition on that are tried per pair, by size of the
+    set (all of them in the whole table); `max_parents`: of a column in the result.
     """
 
     level: float = 0.05
@@ -101,17 +108,19 @@ class MeasurePlan:
         return math.prod(domain.sizes) <= self.joint_cells
 
     def shares(self, domain: Domain) -> Mapping[str, float]:
-        """The rounds that may be asked for, in order, with their part of the budget."""
+        """The rounds that a search may release, in order, with their share of the budget."""
         return JOINT_SHARES if self.joint(domain) else ROUND_SHARES
 
 
 def measured_pc(
     measure: Measure, plan: MeasurePlan, domain: Domain, knowledge: Knowledge
 ) -> CausalGraph:
-    """Learn a graph from noisy tables. Links are `learned`, or `undecided` and then outside the
-    structure.
+    """Learn a graph from noisy tables.
 
-    Raises `SynthdpError` if more pairs are open than may be measured.
+    Links are `learned`, or `undecided` and then outside the structure.
+
+    Raises:
+        SynthdpError: more pairs are open than may be measured.
     """
     if not plan.joint(domain) and len(knowledge.undecided_pairs()) > plan.max_pairs:
         raise SynthdpError(
@@ -142,14 +151,15 @@ def measured_pc(
 
 
 def separates(answer: Answer, evidence: Sequence[Test]) -> bool:
-    """Whether an answer removes its pair: not dependent, and sharp enough to have seen the pair's
-    marginal effect.
+    """Whether an answer removes its pair.
+
+    It must be not dependent, and sharp enough to have seen the pair's marginal effect.
     """
     marginal = evidence[0][1]
     if answer.verdict == "dependent" or answer is marginal:
         return answer.verdict != "dependent"
-    order = next(len(given) for given, found in evidence if found is answer)
-    return answer.effect_upper <= min(BLUNT[order] * marginal.effect, LARGEST_EFFECT)
+    order = next(len(given) for given, other in evidence if other is answer)
+    return answer.effect_upper <= min(BLUNT[order] * marginal.effect, MAX_SEPARATED_EFFECT)
 
 
 @dataclass
@@ -169,41 +179,35 @@ class _Search:
             self.tables = NoisyTables(self.measure("joint", [self.domain.names]))
 
     def test(self, order: int, queries: Sequence[Query]) -> list[Answer]:
-        """Answer a batch, after measuring what it needs. Pairs share the level; later tests have
-        theirs each.
+        """Answer a batch, after a measurement of what it needs.
+
+        Marginal tests share the level of the plan; each later test has its own.
         """
         if not self.joint and order in ROUND_OF_ORDER:
             self._measure(ROUND_OF_ORDER[order], queries)
-        return self._answer(
-            queries, level=SEPARATING_LEVELS[order] if order else self.plan.level / len(queries)
-        )
+        level = SEPARATING_LEVELS[order] if order else self.plan.level / len(queries)
+        return self._answer(queries, level=level)
 
     def _answer(self, queries: Sequence[Query], *, level: float) -> list[Answer]:
-        average = not self.joint and any(given for _, _, given in queries)
-        return (self.tables.average_partial if average else self.tables.answer)(
-            queries, level=level, margin=self.plan.margin
-        )
+        partial = not self.joint and any(given for _, _, given in queries)
+        test = self.tables.average_partial if partial else self.tables.answer
+        return test(queries, level=level, margin=self.plan.margin)
 
     def _measure(self, round_: str, queries: Iterable[Query]) -> None:
-        """Measure the tables of a batch that are not held yet; each pair's best candidates go
-        first.
-        """
+        """Measure the tables of a batch that are missing, each pair's best candidates first."""
         rank: dict[tuple[str, ...], int] = {}
-        seen: dict[Pair, int] = {}
+        tried: Counter[Pair] = Counter()
         for a, b, given in queries:
-            seen[a, b] = seen.get((a, b), -1) + 1
             needed = [self._sorted((end, *given)) for end in (a, b)] if given else [(a, b)]
             if all(cells(self.domain, columns) <= self.plan.max_cells for columns in needed):
                 for columns in needed:
-                    rank[columns] = min(rank.get(columns, seen[a, b]), seen[a, b])
-        wanted = [
-            columns
-            for columns in sorted(rank, key=rank.__getitem__)
-            if self.tables.best(columns) is None
-        ]
-        if wanted:
-            most = self.plan.max_tables if round_ != "pairs" else self.plan.max_pairs
-            self.tables = self.tables.plus(self.measure(round_, wanted[:most]))
+                    rank[columns] = min(rank.get(columns, tried[a, b]), tried[a, b])
+            tried[a, b] += 1
+        ranked = sorted(rank, key=rank.__getitem__)
+        missing = [columns for columns in ranked if self.tables.best(columns) is None]
+        if missing:
+            limit = self.plan.max_pairs if round_ == "pairs" else self.plan.max_tables
+            self.tables = self.tables.plus(self.measure(round_, missing[:limit]))
 
     def _sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=self.domain.index))
@@ -211,7 +215,7 @@ class _Search:
     def candidate_sets(
         self, adjacency: Mapping[str, set[str]], pair: Pair, order: int, evidence: Evidence
     ) -> Iterator[tuple[str, ...]]:
-        """Conditioning sets worth trying, best first: subsets of one end's neighbours, as in PC.
+        """Conditioning sets worth a test, best first: subsets of one end's neighbours, as in PC.
 
         A single column that separates a pair is linked to both ends.
         """
@@ -219,22 +223,22 @@ class _Search:
             yield ()
             return
         a, b = pair
-        ends = (
-            (adjacency[a] & adjacency[b]) if order == 1 else (adjacency[a] | adjacency[b]) - {a, b}
-        )
-        found = self._sorted(ends)
+        both, either = adjacency[a] & adjacency[b], adjacency[a] | adjacency[b]
+        candidates = self._sorted(both if order == 1 else either - {a, b})
         if not self.joint:
-            found = tuple(
-                sorted(found, key=lambda z: -min(self._reach(e, z, evidence) for e in pair))[
-                    : self.plan.candidates[order]
-                ]
-            )
-        for given in combinations(found, order):
+            strength = {z: self._weaker_effect(z, pair, evidence) for z in candidates}
+            strongest = sorted(candidates, key=lambda z: -strength[z])
+            candidates = tuple(strongest[: self.plan.candidates[order]])
+        for given in combinations(candidates, order):
             if set(given) <= adjacency[a] or set(given) <= adjacency[b]:
                 yield self._sorted(given)
 
-    def _reach(self, a: str, b: str, evidence: Evidence) -> float:
-        """Marginal effect between two columns; endless where the spec fixes the pair."""
+    def _weaker_effect(self, name: str, pair: Pair, evidence: Evidence) -> float:
+        """The weaker of a column's marginal effects on the columns of a pair."""
+        return min(self._marginal_effect(name, end, evidence) for end in pair)
+
+    def _marginal_effect(self, a: str, b: str, evidence: Evidence) -> float:
+        """Marginal effect between two columns; infinite where the spec fixes the pair."""
         tests = evidence.get(self._pair(a, b))
         return tests[0][1].effect if tests else np.inf
 
@@ -242,32 +246,37 @@ class _Search:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
-        """V-structures with enough evidence, surest first."""
-        triples = [t for t in unshielded(graph) if skeleton.evidence.get(self._pair(t[0], t[2]))]
-        queries = sorted(
-            {q for a, b, c in triples for q in self._collider_queries(graph, self._pair(a, c), b)}
-        )
-        answers = self._answer(queries, level=self.plan.level)
+        """V-structures with enough evidence, the most certain first."""
+        ends = {(a, b, c): self._pair(a, c) for a, b, c in unshielded(graph)}
+        ends = {triple: pair for triple, pair in ends.items() if skeleton.evidence.get(pair)}
+        queries: set[Query] = set()
+        for (_, middle, _), pair in ends.items():
+            queries.update(self._collider_queries(graph, pair, middle))
+        ordered = sorted(queries)
         tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
-        for (a, c, given), answer in zip(queries, answers, strict=True):
+        answers = self._answer(ordered, level=self.plan.level)
+        for (a, c, given), answer in zip(ordered, answers, strict=True):
             tried.setdefault((a, c), dict(skeleton.evidence[a, c]))[given] = answer
-        odds = {(a, b, c): collider_odds(tried[self._pair(a, c)], b) for a, b, c in triples}
-        return sorted((t for t in triples if odds[t] > np.log(ODDS)), key=lambda t: -odds[t])
+        odds = {triple: collider_odds(tried[pair], triple[1]) for triple, pair in ends.items()}
+        sure = [triple for triple, value in odds.items() if value > np.log(ODDS)]
+        return sorted(sure, key=lambda triple: -odds[triple])
 
     def _collider_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
         if not self.joint:
             yield (*pair, (middle,))
             return
-        around = [graph.around(end) for end in pair]
+        first, second = (graph.around(end) for end in pair)
+        names = self._sorted((first | second) - set(pair))
         for order in range(self.order + 1):
-            for given in combinations(self._sorted((around[0] | around[1]) - set(pair)), order):
-                if set(given) <= around[0] or set(given) <= around[1]:
+            for given in combinations(names, order):
+                if set(given) <= first or set(given) <= second:
                     yield (*pair, given)
 
 
 def collider_odds(tests: Mapping[tuple[str, ...], Answer], middle: str) -> float:
-    """Log of how much better sets without the middle column explain a pair's independence than sets
-    with it.
+    """Log ratio of the largest p-values of tests given sets without and with the middle column.
+
+    It says how much better sets without that column explain the independence of the ends.
     """
     able = {given: answer for given, answer in tests.items() if np.isfinite(answer.detectable)}
     without = max((a.p_value for given, a in able.items() if middle not in given), default=0.0)

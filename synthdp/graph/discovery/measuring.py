@@ -16,12 +16,17 @@ from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 MAX_CELLS = 4096
+"""Most cells of a table that a round measures."""
 
 
 def measure_round(
     releaser: Releaser, name: str, tables: Sequence[tuple[str, ...]]
 ) -> Released[tuple[NoisyTable, ...]]:
-    """Release `tables` as the planned round `name`."""
+    """Release `tables` as the planned round `name`.
+
+    Raises:
+        SynthdpError: the plan has no such round.
+    """
     purpose = f"graph: {name}"
     planned = releaser.plan.find(purpose)
     if planned is None or not isinstance(planned.mechanism, AdaptiveMarginals):

@@ -1,9 +1,8 @@
-"""What discovery by rank statistics has in common: which questions to ask, and the graph that
-answers make.
+"""Discovery by rank statistics: which questions to ask, and the graph that answers give.
 
 Rank statistics read the order of levels, so a column must be ordered or have two levels. A search
-asks about a pair given others only where the declared rows fill the strata: what is not asked
-separates nothing.
+asks about a pair given other columns only where the declared rows fill the strata. A question that
+is not asked separates nothing.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from synthdp.privacy.mechanisms.ranks import STATISTICS, RankTest
 MAX_ORDER = 3
 """Largest conditioning set."""
 ROWS_PER_STRATUM = 20
-"""Questions are asked if the declared rows come to this many per stratum."""
+"""A question is asked if there are so many declared rows per stratum."""
 MIN_WEIGHT = 0.5
-"""A separating test must have this part of the weight that it would have without strata."""
+"""A separating test must have this share of the weight that it would have without strata."""
 
 Separators = Mapping[Pair, tuple[str, ...]]
 
@@ -39,7 +38,7 @@ def check_ordered(domain: Domain) -> None:
     """Refuse columns whose levels have no order.
 
     Raises:
-        SynthdpError: naming them.
+        SynthdpError: some columns are not ordered; the message names them.
     """
     unordered = [c.name for c in domain.columns if not c.ordered and c.levels - c.missing > 2]
     if unordered:
@@ -55,11 +54,11 @@ def check_ordered(domain: Domain) -> None:
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions about `rows` declared rows: independent if the score is within `critical`
-    deviations plus `slack`.
+    """Questions about `rows` declared rows.
 
-    `noise`: deviation of what is added to the answer; it widens the test like any other spread of
-    the score.
+    A pair counts as independent if its score is within `critical` standard deviations plus `slack`.
+    `noise` is the standard deviation of what is added to the answer; it widens the test like any
+    other spread of the score.
     """
 
     domain: Domain
@@ -80,7 +79,7 @@ class Questions:
         noise: float,
         slack: float = 0.0,
     ) -> Questions:
-        """With the two-sided normal quantile of a level."""
+        """Questions with the two-sided normal quantile of a level."""
         return cls(domain, test, rows, float(norm.isf(level / 2)), noise, slack)
 
     @property
@@ -100,8 +99,10 @@ class Questions:
 
 @dataclass
 class Links:
-    """The working skeleton: pairs that are still linked, the least strength released of each, and
-    what separated the others.
+    """The working skeleton of a search.
+
+    `open` holds the pairs that are still linked, `separators` the set that separated each other
+    pair. `strength` is the least strength that was released of a link.
     """
 
     knowledge: Knowledge
@@ -116,7 +117,7 @@ class Links:
             self._near[b].add(a)
 
     def sets(self, pair: Pair, order: int) -> Iterator[tuple[str, ...]]:
-        """Conditioning sets of one order, from the neighbours of either end as they are now."""
+        """Conditioning sets of one order, from the present neighbours of either end."""
         seen: set[tuple[str, ...]] = set()
         for end, other in (pair, pair[::-1]):
             near = [n for n in self.knowledge.columns if n in self._near[end] and n != other]
@@ -126,15 +127,15 @@ class Links:
                     yield given
 
     def examined(self, pair: Pair, strength: float) -> None:
-        """Note the strength that a released score shows of a pair that stays linked."""
+        """Record the strength that a released score shows of a pair that stays linked."""
         self._strength[pair] = min(strength, self.strength(*pair))
 
     def strength(self, a: str, b: str) -> float:
-        """Least strength released of a link; endless where nothing but "dependent" ever was."""
+        """Least strength released of a link; infinite if only "dependent" was ever released."""
         return self._strength.get((a, b), self._strength.get((b, a), math.inf))
 
     def separate(self, pair: Pair, given: tuple[str, ...]) -> None:
-        """Take a link out."""
+        """Remove a link."""
         del self.open[pair]
         self.separators[pair] = given
         a, b = pair
@@ -143,17 +144,16 @@ class Links:
 
 
 def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> CausalGraph:
-    """The graph of a skeleton: v-structures from the separating sets, Meek's rules, at most
-    `max_parents` parents.
+    """The graph of a skeleton: v-structures from the separating sets, then Meek's rules.
 
-    `undecided` pairs are listed as such, outside the structure. Where a column has too many
-    parents, its weakest learned links go; those of which no strength was released count as
-    strongest, and among equals the last columns go.
+    `undecided` pairs are listed as such, outside the structure. A column with more than
+    `max_parents` parents loses its weakest learned links. Links without a released strength count
+    as strongest, and among equals the last columns go.
     """
     knowledge, unclear = links.knowledge, dict.fromkeys(undecided)
     sure = [p for p in links.open if p not in unclear]
-    # A pair without an answer may be linked, and one without a test has no separating set: neither
-    # shows a triple to be open.
+    # A pair without an answer may be linked, and one without a test has no separating set. Neither
+    # shows that a triple is unshielded.
     graph = Pdag(
         knowledge.columns,
         directed=knowledge.fixed,
@@ -164,11 +164,8 @@ def graph_of(links: Links, undecided: Iterable[Pair], *, max_parents: int) -> Ca
     orient_colliders(graph, [t for t in unshielded(graph) if _collides(links, *t)], knowledge)
     meek(graph, knowledge)
     dropped = _surplus(graph, links, max_parents)
-    edges = [
-        GraphEdge(a, b, directed=True, provenance="learned")
-        for a, b in graph.directed()
-        if (a, b) not in knowledge.fixed
-    ]
+    arrows = [pair for pair in graph.directed() if pair not in knowledge.fixed]
+    edges = [GraphEdge(a, b, directed=True, provenance="learned") for a, b in arrows]
     edges += [GraphEdge(a, b, directed=False, provenance="learned") for a, b in graph.undirected()]
     kept = [e for e in edges if frozenset(e.pair) not in dropped]
     kept += [GraphEdge(a, b, directed=False, provenance="undecided") for a, b in unclear]
@@ -181,11 +178,12 @@ def _collides(links: Links, a: str, b: str, c: str) -> bool:
     return given is not None and b not in given
 
 
-def _surplus(graph: Pdag, links: Links, most: int) -> set[frozenset[str]]:
+def _surplus(graph: Pdag, links: Links, max_parents: int) -> set[frozenset[str]]:
+    """Learned links to drop, so that no column has more than `max_parents` parents."""
     dag, dropped = extend(graph), set[frozenset[str]]()
     for node in dag.nodes:
         parents = dag.ordered(dag.parents[node])
         learned = [p for p in reversed(parents) if (p, node) not in links.knowledge.fixed]
         weakest = sorted(learned, key=partial(links.strength, node))
-        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
+        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - max_parents, 0)]}
     return dropped

@@ -1,4 +1,4 @@
-"""PC that asks one question after another under a sieve: what Priv-PC and SVT-PC share."""
+"""PC that asks a sparse vector one question after another: what Priv-PC and SVT-PC share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PURPOSE = "search"
 
 @dataclass(frozen=True)
 class SieveOutcome:
-    """A skeleton, and pairs for which questions were left when the passes were used up."""
+    """A skeleton, and the pairs with open questions when the passes were used up."""
 
     links: Links
     undecided: tuple[Pair, ...]
@@ -33,8 +33,9 @@ def pc_search(
     separated: Callable[[SparseVectorReply], bool],
     strength: Callable[[SparseVectorReply], float] | None = None,
 ) -> Generator[RankQuery, SparseVectorReply | None, SieveOutcome]:
-    """The original PC: by order, pair by pair, set by set, until one separates. `strength`: of a
-    link that was examined and stays.
+    """The original PC: by order, pair by pair and set by set, until one set separates.
+
+    `strength` gives the strength of a link that was examined and stays.
     """
     links = Links(knowledge)
     for order in range(MAX_ORDER + 1):
@@ -64,7 +65,9 @@ def pc_search(
 def _unasked(
     links: Links, questions: Questions, done: Iterable[Pair], order: int, rest: Iterable[Pair]
 ) -> Iterable[Pair]:
-    """Linked pairs with a question left: the rest of this order, and those done that have sets of a
+    """Linked pairs with a question left.
+
+    These are the pairs of `rest`, not finished in this order, and those of `done` with sets of a
     higher order.
     """
     rest = list(rest)
@@ -75,8 +78,9 @@ def _unasked(
 
 
 def outcome(strategy: Strategy, replies: Iterable[SparseVectorReply]) -> SieveOutcome:
-    """Run a strategy on a released transcript. Where that ends before the strategy does, the passes
-    were used up.
+    """Run a strategy on a released transcript.
+
+    If the transcript ends before the strategy does, the passes were used up.
     """
     search = strategy()
     try:
@@ -97,7 +101,11 @@ def run_search(
     *,
     max_parents: int,
 ) -> Released[CausalGraph]:
-    """Release the transcript of a search and read the graph off it."""
+    """Release the transcript of a search and compute the graph from it.
+
+    Raises:
+        SynthdpError: the plan has no sparse vector for a graph search.
+    """
     planned = releaser.plan.find(f"graph: {PURPOSE}")
     if planned is None or not isinstance(planned.mechanism, SparseVectorBudget):
         raise SynthdpError("the plan has no sieve for a graph search")
@@ -118,11 +126,11 @@ def sieve_start(
     rate: float,
     examined: float,
 ) -> MechanismFactory:
-    """A sieve of about Gaussian cost mu, of which the part `examined` of mu^2 goes to examining.
+    """A sparse vector of about Gaussian cost mu; the share `examined` of mu^2 goes to examining.
 
     A pass of small pure cost e weighs like a Gaussian of mu = e, and sampling costs about its rate.
-    Threshold and
-    query share a pass as 1 : 2^(2/3) (Lyu, Su and Li, arXiv:1603.01699v4, Section 4.2).
+    Threshold and query share a pass as 1 : 2^(2/3) (Lyu, Su and Li, arXiv:1603.01699v4, Section
+    4.2).
     """
 
     def start(mu: float) -> SparseVectorBudget:

@@ -1,10 +1,8 @@
-"""PC-stable skeleton (Colombo and Maathuis 2014): which pairs stay linked whatever is conditioned
-on.
+"""PC-stable skeleton (Colombo and Maathuis 2014): pairs that no conditioning set separates.
 
-Within one order all adjacencies are frozen, so the tests of an order form one batch; the caller's
+Within one order all adjacencies are frozen, so the tests of an order form one batch. The caller's
 test sees the whole batch and may measure all tables it needs at once. Every test of a pair is kept,
-not only the first
-that removed it: orientation and the three-valued reading need them.
+not only the first that removed the pair: orientation and three-valued links need all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from synthdp.graph.knowledge import Knowledge, Pair
 CiTest = Callable[[int, Sequence[Query]], Sequence[Answer]]
 """Answers a batch of queries of one order (size of the conditioning set)."""
 Test = tuple[tuple[str, ...], Answer]
-"""A conditioning set and the answer it got."""
+"""A conditioning set and the answer of its test."""
 Evidence = Mapping[Pair, Sequence[Test]]
 """Per pair in column order: every conditioning set tried, with its answer."""
 Separators = Callable[[Mapping[str, set[str]], Pair, int, Evidence], Iterable[tuple[str, ...]]]
@@ -30,15 +28,13 @@ Separates = Callable[[Answer, Sequence[Test]], bool]
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Pairs that stayed linked (fixed ones included) and the evidence on every pair that was
-    tested.
-    """
+    """Pairs that stayed linked (fixed ones included), and the evidence on every tested pair."""
 
     linked: frozenset[Pair]
     evidence: Evidence
 
     def separators(self, pair: Pair) -> list[Test]:
-        """Tests of a pair that did not find dependence, in the order they were run."""
+        """Tests of a pair that did not find dependence, in the order of their runs."""
         return [
             (given, answer)
             for given, answer in self.evidence.get(pair, ())
@@ -46,7 +42,7 @@ class Skeleton:
         ]
 
     def absent(self, pair: Pair) -> bool:
-        """Whether some test gave evidence for independence, rather than merely none against it."""
+        """Whether some test gave evidence for independence, rather than only none against it."""
         return any(answer.verdict == "independent" for _, answer in self.evidence.get(pair, ()))
 
 
@@ -63,7 +59,7 @@ def neighbours_of_either(
 
 
 def not_dependent(answer: Answer, _: Sequence[Test]) -> bool:
-    """The textbook's rule: whatever is not found dependent is taken as separated."""
+    """The textbook's rule: a pair that is not found dependent counts as separated."""
     return answer.verdict != "dependent"
 
 
@@ -75,34 +71,32 @@ def pc_skeleton(
     separators: Separators = neighbours_of_either,
     separates: Separates = not_dependent,
 ) -> Skeleton:
-    """Remove every undecided pair that some test of order 0 to `max_order` does not find
-    dependent.
+    """Remove every undecided pair that some test of order 0 to `max_order` separates.
+
+    By default a test separates a pair that it does not find dependent.
     """
     open_pairs = list(knowledge.undecided_pairs())
     rank = {n: i for i, n in enumerate(knowledge.columns)}
     fixed = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in knowledge.fixed}
     evidence: dict[Pair, list[Test]] = {pair: [] for pair in open_pairs}
     for order in range(max_order + 1):
-        # Paths run through unseen common causes too, so that their columns are neighbours to
-        # condition on.
+        # Paths run through unobserved common causes too, so a test may condition on their columns.
         adjacency = _adjacency(knowledge.columns, [*fixed, *open_pairs, *knowledge.confounded])
         queries: list[Query] = [
             (*pair, given)
             for pair in open_pairs
             for given in separators(adjacency, pair, order, evidence)
         ]
-        if not queries:
-            # Larger sets may still exist for a hand-made `separators`, never for a frozen adjacency
-            # that has none of this size.
+        if not queries:  # a frozen adjacency without sets of this size has no larger ones
             break
         for (a, b, given), answer in zip(queries, test(order, queries), strict=True):
             evidence[a, b].append((given, answer))
-        open_pairs = [
-            pair
-            for pair in open_pairs
-            if not any(separates(answer, evidence[pair]) for _, answer in evidence[pair])
-        ]
+        open_pairs = [p for p in open_pairs if not _separated(evidence[p], separates)]
     return Skeleton(frozenset([*fixed, *open_pairs]), evidence)
+
+
+def _separated(tests: Sequence[Test], separates: Separates) -> bool:
+    return any(separates(answer, tests) for _, answer in tests)
 
 
 def _adjacency(columns: Sequence[str], pairs: Iterable[Pair]) -> dict[str, set[str]]:

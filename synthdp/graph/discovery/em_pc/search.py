@@ -1,10 +1,10 @@
-"""EM-PC: per order, choose privately how many links to delete, and then which [Xu, Yuan and Wu,
-"Differential privacy preserving causal graph discovery" (2017)], in sound form.
+"""EM-PC, made sound: choose privately how many links to delete, and then which, for each order.
 
-The paper's choice of separating sets is a maximum without noise; here a link and its separating set
-are chosen together, so that orientation reads released choices alone. One choice of how many is
-made per order rather than per column and order,
-and the number of choices is fixed in the plan: one per order and one per link that can be deleted.
+Source: Xu, Yuan and Wu, "Differential privacy preserving causal graph discovery" (2017). The
+paper's choice of separating sets is a maximum without noise; here a link and its separating set are
+chosen together, so that orientation uses released choices alone. The number of links to delete is
+chosen once per order, not once per column and order. The number of choices is fixed in the plan:
+one per order, and one per link that can be deleted.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from synthdp.spec.model import Graph
 
 PURPOSE = "selection"
 MAX_ORDER = 2
-"""Largest conditioning set: every set of every linked pair is scored, which is what makes EM-PC
-slow.
-"""
+"""Largest conditioning set. Every set of every linked pair is scored, which makes EM-PC slow."""
 
 
 def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, MechanismFactory]:
@@ -63,7 +61,7 @@ def _search(
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SelectionBudget) -> Strategy:
-    """Order by order: how many links to delete, then which, each with what separates it."""
+    """For each order: how many links to delete, then which, each with its separating set."""
     questions = Questions.at_level(
         budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.deviation
     )
@@ -73,7 +71,7 @@ def strategy(knowledge: Knowledge, level: float, budget: SelectionBudget) -> Str
 def deletions(
     knowledge: Knowledge, questions: Questions
 ) -> Generator[HowMany | Which, int | None, Links]:
-    """The search. Its requests never outnumber the planned draws, so that it is never cut short."""
+    """The search. It never needs more requests than there are planned draws."""
     links = Links(knowledge)
     for order in range(MAX_ORDER + 1):
         groups = {
@@ -100,7 +98,7 @@ def deletions(
 
 
 def _skeleton(own: Strategy, choices: Iterable[int]) -> Links:
-    """The links that released choices leave."""
+    """The skeleton that released choices give."""
     search = own()
     try:
         next(search)

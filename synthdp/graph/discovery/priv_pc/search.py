@@ -1,9 +1,10 @@
-"""Priv-PC: PC by sieve and examine [Wang, Pang and Song, "Towards practical differentially private
-causal graph discovery" (2020), Algorithm 2], in sound form.
+"""Priv-PC, made sound: PC by sieve and examine.
 
-What differs from the paper, and why, is told in `privacy.mechanisms.ranks` (sensitivities) and
-`privacy.mechanisms.sparse_vector` (charges). Also, the bound is on the score itself and not on a
-p-value, and examined pairs are judged by z = score / sqrt(variance + noise^2), ties allowed for.
+Source: Wang, Pang and Song, "Towards practical differentially private causal graph discovery"
+(2020), Algorithm 2. The differences from the paper, and their reasons, stand in
+`privacy.mechanisms.ranks` (sensitivities) and `privacy.mechanisms.sparse_vector` (charges). Also,
+the bound is on the score itself and not on a p-value, and examined pairs are judged by z = score /
+sqrt(variance + noise^2), with ties taken into account.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 PASSES_PER_PAIR = 1.0
-"""Passes planned for each pair that the spec leaves open: a pair that is separated takes one, a
-false alarm too.
+"""Passes planned for each pair that the spec leaves open.
+
+A separated pair takes one pass, and so does a false alarm.
 """
 RATE = 1.0
-"""Part of the rows that a pass looks at."""
+"""Sampling rate of the rows that a pass looks at."""
 EXAMINED = 0.5
-"""Part of the budget that examines."""
+"""Share of the budget for examining."""
 TWEAK = 0.5
-"""The sieve's bound is this many deviations of its noise above the test's, so that few independent
-pairs stay unseen.
+"""Slack of the sieve's bound above the test's, in standard deviations of the sieve's noise.
+
+With it, few independent pairs go undetected.
 """
 MARGIN = 0.1
 """Effect below which a pair counts as independent."""
@@ -66,9 +69,7 @@ def _search(
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> Strategy:
-    """PC whose pairs are separated where the sieve and then the examined test find no
-    dependence.
-    """
+    """PC that separates a pair where neither the sieve nor the examined test finds dependence."""
     rows, noise = budget.rows * budget.rate, budget.sieve_deviation
     sampled = Questions.at_level(
         budget.domain, budget.test, rows=rows, level=level, noise=0.0, slack=TWEAK * noise

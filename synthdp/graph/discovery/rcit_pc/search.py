@@ -1,18 +1,17 @@
-"""PC for numeric columns from one noisy moment matrix (the sound form of RCIT and of PCD, Zhang et
-al. 2023).
+"""PC for numeric columns from one noisy moment matrix (a sound form of RCIT and of PCD).
 
-Two planned releases: noisy one-way tables of the ranged columns, which turn every column into ranks
-on [-1, 1] whatever its units and tails, and the moment matrix of a polynomial basis of those ranks.
-Its degree is a public
-constant, chosen by the noise that the plan can afford: noise below a fixed share of a column's
-variance. All tests of PC-stable, of any order, and all orientation are post-processing of the
-matrix.
+Sources: Strobl et al., arXiv:1702.03877v2 (RCIT); Zhang et al. 2023 (PCD). There are two planned
+releases. Noisy one-way tables of the ranged columns turn every column into ranks on [-1, 1],
+whatever its units and tails. The moment matrix is that of a polynomial basis of those ranks. Its
+degree is a public constant, chosen by the noise that the plan can afford: noise below a fixed share
+of a column's variance. All tests of PC-stable, of any order, and all orientation are
+post-processing of the matrix.
 
 A pair once found dependent is separated only by a test that explains half of the effect away, or
-that could have seen it again. Discrete columns of few categories take part through contrasts of
-their indicators.
+that could have seen the effect again. Discrete columns of few categories take part through
+contrasts of their indicators.
 
-With `graph.orient_share`, links between numbers that PC leaves undirected are turned by private
+With `graph.orient_share`, links between numbers that PC leaves undirected are oriented by private
 additive noise models.
 """
 
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -46,30 +45,35 @@ from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 MARGINS_PART = 0.2
-"""Of the search's budget, in squared mu, goes to the one-way tables."""
+"""Share of the search's budget, in squared mu, for the one-way tables."""
 AFFORDABLE: Mapping[int, float] = {2: 6e-3, 3: 5e-4}
-"""Most noise of an entry, as a share of a uniform column's variance, at which a basis of this
-degree is worth its noise.
+"""Largest noise of an entry, as a share of a uniform column's variance, by degree of the basis.
+
+With more noise, a basis of this degree is not worth it.
 """
 MAX_TERMS = 400
+"""Most functions of a basis of higher degree."""
 DEVIATIONS = 2.0
-"""The declared norm lies this far above the mean of uniform columns; rows beyond it are scaled
-down.
+"""The declared norm lies so many standard deviations above the mean of uniform columns.
+
+Rows beyond it are scaled down.
 """
 MAX_ORDER = 3
+"""Largest conditioning set."""
 COLLIDER_ORDER = 2
+"""Largest conditioning set of the tests for v-structures."""
 MARGIN = 0.1
+"""Effect below which a pair counts as independent."""
 ODDS = 20.0
-"""A v-structure needs sets without the middle column to explain independence this much better than
-sets with it.
-"""
+"""How much better sets without the middle column of a v-structure must explain independence."""
 
 
 def rcit_pc(
     moments: NoisyMoments, knowledge: Knowledge, *, level: float, max_parents: int
 ) -> CausalGraph:
-    """The graph of a released moment matrix. Links are `learned`, or `undecided` and then outside
-    the structure.
+    """The graph of a released moment matrix.
+
+    Links are `learned`, or `undecided` and then outside the structure.
     """
     tests = MomentTests(moments)
 
@@ -89,8 +93,10 @@ def rcit_pc(
 
 
 def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
-    """Whether an answer separates its pair: not dependent, and either half of the marginal effect
-    is gone or it was sharp enough to see it.
+    """Whether an answer separates its pair.
+
+    It must be not dependent, and either half of the marginal effect is gone or the test was sharp
+    enough to see that effect.
     """
     if answer.verdict == "dependent":
         return False
@@ -103,18 +109,21 @@ def explains(answer: Answer, evidence: Sequence[Test]) -> bool:
 
 
 def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float) -> list[Collider]:
-    """V-structures with enough evidence, surest first; asking the matrix more costs nothing."""
+    """V-structures with enough evidence, the most certain first.
+
+    More tests of the matrix cost nothing.
+    """
     rank = {n: i for i, n in enumerate(graph.nodes)}
-    triples = [(t, _sorted_pair(t, rank)) for t in unshielded(graph)]
-    triples = [(t, pair) for t, pair in triples if skeleton.evidence.get(pair)]
-    queries = sorted({query for _, pair in triples for query in _around(graph, pair)})
+    ends = {triple: _sorted_pair(triple, rank) for triple in unshielded(graph)}
+    ends = {triple: pair for triple, pair in ends.items() if skeleton.evidence.get(pair)}
+    queries = sorted({query for pair in ends.values() for query in _around(graph, pair)})
+    answers = tests.answer(queries, level=level, margin=MARGIN)
     tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
-    for (a, c, given), answer in zip(
-        queries, tests.answer(queries, level=level, margin=MARGIN), strict=True
-    ):
+    for (a, c, given), answer in zip(queries, answers, strict=True):
         tried.setdefault((a, c), {})[given] = answer
-    odds = {t: collider_odds(tried[pair], t[1]) for t, pair in triples}
-    return sorted((t for t, value in odds.items() if value > np.log(ODDS)), key=lambda t: -odds[t])
+    odds = {triple: collider_odds(tried[pair], triple[1]) for triple, pair in ends.items()}
+    sure = [triple for triple, value in odds.items() if value > np.log(ODDS)]
+    return sorted(sure, key=lambda triple: -odds[triple])
 
 
 def _sorted_pair(triple: Collider, rank: Mapping[str, int]) -> Pair:
@@ -123,24 +132,25 @@ def _sorted_pair(triple: Collider, rank: Mapping[str, int]) -> Pair:
 
 
 def _around(graph: Pdag, pair: Pair) -> list[Query]:
-    """Small sets of the neighbours of either end."""
-    neighbours = [graph.around(end) - set(pair) for end in pair]
-    names = graph.ordered(neighbours[0] | neighbours[1])
+    """Queries of a pair given small sets of the neighbours of either end."""
+    first, second = (graph.around(end) - set(pair) for end in pair)
+    names = graph.ordered(first | second)
     sets = (given for order in range(COLLIDER_ORDER + 1) for given in combinations(names, order))
-    return [(*pair, given) for given in sets if any(set(given) <= around for around in neighbours)]
+    return [(*pair, given) for given in sets if set(given) <= first or set(given) <= second]
 
 
 def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
-    """The moment matrix that costs `mu`, of the highest degree whose noise is affordable at `rows`
-    declared rows.
+    """The moment matrix that costs `mu`, of the highest degree that its noise allows.
+
+    `rows` is the declared number of rows.
     """
     matrix = _moments(domain, 1, mu)
-    for degree, most in AFFORDABLE.items():
+    for degree, limit in AFFORDABLE.items():
         # Products of all columns up to this degree, plus the constant.
         if math.comb(len(domain) + degree, degree) > MAX_TERMS:
             break
         richer = _moments(domain, degree, mu)
-        if richer.sigma / (rows / 3) <= most:
+        if richer.sigma / (rows / 3) <= limit:
             matrix = richer
     return matrix
 
@@ -183,20 +193,20 @@ def _search(
     knowledge = Knowledge.from_spec(settings, domain.names)
     if not knowledge.undecided_pairs():
         return CausalGraph.from_knowledge(knowledge, provenance="required")
-    found = _measured(releaser, domain).map(
+    learned = _measured(releaser, domain).map(
         lambda m: rcit_pc(m, knowledge, level=settings.level, max_parents=settings.max_parents)
     )
-    pairs = [(a, b) for a, b in found.value.undirected if domain[a].ranged and domain[b].ranged]
+    pairs = [(a, b) for a, b in learned.value.undirected if domain[a].ranged and domain[b].ranged]
     if not pairs or releaser.plan.find(PURPOSE) is None:
-        return found
+        return learned
     readings = orient(releaser, pairs)
-    return found.zip(readings).map(
-        lambda both: turn(both[0], [reading for one in both[1] for reading in one], knowledge)
+    return learned.zip(readings).map(
+        lambda both: turn(both[0], list(chain.from_iterable(both[1])), knowledge)
     )
 
 
 def _measured(releaser: Releaser, domain: Domain) -> Released[NoisyMoments]:
-    """The moment matrix, of ranks where there are tables to rank by."""
+    """The moment matrix, of ranks where there are one-way tables to rank by."""
     planned = releaser.plan.find("graph: moments")
     if planned is None or not isinstance(planned.mechanism, MomentMatrix):
         raise SynthdpError("the plan has no moment matrix for algorithm rcit_pc")

@@ -1,5 +1,4 @@
-"""SVT-PC: PC under the sparse vector alone, the sieve's word being final. A baseline of Priv-PC, in
-sound form.
+"""SVT-PC, made sound: PC by the sparse vector technique alone, a baseline of Priv-PC.
 
 The published code draws the threshold anew with Gaussian noise at a Laplace scale and charges
 nothing for the last pass; here every pass is a sparse vector of its own, planned and charged
@@ -48,7 +47,7 @@ def _search(
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> Strategy:
-    """PC whose pairs are separated where the sieve finds no dependence."""
+    """PC that separates a pair where the sparse vector finds no dependence."""
     questions = Questions.at_level(
         budget.domain, budget.test, rows=budget.rows, level=level, noise=budget.sieve_deviation
     )
