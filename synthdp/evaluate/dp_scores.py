@@ -105,9 +105,7 @@ def headline(scores: DpScores) -> dict[str, float]:
     """The figures that gates and tracking know: tv1_dp, tv2_dp, and the mean accuracy
     over targets, those that have a value.
     """
-    found = {
-        f"{s.name}_dp": s.value for s in scores if s.target is None and s.value is not None
-    }
+    found = {f"{s.name}_dp": s.value for s in scores if s.target is None and s.value is not None}
     accuracies = [s.value for s in scores if s.target is not None]
     known = [a for a in accuracies if a is not None]
     return found | (

@@ -16,8 +16,8 @@ from typing import Any
 from synthdp.bundle.certificate.facts import GROUP_SIZES, Group
 from synthdp.data.domain import Domain
 from synthdp.errors import BudgetError
-from synthdp.graph.stage import rounds
 from synthdp.graph.implications import MAX_TABLES
+from synthdp.graph.stage import rounds
 from synthdp.privacy.event_kinds import event_from_json, kind_of, leaves
 from synthdp.privacy.plan import expected_fit_rows
 from synthdp.spec.model import IdUnit, ReleaseSpec

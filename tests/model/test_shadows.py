@@ -26,8 +26,8 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.spec.checks.columns import check
 from synthdp.spec.model import ReleaseSpec
-from tests.builders import skeleton
 from synthdp_attacks import Dask, Fleet, Loky, play
+from tests.builders import skeleton
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
