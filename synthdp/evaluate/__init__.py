@@ -1,1 +1,1 @@
-"""How good a synthetic table is: fidelity, utility, effects, and scores that are paid for."""
+"""Evaluation of a synthetic table: fidelity, utility, causal effects, and DP scores."""

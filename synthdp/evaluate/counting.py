@@ -1,7 +1,8 @@
-"""Counts of many small cross tables of level codes, in one streaming pass over the rows.
+"""Contingency tables of many column sets, counted in one streaming pass over the rows.
 
-Every table is counted chunk by chunk, so that the pass needs the memory of its tables and of one
-chunk. A table with few cells is a dense array; one with many cells keeps only the cells that occur.
+Each table is counted chunk by chunk. The pass therefore needs memory for its tables and for one
+chunk. A table with few cells is a dense array. A table with many cells keeps only the cells that
+occur.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ Chunks = Iterable[npt.NDArray[np.integer]]
 
 @dataclass(frozen=True, eq=False)
 class CrossTable:
-    """Counts of one table. `keys` (sorted, C order over `sizes`) are the cells held; None means all
-    of them.
+    """Counts of one contingency table.
+
+    `keys` are the numbers of the stored cells, sorted, in C order over `sizes`; None means all
+    cells.
     """
 
     columns: tuple[int, ...]
@@ -51,8 +54,15 @@ def count_tables(
 ) -> tuple[CrossTable, ...]:
     """One `CrossTable` for each tuple of column positions in `tables`.
 
-    `codes` has shape `[rows, columns]`, or is an iterable of such chunks; level codes are below
-    `sizes`.
+    `codes` has shape `[rows, columns]`, or is an iterable of such chunks. Each code is a level
+    below the column's entry of `sizes`.
+
+    Raises:
+        ValueError: a table has more cells than a 64-bit integer can number.
+
+    >>> table, = count_tables(np.array([[0, 1], [0, 1], [1, 0]]), (2, 2), [(0, 1)])
+    >>> table.counts
+    array([0, 2, 1, 0])
     """
     shapes = [tuple(sizes[c] for c in table) for table in tables]
     counters = [_counter(shape, dense) for shape, dense in zip(shapes, _dense(shapes), strict=True)]
@@ -66,8 +76,9 @@ def count_tables(
 
 
 def total_variation(a: CrossTable, b: CrossTable) -> float:
-    """Half the summed absolute difference of the two tables' shares, in [0, 1]. Both must hold
-    rows.
+    """Total variation distance of two tables, in [0, 1]; both must hold rows.
+
+    It is half the summed absolute difference of their relative frequencies.
     """
     if a.keys is None and b.keys is None:
         return float(0.5 * np.abs(a.counts / a.total - b.counts / b.total).sum())
@@ -78,11 +89,13 @@ def total_variation(a: CrossTable, b: CrossTable) -> float:
 
 
 def _dense(shapes: Sequence[tuple[int, ...]]) -> list[bool]:
-    room, dense = DENSE_TOTAL, []
+    """For each table, whether a dense array counts it; dense arrays share `DENSE_TOTAL` cells."""
+    available, dense = DENSE_TOTAL, []
     for shape in shapes:
         cells = _cells(shape)
-        dense.append(cells <= min(DENSE_CELLS, room))
-        room -= cells if dense[-1] else 0
+        dense.append(cells <= min(DENSE_CELLS, available))
+        if dense[-1]:
+            available -= cells
     return dense
 
 

@@ -1,10 +1,9 @@
-"""Headline scores that may be published: paid for like any look at the rows, and told with
-intervals that include the noise.
+"""DP scores of a release: estimates and intervals from noisy counts that the budget paid for.
 
-Public are the mean total variation of one-way and of two-way tables against the fitted rows, and
-how often a model that learnt on synthetic rows alone is right on held-out real rows. What a model
-would reach that learnt on *real* rows is not: training it privately would cost far more than
-counting its answers.
+The published scores are the mean total variation of one-way and of two-way tables against the
+fitted rows, and the accuracy on held-out real rows of a model that was trained on synthetic rows.
+The accuracy of a model trained on *real* rows is not published: training it privately would cost
+far more than counting its answers. All intervals include the noise.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LEVEL, Z = 0.95, 1.959964
 
 
 class ReleasedTable(Protocol):
-    """A released table: its columns, noisy counts, and the parameter of their noise."""
+    """A released table: its columns, its noisy counts and the parameter of their noise."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -36,12 +35,12 @@ class ReleasedTable(Protocol):
 
 
 class ChargedScore(Model):
-    """One published score. `counts` are what was released: misplaced rows, or wrong and right
-    answers, with noise of parameter `sigma`.
+    """One published score with its noisy counts and its 95% interval.
 
-    `value` and the 95% interval from `low` to `high` follow from them and from released tables;
-    there is no value where the noise hides whether there are any rows. `tables` says over how many
-    tables a distance is averaged.
+    `counts` are the released values: misplaced rows, or wrong and right answers, with noise of
+    parameter `sigma`. `value`, `low` and `high` follow from them and from released tables. `value`
+    is None where the noise hides whether there are any rows. `tables` is the number of tables over
+    which a distance is averaged.
     """
 
     name: Literal["tv1", "tv2", "tstr_accuracy"]
@@ -60,32 +59,25 @@ DpScores = tuple[ChargedScore, ...]
 def dp_scores_of(
     spec: ReleaseSpec, domain: Domain, scored: Scored, tables: Sequence[ReleasedTable]
 ) -> DpScores:
-    """Scores and intervals from noisy counts and the released one-way `tables`; a function of
-    released values.
+    """Scores and intervals from noisy counts and the released one-way `tables`.
+
+    It is a function of released values alone.
     """
     unit = spec.dataset.privacy_unit
     together = unit.max_rows if isinstance(unit, IdUnit) else 1
     targets = [t for t in spec.evaluation.targets if not domain[t].ranged]
-    rows = counted_rows(tables)
-    found = []
-    for (name, of), misplaced in zip(
-        compared(domain).items(), scored.misplaced.tolist(), strict=True
-    ):
-        value, low, high = distance(misplaced, *rows, sigma=scored.sigma)
-        found.append(
-            ChargedScore.model_validate(
-                _facts(name, (misplaced,), scored.sigma, value, low, high) | {"tables": len(of)}
-            )
-        )
+    rows, variance = counted_rows(tables)
+    scores = []
+    distances = zip(compared(domain).items(), scored.misplaced.tolist(), strict=True)
+    for (name, averaged), misplaced in distances:
+        interval = distance(misplaced, rows, variance, sigma=scored.sigma)
+        facts = _facts(name, (misplaced,), scored.sigma, *interval)
+        scores.append(ChargedScore.model_validate(facts | {"tables": len(averaged)}))
     for target, answers in zip(targets, scored.answers.tolist(), strict=True):
-        value, low, high = accuracy(*answers, sigma=scored.sigma, together=together)
-        found.append(
-            ChargedScore.model_validate(
-                _facts("tstr_accuracy", tuple(answers), scored.sigma, value, low, high)
-                | {"target": target}
-            )
-        )
-    return tuple(found)
+        interval = accuracy(*answers, sigma=scored.sigma, together=together)
+        facts = _facts("tstr_accuracy", tuple(answers), scored.sigma, *interval)
+        scores.append(ChargedScore.model_validate(facts | {"target": target}))
+    return tuple(scores)
 
 
 def _facts(
@@ -102,26 +94,31 @@ def _facts(
 
 
 def headline(scores: DpScores) -> dict[str, float]:
-    """The figures that gates and tracking know: tv1_dp, tv2_dp, and the mean accuracy
-    over targets, those that have a value.
+    """The scores that gates and tracking know, by name; scores without a value are left out.
+
+    The names are tv1_dp, tv2_dp, and tstr_accuracy_dp for the mean accuracy over
+    targets. The mean is left out where a target has no value.
     """
-    found = {f"{s.name}_dp": s.value for s in scores if s.target is None and s.value is not None}
-    accuracies = [s.value for s in scores if s.target is not None]
+    figures = {}
+    accuracies = []
+    for score in scores:
+        if score.target is not None:
+            accuracies.append(score.value)
+        elif score.value is not None:
+            figures[f"{score.name}_dp"] = score.value
     known = [a for a in accuracies if a is not None]
-    return found | (
-        {"tstr_accuracy_dp": math.fsum(known) / len(known)}
-        if known and len(known) == len(accuracies)
-        else {}
-    )
+    if known and len(known) == len(accuracies):
+        figures["tstr_accuracy_dp"] = math.fsum(known) / len(known)
+    return figures
 
 
 def counted_rows(tables: Sequence[ReleasedTable]) -> tuple[float, float]:
-    """About how many rows were fitted, and the variance of that: released one-way tables say it,
-    each by its sum.
+    """Estimate of the number of fitted rows, and the variance of that estimate.
 
-    A sum over L cells has variance at most L sigma^2 (that of a discrete Gaussian is at most
-    sigma^2: Canonne, Kamath and Steinke, arXiv:2004.00010v4, Corollary 9); of each column the first
-    table counts, and sums are weighted by their precision.
+    Each released one-way table gives one estimate, the sum of its counts. A sum over L cells has
+    variance at most L sigma^2 (the variance of a discrete Gaussian is at most sigma^2: Canonne,
+    Kamath and Steinke, arXiv:2004.00010v4, Corollary 9). The first table of each column is used.
+    The sums are weighted by their precision.
     """
     single = {table.columns[0]: table for table in reversed(tables) if len(table.columns) == 1}
     weights = [1 / (t.counts.size * t.sigma**2) for t in single.values()]
@@ -132,11 +129,11 @@ def counted_rows(tables: Sequence[ReleasedTable]) -> tuple[float, float]:
 def distance(
     misplaced: int, rows: float, variance: float, *, sigma: float
 ) -> tuple[float | None, float, float]:
-    """Total variation and its interval: misplaced rows over `rows`, both noisy.
+    """Total variation and its 95% interval: noisy `misplaced` rows over noisy `rows`.
 
-    The interval [derived here, as Fieller's] holds each t for which misplaced - t rows, of mean 0
-    at the true t and variance sigma^2 + t^2 `variance`, is within 1.96 standard deviations. Rows
-    were rounded down: the upper end counts one more.
+    The interval [derived here, as Fieller's] contains each t for which misplaced - t rows, of mean
+    0 at the true t and variance sigma^2 + t^2 `variance`, lies within 1.96 standard deviations.
+    Rows were rounded down, so the upper end counts one more.
     """
     square = rows**2 - Z**2 * variance
     if rows <= 0 or square <= 0:
@@ -149,26 +146,29 @@ def distance(
 def accuracy(
     wrong: int, right: int, *, sigma: float, together: int
 ) -> tuple[float | None, float, float]:
-    """Share of right answers, and an interval for what it is on rows like these: noise and the
-    choice of test rows both count.
+    """Accuracy and its 95% interval, which covers the noise and the choice of the test rows.
 
-    [Derived here: Wilson's interval with noise.] With n = wrong + right, right - a n has mean 0 at
-    the true share a, and variance at most sigma^2 (a^2 + (1 - a)^2) + `together` a (1 - a) n: noise
-    on both counts, and rows that come in units of at most `together`, whose answers may be all
-    alike. The interval holds each a for which it is within 1.96 standard deviations.
+    [Derived here: Wilson's interval with noise.] Let n = wrong + right, and let a be the true
+    share. Then `right - a n` has mean 0 and variance at most
+
+        sigma^2 (a^2 + (1 - a)^2) + together a (1 - a) n.
+
+    The first term is the noise on both counts. The second term allows for units of at most
+    `together` rows, whose answers may all be equal. The interval contains each a for which `right -
+    a n` lies within 1.96 standard deviations.
     """
     rows = wrong + right
-    noise, chance = (Z * sigma) ** 2, Z**2 * together * rows
-    square = rows**2 - 2 * noise + chance
-    # Where the noise alone may make all the rows there seem to be, every share is possible.
+    noise, sampling = (Z * sigma) ** 2, Z**2 * together * rows
+    square = rows**2 - 2 * noise + sampling
+    # Where the noise alone may account for all counted rows, every share is possible.
     if rows <= 0 or rows**2 <= 2 * noise:
         return None, 0.0, 1.0
-    low, high = _roots(square, -(2 * right * rows - 2 * noise + chance), right**2 - noise)
+    low, high = _roots(square, -(2 * right * rows - 2 * noise + sampling), right**2 - noise)
     return _share(right / rows), _share(low), _share(high)
 
 
 def _roots(a: float, b: float, c: float) -> tuple[float, float]:
-    """Where a x^2 + b x + c, with a > 0, is 0; where it is nowhere, its lowest point twice."""
+    """Roots of a x^2 + b x + c, with a > 0; where it has none, its minimum twice."""
     middle, half = -b / (2 * a), math.sqrt(max(0.0, b * b - 4 * a * c)) / (2 * a)
     return middle - half, middle + half
 

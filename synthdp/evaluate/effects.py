@@ -1,12 +1,12 @@
-"""Average treatment effects by back-door adjustment along the graph: would an analyst of the
-synthetic rows find the real effect?
+"""Average treatment effects by back-door adjustment, on real and on synthetic rows.
 
-The estimate is the augmented inverse-probability one: J. M. Robins, A. Rotnitzky and L. P. Zhao,
-"Estimation of regression coefficients when some regressors are not always observed", JASA 89
-(1994), as in eq. (11) of M. J. Funk et al., "Doubly robust estimation of causal effects", AJE 173
-(2011). It is right where the outcome is linear in the adjusted columns within each arm, or the
-chance of treatment is logistic in them. Its interval is that of the rows as they are: on synthetic
-rows it ignores noise and model error, which is what `covers` is there to show.
+They show whether an analyst of the synthetic rows would find the real effect. The estimate is the
+augmented inverse-probability one: J. M. Robins, A. Rotnitzky and L. P. Zhao, "Estimation of
+regression coefficients when some regressors are not always observed", JASA 89 (1994), as in eq.
+(11) of M. J. Funk et al., "Doubly robust estimation of causal effects", AJE 173 (2011). It is
+consistent where the outcome is linear in the adjusted columns within each arm, or the probability
+of treatment is logistic in them. Its interval treats the rows as a sample. On synthetic rows it
+ignores noise and model error; `covers` shows how much that matters.
 """
 
 from __future__ import annotations
@@ -36,12 +36,17 @@ Mask = npt.NDArray[np.bool_]
 
 QUANTILE = 1.959964  # of a 95% interval
 MIN_ROWS = 20  # of each arm
-MIN_CHANCE = 0.01  # of treatment, and of none: weights beyond 100 would be of single rows
+# Probability of treatment, and of none: beyond a weight of 100 single rows would decide.
+MIN_PROPENSITY = 0.01
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An average effect in the outcome's unit, with its standard error and 95% interval."""
+    """An average effect in the outcome's unit, with its standard error and 95% interval.
+
+    >>> Estimate(2.0, 0.5).covers(1.5)
+    True
+    """
 
     value: float
     error: float
@@ -57,7 +62,7 @@ class Estimate:
         return self.value + QUANTILE * self.error
 
     def covers(self, value: float) -> bool:
-        """Whether the interval holds `value`."""
+        """Whether the interval contains `value`."""
         return self.low <= value <= self.high
 
     def to_json(self) -> dict[str, float]:
@@ -67,8 +72,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class EffectRow:
-    """One effect on real and on synthetic rows, None where an arm has too few rows. `adjusted`: the
-    columns held fixed; `note` qualifies them.
+    """One effect on real and on synthetic rows, None where an arm has too few rows.
+
+    `adjusted` are the columns of the adjustment set; `note` qualifies them.
     """
 
     name: str
@@ -80,14 +86,16 @@ class EffectRow:
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval on synthetic rows holds the estimate on real rows."""
-        return self.synthetic.covers(self.real.value) if self.real and self.synthetic else None
+        """Whether the interval on synthetic rows contains the estimate on real rows."""
+        if self.real is None or self.synthetic is None:
+            return None
+        return self.synthetic.covers(self.real.value)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         sides = {
-            side: e.to_json() if e else None
-            for side, e in (("real", self.real), ("synthetic", self.synthetic))
+            "real": self.real.to_json() if self.real else None,
+            "synthetic": self.synthetic.to_json() if self.synthetic else None,
         }
         return asdict(self) | sides | {"covered": self.covered}
 
@@ -101,21 +109,19 @@ def compare_effects(
     domain: Domain,
     graph: CausalGraph,
 ) -> tuple[EffectRow, ...]:
-    """Each effect of the spec on both tables, given as values and as levels `[rows, columns]`;
-    `columns` are the spec's.
+    """Each effect of the spec on both tables.
+
+    A table is given as values and as levels `[rows, columns]`. `columns` are the spec's.
     """
     rows = []
     for effect in effects:
         adjusted, note = adjustment(effect, columns, graph)
-        estimates = [
+        on_real, on_synthetic = (
             estimate(frame, codes, effect, adjusted, columns=columns, domain=domain)
             for frame, codes in (real, synthetic)
-        ]
-        rows.append(
-            EffectRow(
-                effect_name(effect), effect.outcome, adjusted, estimates[0], estimates[1], note
-            )
         )
+        name = effect_name(effect)
+        rows.append(EffectRow(name, effect.outcome, adjusted, on_real, on_synthetic, note))
     return tuple(rows)
 
 
@@ -127,27 +133,25 @@ def effect_name(effect: Effect) -> str:
 def adjustment(
     effect: Effect, columns: Mapping[str, Column], graph: CausalGraph
 ) -> tuple[tuple[str, ...], str]:
-    """The columns to hold fixed, and what qualifies them: the spec's choice, or else the
-    treatment's causes in the graph.
+    """The adjustment set of `effect`, and a remark that qualifies it.
 
-    A treatment's direct causes block every back-door path (J. Pearl, "Causality", 2nd ed. 2009,
-    theorem 3.2.2), where none is unseen. Columns of the treatment's own group are no causes of it:
-    they are one node with it.
+    It is the spec's choice, or else the treatment's parents in the graph. They block every
+    back-door path (J. Pearl, "Causality", 2nd ed. 2009, theorem 3.2.2), where no common cause is
+    latent. Columns of the treatment's group are not its parents: the group is one node. Where the
+    outcome is a parent of the treatment, there is no effect to estimate and the set is empty.
     """
     if effect.adjust is not None:
         return effect.adjust, "adjusted as the spec says"
     parsed, _ = parse(effect.treated, columns)
-    treatment = parsed.columns if parsed else ()
-    own = {
-        n for members in graph.groups.values() if set(members) & set(treatment) for n in members
-    } | set(treatment)
-    causes = {p for t in own if t in graph.nodes for p in graph.parents(t)} - own
+    treatment = set(parsed.columns if parsed else ())
+    treatment |= {n for group in graph.groups.values() if treatment & set(group) for n in group}
+    causes = {p for t in treatment if t in graph.nodes for p in graph.parents(t)} - treatment
     if effect.outcome in causes:
         return (), "the graph holds the outcome for a cause of the treatment: this is no effect"
-    hidden = any(set(names) & own and effect.outcome in names for names in graph.latent)
-    return tuple(
-        n for n in graph.nodes if n in causes
-    ), "the graph has an unseen common cause of treatment and outcome" if hidden else ""
+    adjusted = tuple(n for n in graph.nodes if n in causes)
+    if any(treatment & set(names) and effect.outcome in names for names in graph.latent):
+        return adjusted, "the graph has an unseen common cause of treatment and outcome"
+    return adjusted, ""
 
 
 def estimate(
@@ -159,23 +163,25 @@ def estimate(
     columns: Mapping[str, Column],
     domain: Domain,
 ) -> Estimate | None:
-    """The effect on one table; None where an arm has too few rows."""
+    """The effect on one table, given as values and levels `[rows, columns]`.
+
+    It is None where an arm has fewer than `MIN_ROWS` rows.
+
+    Raises:
+        ValueError: the treatment's or the control's expression cannot be parsed.
+    """
     treated = _holds(effect.treated, frame, codes, columns, domain)
-    others = (
-        ~treated
-        if effect.control is None
-        else _holds(effect.control, frame, codes, columns, domain) & ~treated
-    )
+    control = ~treated
+    if effect.control is not None:
+        control &= _holds(effect.control, frame, codes, columns, domain)
     y = outcome_values(domain[effect.outcome], frame, codes[:, domain.index(effect.outcome)])
-    used = (treated | others) & ~np.isnan(y)
-    if min((treated & used).sum(), (others & used).sum()) < MIN_ROWS:
+    used = (treated | control) & ~np.isnan(y)
+    if min((treated & used).sum(), (control & used).sum()) < MIN_ROWS:
         return None
-    kept = frame[used]
-    x = (
-        join([*build_features(domain, kept, adjusted).values()]).wide.astype(np.float64)
-        if adjusted
-        else np.zeros((len(kept), 0))
-    )
+    x = np.zeros((int(used.sum()), 0))
+    if adjusted:
+        features = build_features(domain, frame[used], adjusted)
+        x = join([*features.values()]).wide.astype(np.float64)
     return average_effect(y[used], treated[used], x)
 
 
@@ -188,61 +194,62 @@ def _holds(
         raise ValueError(f"{text!r} cannot be read; check the spec first")
     values = {n: numbers(domain[n], codes[:, domain.index(n)], frame[n]) for n in parsed.columns}
     with np.errstate(all="ignore"):
-        return np.broadcast_to(
-            np.asarray(parsed.truth(values)[0], dtype=bool), (len(frame),)
-        ).copy()
+        surely_true = np.asarray(parsed.truth(values)[0], dtype=bool)
+    return np.broadcast_to(surely_true, (len(frame),)).copy()
 
 
 def outcome_values(
     column: ColumnDomain, frame: pd.DataFrame, levels: npt.NDArray[np.integer]
 ) -> FloatArray:
-    """The outcome as numbers, shape `[rows]`; of two categories or more their position; NaN where
-    missing.
+    """The outcome as numbers, shape `[rows]`; NaN where missing.
+
+    A category counts as its position.
     """
     if column.ranged:
         return clamped_numbers(column, frame[column.name])
-    return np.where(
-        levels == (column.missing_level if column.missing else -1),
-        np.nan,
-        levels.astype(np.float64),
-    )
+    values = levels.astype(np.float64)
+    if column.missing:
+        values[levels == column.missing_level] = np.nan
+    return values
 
 
 def average_effect(y: FloatArray, treated: Mask, x: FloatArray) -> Estimate:
-    """The effect of `treated` on `y`, adjusted for `x`, shape `[rows, features]`; without features,
-    the difference of means.
+    """The effect of `treated` on `y`, both `[rows]`, adjusted for `x` `[rows, features]`.
+
+    Without features it is the difference of means.
     """
     design = np.column_stack([np.ones(len(y)), x])
-    means = [_linear(design[arm], y[arm], design) for arm in (treated, ~treated)]
-    chance = _chance(x, treated)
-    found = (
-        means[0]
-        - means[1]
-        + treated * (y - means[0]) / chance
-        - ~treated * (y - means[1]) / (1 - chance)
+    mean_treated = _linear(design[treated], y[treated], design)
+    mean_control = _linear(design[~treated], y[~treated], design)
+    propensity = _propensity(x, treated)
+    effects = (
+        mean_treated
+        - mean_control
+        + treated * (y - mean_treated) / propensity
+        - ~treated * (y - mean_control) / (1 - propensity)
     )
-    return Estimate(float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(y))))
+    return Estimate(float(effects.mean()), float(effects.std(ddof=1) / np.sqrt(len(y))))
 
 
 def _linear(x: FloatArray, y: FloatArray, at: FloatArray) -> FloatArray:
-    """Least squares of one arm, predicted for all rows; the least norm where columns repeat each
-    other.
+    """Least squares on one arm, predicted at the rows `at`, shape `[rows]`.
+
+    Where columns are collinear it takes the coefficients of least norm.
     """
     coefficients, *_ = np.linalg.lstsq(x, y, rcond=1e-8)
     predicted: FloatArray = at @ coefficients
     return predicted
 
 
-def _chance(x: FloatArray, treated: Mask) -> FloatArray:
-    """Chance of treatment of each row, shape `[rows]`."""
+def _propensity(x: FloatArray, treated: Mask) -> FloatArray:
+    """Probability of treatment of each row, shape `[rows]`."""
     if not x.shape[1]:
         return np.full(len(x), treated.mean())
     from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # a fit that stops early still serves: the outcome's model carries the estimate
+        # A fit that stops early still serves: the outcome's model carries the estimate.
+        warnings.simplefilter("ignore")
         model = LogisticRegression(C=100.0, max_iter=200).fit(x, treated)
-    chance: FloatArray = np.clip(model.predict_proba(x)[:, 1], MIN_CHANCE, 1 - MIN_CHANCE)
-    return chance
+    probability: FloatArray = model.predict_proba(x)[:, 1]
+    return np.clip(probability, MIN_PROPENSITY, 1 - MIN_PROPENSITY)

@@ -1,8 +1,7 @@
-"""Features and targets for classifiers, built from a table's values by the public domain alone.
+"""Features and targets for learners, built from a table's values by the public domain alone.
 
-Nothing is fitted to rows here: categories become indicators, ranges are scaled by their public
-bounds, a missing value and each spike of a range get an indicator of their own. Values outside the
-domain are clamped.
+Nothing is fitted to rows. A category becomes indicators. A range is scaled by its public bounds. A
+missing value and each spike of a range get an indicator. Values outside the domain are clamped.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from synthdp.data.encoding import Codes, encode_column, to_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_INDICATORS = (
-    256  # of one column; a column with more levels folds them, so that memory stays bounded
-)
+MAX_INDICATORS = 256  # of one column; further levels share them, so that memory stays bounded
 
 FloatMatrix = npt.NDArray[np.float32]
 IntVector = npt.NDArray[np.int64]
@@ -31,12 +28,11 @@ FloatVector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One table in the two forms that models like.
+    """One table in two encodings.
 
     `wide` has indicators, shape `[rows, indicators]`, for linear and distance models. `narrow` has
-    one number
-    a column, shape `[rows, columns]`, for trees: scaled values (NaN where missing), or positions of
-    categories.
+    one number for each column, shape `[rows, columns]`, for trees: scaled values (NaN where
+    missing), or positions of categories.
     """
 
     wide: FloatMatrix
@@ -53,8 +49,9 @@ class Features:
 def build_features(
     domain: Domain, frame: pd.DataFrame, names: Sequence[str]
 ) -> dict[str, Features]:
-    """Features of each column of `names` by itself, for every row of `frame`: made once, and joined
-    for each target.
+    """Features of each column of `names`, for every row of `frame`.
+
+    They are built once and joined for each target.
     """
     return {name: Features(*_column(domain[name], frame[name])) for name in names}
 
@@ -79,7 +76,7 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
 
 
 def _indicators(codes: Codes, levels: int) -> FloatMatrix:
-    if levels == 2:  # the second indicator would say the same again
+    if levels == 2:  # the second indicator would be the complement of the first
         return codes.astype(np.float32)[:, None]
     return np.eye(min(levels, MAX_INDICATORS), dtype=np.float32)[codes % MAX_INDICATORS]
 
@@ -87,8 +84,9 @@ def _indicators(codes: Codes, levels: int) -> FloatMatrix:
 def category_mask(
     domain: Domain, names: Sequence[str], *, most_levels: int
 ) -> npt.NDArray[np.bool_]:
-    """Which of `narrow`'s columns are unordered categories with at most `most_levels` levels, shape
-    `[columns]`.
+    """Which of `narrow`'s columns are unordered categories, shape `[columns]`.
+
+    A column counts if it has more than 2 and at most `most_levels` levels.
     """
     return np.asarray(
         [not domain[n].ordered and 2 < domain[n].levels <= most_levels for n in names]
@@ -96,12 +94,13 @@ def category_mask(
 
 
 def clamped_numbers(column: ColumnDomain, values: pd.Series[object]) -> FloatVector:
-    """A ranged column on its numeric scale, inside its public bounds, shape `[rows]`; NaN where
-    missing.
+    """A ranged column on its numeric scale, clamped to its public bounds, shape `[rows]`.
+
+    It is NaN where the value is missing.
     """
     return np.clip(to_numbers(column, values), column.lower, column.upper)
 
 
 def target_levels(column: ColumnDomain, values: pd.Series[object]) -> IntVector:
-    """A discrete column's levels, shape `[rows]`; missing is a class of its own."""
+    """A discrete column's levels, shape `[rows]`; missing is a class."""
     return encode_column(column, values).codes.astype(np.int64)

@@ -1,8 +1,7 @@
-"""How close a synthetic table's low-order marginals are to the real ones: mean total variation,
-associations.
+"""Fidelity: distance of a synthetic table's marginals and associations from the real ones.
 
-All functions are pure and see level codes only, so the grid is the public domain's. What is
-computed on real codes is confidential; `noisy_tv1` compares with *released* tables and is public.
+All functions are pure and see level codes only, so the grid is the public domain's. Results on real
+codes are confidential. `noisy_tv1` compares with *released* tables and is public.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ TRIPLE_SEED = 0  # public: the same 3-way tables are compared in every release o
 
 @dataclass(frozen=True, eq=False)
 class FidelityReport:
-    """Mean total variation (0 is equal, 1 is disjoint) of all 1-way, all 2-way and some 3-way
-    tables.
+    """Mean total variation (0 is equal, 1 is disjoint) of 1-way, 2-way and some 3-way tables.
 
-    `tv2` and `tv3` are None where there is no such table. `shares_*` are each column's level
-    shares, shape `[levels]`. Of pairs there are symmetric matrices, shape `[columns, columns]`:
+    `tv2` and `tv3` are None where there is no such table. `shares_*` are each column's relative
+    frequencies, shape `[levels]`. Pairs have symmetric matrices, shape `[columns, columns]`:
     `pairs` has the total variation, `association_*` Cramér's V.
     """
 
@@ -79,30 +77,29 @@ def _digits(matrix: FloatArray) -> list[list[float]]:
 def fidelity(real: Codes, synthetic: Codes, domain: Domain, *, triples: int = 64) -> FidelityReport:
     """Compare two tables of level codes, shape `[rows, columns]` each, over the same domain.
 
-    `triples` 3-way tables are drawn by a fixed public seed. Raises ValueError where a table has no
-    rows.
+    `triples` is the number of 3-way tables, drawn by a fixed public seed.
+
+    Raises:
+        ValueError: a table has no rows.
     """
     if not len(real) or not len(synthetic):
         raise ValueError("fidelity needs at least one row in both tables")
-    singles, threes = [(i,) for i in range(len(domain))], choose_triples(len(domain), triples)
-    counted = [
-        count_tables(codes, domain.sizes, [*singles, *threes]) for codes in (real, synthetic)
-    ]
-    tv = [total_variation(a, b) for a, b in zip(*counted, strict=True)]
+    names, columns = domain.names, len(domain)
+    one_way, three_way = [(i,) for i in range(columns)], choose_triples(columns, triples)
+    tables_real = count_tables(real, domain.sizes, [*one_way, *three_way])
+    tables_synthetic = count_tables(synthetic, domain.sizes, [*one_way, *three_way])
+    tv = list(map(total_variation, tables_real, tables_synthetic))
     pairs = compare_pairs(real, synthetic, domain.sizes)
-    names, one = domain.names, len(singles)
+    named_triples = [(names[i], names[j], names[k]) for i, j, k in three_way]
     return FidelityReport(
-        tv1=float(np.mean(tv[:one])),
-        tv2=_mean(pairs.variation[np.triu_indices(one, 1)]),
-        tv3=_mean(tv[one:]),
-        by_column=dict(zip(names, tv[:one], strict=True)),
+        tv1=float(np.mean(tv[:columns])),
+        tv2=_mean(pairs.variation[np.triu_indices(columns, 1)]),
+        tv3=_mean(tv[columns:]),
+        by_column=dict(zip(names, tv[:columns], strict=True)),
         pairs=pairs.variation,
-        by_triple={
-            (names[i], names[j], names[k]): value
-            for (i, j, k), value in zip(threes, tv[one:], strict=True)
-        },
-        shares_real=_shares(counted[0][:one], names),
-        shares_synthetic=_shares(counted[1][:one], names),
+        by_triple=dict(zip(named_triples, tv[columns:], strict=True)),
+        shares_real=_shares(tables_real[:columns], names),
+        shares_synthetic=_shares(tables_synthetic[:columns], names),
         association_real=pairs.association[0],
         association_synthetic=pairs.association[1],
     )
@@ -123,8 +120,9 @@ def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, Flo
 
 
 def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
-    """At most `count` different column triples, drawn by a fixed public seed; all of them where
-    there are fewer.
+    """At most `count` different column triples, drawn by a fixed public seed.
+
+    All triples are returned where there are no more than `count`.
     """
     available = comb(columns, 3)
     if available <= 20_000:
@@ -140,7 +138,7 @@ def choose_triples(columns: int, count: int) -> list[tuple[int, int, int]]:
 
 
 class Marginal(Protocol):
-    """A released noisy table: its columns and noisy counts of their sizes' shape."""
+    """A released noisy table: its columns, and noisy counts with one axis for each column."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -150,33 +148,36 @@ class Marginal(Protocol):
 
 
 def noisy_tv1(synthetic: Codes, tables: Sequence[Marginal], domain: Domain) -> float:
-    """Mean total variation between the synthetic and the *released noisy* 1-way tables: a public
-    figure.
+    """Mean total variation between the synthetic and the *released noisy* 1-way tables.
 
-    The noisy counts are first brought to the nearest distribution. Tables of several columns are
-    left out; raises ValueError where no 1-way table is left or `synthetic` has no rows.
+    It is a public figure. The noisy counts are first projected to the nearest distribution. Tables
+    of several columns are left out.
+
+    Raises:
+        ValueError: there is no 1-way table, or `synthetic` `[rows, columns]` has no rows.
     """
     single = {table.columns[0]: table for table in tables if len(table.columns) == 1}
     if not single or not len(synthetic):
         raise ValueError("tv1_noisy needs synthetic rows and at least one released 1-way table")
-    wanted = [(domain.index(name),) for name in single]
-    shares = _shares(count_tables(synthetic, domain.sizes, wanted), domain.names)
-    return float(
-        np.mean(
-            [
-                0.5 * np.abs(shares[name] - nearest_distribution(table.counts)).sum()
-                for name, table in single.items()
-            ]
-        )
-    )
+    positions = [(domain.index(name),) for name in single]
+    shares = _shares(count_tables(synthetic, domain.sizes, positions), domain.names)
+    distances = [
+        0.5 * np.abs(shares[name] - nearest_distribution(table.counts)).sum()
+        for name, table in single.items()
+    ]
+    return float(np.mean(distances))
 
 
 def nearest_distribution(counts: npt.NDArray[Any]) -> FloatArray:
-    """Noisy counts, shape `[cells]`, as shares: the Euclidean projection that keeps the total;
-    uniform if that is not positive.
+    """Noisy counts as relative frequencies, shape `[cells]`: their projection onto the simplex.
 
-    Clipping alone would keep the upward half of the noise in empty cells and move mass to them.
-    Source: J. Duchi et al., "Efficient projections onto the l1-ball", ICML 2008, figure 1.
+    It is the Euclidean projection of the counts over their total, and uniform where the total is
+    not positive. Clipping alone would keep the upward half of the noise in empty cells and move
+    mass to them. Source: J. Duchi et al., "Efficient projections onto the l1-ball", ICML 2008,
+    figure 1.
+
+    >>> nearest_distribution(np.array([6, 4, -2]))
+    array([0.625, 0.375, 0.   ])
     """
     noisy = np.asarray(counts, dtype=np.float64).ravel()
     total = noisy.sum()

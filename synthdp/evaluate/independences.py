@@ -1,14 +1,13 @@
-"""Does a table keep the independences that the graph implies? Dependence of pairs of columns given
-what should separate them.
+"""Implied independences: does a table keep the conditional independences of the graph?
 
 A column is independent of every column that is neither its effect nor its cause, given its causes
-(the local Markov
-property: S. L. Lauritzen et al., "Independence properties of directed Markov fields", Networks 20
-(1990)).
+(the local Markov property: S. L. Lauritzen et al., "Independence properties of directed Markov
+fields", Networks 20 (1990)).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -20,9 +19,9 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 
-SEED = 0  # public: the same claims are looked at in every release of one graph
+SEED = 0  # public: the same claims are tested in every release of one graph
 MAX_CLAIMS, MAX_TRIES, MAX_ROWS = 64, 4000, 10_000
-ONE_SIDED = 1.645  # standard deviations that 95% of a Gaussian stay below
+ONE_SIDED = 1.645  # 95% quantile of a standard Gaussian
 # Cohen's w of a small effect: J. Cohen, "Statistical Power Analysis", 2nd ed. (1988), section 7.2
 VISIBLE = 0.1
 
@@ -32,22 +31,20 @@ Levels = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Dependence:
-    """Cohen's w, and what w chance alone stays below in 95 of 100 tables where there is no
-    dependence.
-    """
+    """Cohen's w of two columns, and the 95% quantile of w under independence."""
 
     w: float
     by_chance: float
 
     @property
     def visible(self) -> bool:
-        """Whether more than a small effect is seen, beyond chance."""
+        """Whether w shows more than a small effect beyond sampling variation."""
         return self.w**2 > VISIBLE**2 + self.by_chance**2
 
 
 @dataclass(frozen=True)
 class IndependenceRow:
-    """One implied independence, and what dependence there is all the same."""
+    """One implied independence, and the dependence that each table shows."""
 
     x: str
     y: str
@@ -58,15 +55,16 @@ class IndependenceRow:
 
 @dataclass(frozen=True)
 class IndependenceReport:
-    """The claims that were looked at, and of how many the graph makes at most (`pairs`: all that
-    are not linked).
+    """The tested claims, and `pairs`, the number of pairs without an arrow between them.
+
+    The graph makes at most one claim for each such pair.
     """
 
     rows: tuple[IndependenceRow, ...]
     pairs: int
 
     def kept(self, side: str) -> int:
-        """How many claims hold on a side: no dependence is visible."""
+        """Number of claims that hold on a side, "real" or "synthetic": no dependence is visible."""
         return sum(not getattr(row, side).visible for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,120 +80,120 @@ class IndependenceReport:
 def compare_independences(
     real: Codes, synthetic: Codes, *, domain: Domain, graph: CausalGraph, rng: np.random.Generator
 ) -> IndependenceReport | None:
-    """At most `MAX_CLAIMS` claims of the graph on at most `MAX_ROWS` random rows of both tables,
-    `[rows, columns]`; None without graph or rows.
+    """Test at most `MAX_CLAIMS` claims of the graph on both tables, `[rows, columns]` each.
 
-    Random ones, since a real table may be sorted.
+    At most `MAX_ROWS` rows of each are used, drawn at random since a real table may be sorted. The
+    result is None without arrows, rows or claims.
     """
     if not graph.edges or not len(real) or not len(synthetic):
         return None
-    rows, tables = (
-        [],
-        [table[rng.permutation(len(table))[:MAX_ROWS]] for table in (real, synthetic)],
-    )
+    tables = [table[rng.permutation(len(table))[:MAX_ROWS]] for table in (real, synthetic)]
+    rows = []
     for x, y, given in claims(graph):
-        at = [domain.index(n) for n in (x, y, *given)]
-        w = [
-            conditional_dependence(table[:, at[0]], table[:, at[1]], table[:, at[2:]])
-            for table in tables
-        ]
-        rows.append(IndependenceRow(x, y, given, w[0], w[1]))
+        i, j, *strata = (domain.index(n) for n in (x, y, *given))
+        on_real, on_synthetic = (
+            conditional_dependence(table[:, i], table[:, j], table[:, strata]) for table in tables
+        )
+        rows.append(IndependenceRow(x, y, given, on_real, on_synthetic))
+    if not rows:
+        return None
     linked = len({frozenset(e) for e in graph.dag.edges})
-    return (
-        IndependenceReport(tuple(rows), len(graph.nodes) * (len(graph.nodes) - 1) // 2 - linked)
-        if rows
-        else None
-    )
+    return IndependenceReport(tuple(rows), math.comb(len(graph.nodes), 2) - linked)
 
 
 def claims(graph: CausalGraph) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Claims (x, y, given) that the graph makes, drawn by a public seed; pairs in one group or with
-    an unseen common cause claim nothing.
+    """Independence claims (x, y, given) of the graph, drawn by a public seed.
+
+    Pairs in one group or with a latent common cause make no claim.
     """
-    order, rng = graph.order(), np.random.default_rng(SEED)
-    silent = {
-        frozenset(pair)
-        for names in (*graph.groups.values(), *graph.latent)
-        for pair in combinations(names, 2)
-    }
-    silent |= {frozenset(e) for e in graph.dag.edges}
-    size = len(order)
-    if size * (size - 1) // 2 <= MAX_TRIES:
-        tried = rng.permutation(np.column_stack(np.triu_indices(size, 1)))
-    else:
-        tried = np.sort(
-            np.column_stack([rng.integers(0, size, MAX_TRIES), rng.integers(0, size, MAX_TRIES)]),
-            axis=1,
-        )
-        tried = tried[tried[:, 0] < tried[:, 1]]
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for i, j in tried.tolist():
+    order = graph.order()
+    without_claim = {frozenset(e) for e in graph.dag.edges}
+    for names in (*graph.groups.values(), *graph.latent):
+        without_claim |= {frozenset(pair) for pair in combinations(names, 2)}
+    separators: dict[tuple[str, str], tuple[str, ...]] = {}
+    for i, j in _candidate_pairs(len(order)):
         x, y = order[i], order[j]
-        if frozenset((x, y)) in silent or (x, y) in found:
+        if frozenset((x, y)) in without_claim or (x, y) in separators:
             continue
         given = graph.parents(y) if not graph.latent else _separator(graph, x, y)
         if given is None:
             continue
-        found[x, y] = given
-        if len(found) == MAX_CLAIMS:
+        separators[x, y] = given
+        if len(separators) == MAX_CLAIMS:
             break
-    return [(x, y, given) for (x, y), given in found.items()]
+    return [(x, y, given) for (x, y), given in separators.items()]
+
+
+def _candidate_pairs(size: int) -> list[list[int]]:
+    """Pairs of positions i < j below `size` in random order: all, or `MAX_TRIES` draws."""
+    rng = np.random.default_rng(SEED)
+    if math.comb(size, 2) <= MAX_TRIES:
+        pairs = rng.permutation(np.column_stack(np.triu_indices(size, 1)))
+    else:
+        draws = [rng.integers(0, size, MAX_TRIES), rng.integers(0, size, MAX_TRIES)]
+        pairs = np.sort(np.column_stack(draws), axis=1)
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    listed: list[list[int]] = pairs.tolist()
+    return listed
 
 
 def _separator(graph: CausalGraph, x: str, y: str) -> tuple[str, ...] | None:
-    """The causes of one that separate both, where causes may be unseen; None if neither's do."""
-    return next(
-        (
-            given
-            for given in (graph.parents(y), graph.parents(x))
-            if not {x, y} & set(given) and graph.d_separated(x, y, given)
-        ),
-        None,
-    )
+    """The parents of y or of x that d-separate the two; None if neither do.
+
+    It is needed where causes may be latent: parents then need not separate.
+    """
+    for given in (graph.parents(y), graph.parents(x)):
+        if not {x, y} & set(given) and graph.d_separated(x, y, given):
+            return given
+    return None
 
 
 def conditional_dependence(x: Levels, y: Levels, given: Levels) -> Dependence:
-    """Dependence of two columns within the strata of others, shapes `[rows]`, `[rows]`, `[rows,
-    columns]`.
+    """Dependence of `x` and `y`, both `[rows]`, within the strata of `given` `[rows, columns]`.
 
-    The sum over strata of Pearson's chi-square, less its expectation n (r - 1) (c - 1) / (n - 1)
+    The statistic is the sum over strata of Pearson's chi-square, less its expectation
+
+        n (r - 1) (c - 1) / (n - 1)
+
     with the margins held fixed (B. S. Everitt, "The Analysis of Contingency Tables", 2nd ed.
-    (1992), section 2.4), so that strata of few rows do not look like dependence.
+    (1992), section 2.4). The correction keeps strata of few rows from looking like dependence.
+
+    >>> x = np.repeat([0, 1], 100)
+    >>> conditional_dependence(x, x, np.zeros((200, 0), dtype=int)).visible
+    True
     """
-    strata, levels = _strata(given), int(y.max()) + 1
-    row_key = strata * (int(x.max()) + 1) + x  # a stratum and a level of x
-    column_key = strata * levels + y
-    (rows, in_row), (columns, in_column) = (
-        np.unique(key, return_counts=True) for key in (row_key, column_key)
-    )
-    cells, seen = np.unique(row_key * levels + y, return_counts=True)
-    of_cell = cells // levels // (int(x.max()) + 1)
-    expected = (
-        in_row[np.searchsorted(rows, cells // levels)]
-        * in_column[np.searchsorted(columns, of_cell * levels + cells % levels)]
+    strata = _strata(given)
+    x_levels, y_levels = int(x.max()) + 1, int(y.max()) + 1
+    row_key = strata * x_levels + x  # a stratum and a level of x
+    column_key = strata * y_levels + y
+    rows, row_totals = np.unique(row_key, return_counts=True)
+    columns, column_totals = np.unique(column_key, return_counts=True)
+    cells, counts = np.unique(row_key * y_levels + y, return_counts=True)
+    row_of_cell = cells // y_levels
+    stratum_of_cell = row_of_cell // x_levels
+    column_of_cell = stratum_of_cell * y_levels + cells % y_levels
+    margins = (
+        row_totals[np.searchsorted(rows, row_of_cell)]
+        * column_totals[np.searchsorted(columns, column_of_cell)]
     )
     n = np.bincount(strata).astype(np.float64)
-    chi_square = n * (
-        np.bincount(of_cell, weights=seen.astype(np.float64) ** 2 / expected, minlength=len(n)) - 1
-    )
-    r, c = (
-        np.bincount(rows // (int(x.max()) + 1), minlength=len(n)),
-        np.bincount(columns // levels, minlength=len(n)),
-    )
+    squares = counts.astype(np.float64) ** 2 / margins
+    chi_square = n * (np.bincount(stratum_of_cell, weights=squares, minlength=len(n)) - 1)
+    r = np.bincount(rows // x_levels, minlength=len(n))
+    c = np.bincount(columns // y_levels, minlength=len(n))
     mean = np.divide(n * (r - 1) * (c - 1), n - 1, out=np.zeros_like(n), where=n > 1)
     total = len(strata)
-    # About the variance of a chi-square, which is twice its mean.
-    chance = ONE_SIDED * float(np.sqrt(2 * mean.sum())) / total
-    return Dependence(
-        float(np.sqrt(max(0.0, (chi_square - mean).sum() / total))), float(np.sqrt(chance))
-    )
+    w2 = max(0.0, float((chi_square - mean).sum()) / total)
+    # The variance of a chi-square is twice its mean; here it is about that.
+    w2_by_chance = ONE_SIDED * float(np.sqrt(2 * mean.sum())) / total
+    return Dependence(float(np.sqrt(w2)), float(np.sqrt(w2_by_chance)))
 
 
 def _strata(columns: Levels) -> IntArray:
-    """Which combination of levels each row has, numbered from 0, shape `[rows]`."""
+    """Number of each row's combination of levels, counted from 0, shape `[rows]`."""
     strata = np.zeros(len(columns), dtype=np.int64)
     for column in columns.T.astype(np.int64):
-        strata = np.unique(strata * (int(column.max()) + 1) + column, return_inverse=True)[
-            1
-        ].astype(np.int64)
+        keys = strata * (int(column.max()) + 1) + column
+        _, numbers = np.unique(keys, return_inverse=True)
+        strata = numbers.astype(np.int64)
     return strata

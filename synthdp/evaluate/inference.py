@@ -1,15 +1,15 @@
-"""Do confidence intervals that are computed on synthetic rows, as if they were real, hold the real
-table's figures?
+"""Coverage: do 95% intervals computed on synthetic rows contain the real table's estimates?
 
-They ignore the noise and the model's error, so fewer do than say so. Beside them stand the
-intervals of held-out real rows, which
-ignore nothing: about what their level promises.
+Such intervals treat synthetic rows as real ones. They ignore the noise and the model's error, so
+their coverage is below their level. Intervals of held-out real rows stand beside them: they ignore
+nothing, and their coverage is about their level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,23 +23,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUANTILE = 1.959964  # of a 95% interval
-MIN_COUNT = (
-    10  # of a level or a group, in both tables: below it the Gaussian interval is no interval
-)
+MIN_COUNT = 10  # of a level or a group; below it the Gaussian approximation of its interval fails
 MAX_LEVELS = 12  # of a column, the commonest
 MAX_FIGURES = 600  # of each kind
 
 KINDS = ("shares of levels", "means of columns", "means within groups")
 
-Figures = Mapping[
-    tuple[str, ...], tuple[float, float]
-]  # what is estimated -> estimate and standard error
+Name = tuple[str, ...]  # of what is estimated: a column, its level, a column within a group
+Figures = Mapping[Name, tuple[float, float]]  # estimate and standard error
 
 
 @dataclass(frozen=True)
 class CoverageRow:
-    """One kind of figure: how many there are, and in how many the 95% interval holds the real
-    training rows' figure.
+    """Coverage of one kind of estimate.
+
+    `figures` is the number of estimates. `synthetic` and `held_out` are the shares of them whose
+    95% interval, on those rows, contains the estimate on real training rows.
     """
 
     kind: str
@@ -59,58 +58,61 @@ def coverage(
     *,
     domain: Domain,
 ) -> tuple[CoverageRow, ...]:
-    """Coverage by kind of figure; the tables are values and levels `[rows, columns]`. Kinds without
-    figures are left out.
+    """Coverage by kind of estimate; each table is values and levels `[rows, columns]`.
+
+    Kinds without estimates are left out.
     """
     rows = []
-    found = [[*_figures(*table, domain)] for table in (real, held_out, synthetic)]
-    for kind, true, fresh, drawn in zip(KINDS, *found, strict=True):
+    figures = [_figures(*table, domain) for table in (real, held_out, synthetic)]
+    for kind, true, fresh, drawn in zip(KINDS, *figures, strict=True):
         common = [key for key in true if key in drawn][:MAX_FIGURES]
-        if common:
-            known = [key for key in common if key in fresh]
-            rows.append(
-                CoverageRow(
-                    kind,
-                    len(common),
-                    _covered(true, drawn, common),
-                    _covered(true, fresh, known) if known else None,
-                )
-            )
+        if not common:
+            continue
+        on_synthetic = _covered(true, drawn, common)
+        known = [key for key in common if key in fresh]
+        on_held_out = _covered(true, fresh, known) if known else None
+        rows.append(CoverageRow(kind, len(common), on_synthetic, on_held_out))
     return tuple(rows)
 
 
-def _covered(true: Figures, stated: Figures, keys: list[tuple[str, ...]]) -> float:
-    """Share of figures whose interval in `stated` holds the estimate in `true`."""
-    return float(
-        np.mean([abs(stated[key][0] - true[key][0]) <= QUANTILE * stated[key][1] for key in keys])
-    )
+def _covered(true: Figures, stated: Figures, keys: list[Name]) -> float:
+    """Share of `keys` whose interval in `stated` contains the estimate in `true`."""
+    covered = []
+    for key in keys:
+        estimate, error = stated[key]
+        covered.append(abs(estimate - true[key][0]) <= QUANTILE * error)
+    return float(np.mean(covered))
 
 
-def _figures(frame: pd.DataFrame, codes: Codes, domain: Domain) -> Iterator[Figures]:
+def _figures(frame: pd.DataFrame, codes: Codes, domain: Domain) -> tuple[Figures, ...]:
     """Estimates and standard errors of each of `KINDS`."""
     numbers = {c.name: clamped_numbers(c, frame[c.name]) for c in domain.columns if c.ranged}
-    yield {
-        (c.name, c.labels[k]): share
-        for i, c in enumerate(domain.columns)
-        for k, share in _shares(codes[:, i], c.levels)
+    shares: dict[Name, tuple[float, float]] = {}
+    groups: dict[Name, npt.NDArray[np.bool_]] = {}
+    for i, column in enumerate(domain.columns):
+        for level, share in _shares(codes[:, i], column.levels):
+            shares[column.name, column.labels[level]] = share
+        if not column.ranged:
+            for level in range(min(column.levels, MAX_LEVELS)):
+                groups[column.name, column.labels[level]] = codes[:, i] == level
+    means: dict[Name, tuple[float, float] | None] = {
+        (name,): _mean(values) for name, values in numbers.items()
     }
-    means = ((name, _mean(values)) for name, values in numbers.items())
-    yield {(name,): mean for name, mean in means if mean is not None}
-    groups = {
-        (c.name, c.labels[k]): codes[:, i] == k
-        for i, c in enumerate(domain.columns)
-        if not c.ranged
-        for k in range(min(c.levels, MAX_LEVELS))
-    }
-    # Wide tables have many such pairs; the first are enough to see how intervals do.
-    pairs = [(group, name) for group in groups for name in numbers][: 2 * MAX_FIGURES]
-    within = (((*group, name), _mean(numbers[name][groups[group]])) for group, name in pairs)
-    yield {key: mean for key, mean in within if mean is not None}
+    # Wide tables have many such pairs; the first are enough to estimate the coverage.
+    pairs = [*product(groups, numbers)][: 2 * MAX_FIGURES]
+    within = {(*group, name): _mean(numbers[name][groups[group]]) for group, name in pairs}
+    return shares, _known(means), _known(within)
+
+
+def _known(estimates: Mapping[Name, tuple[float, float] | None]) -> Figures:
+    """The estimates that are not None."""
+    return {key: estimate for key, estimate in estimates.items() if estimate is not None}
 
 
 def _shares(
     levels: npt.NDArray[np.integer[Any]], size: int
 ) -> Iterator[tuple[int, tuple[float, float]]]:
+    """The commonest levels with their relative frequency and its standard error."""
     counts, n = np.bincount(levels, minlength=size), len(levels)
     for k in np.argsort(-counts, kind="stable")[:MAX_LEVELS].tolist():
         if min(counts[k], n - counts[k]) >= MIN_COUNT:
@@ -119,6 +121,7 @@ def _shares(
 
 
 def _mean(values: npt.NDArray[np.float64]) -> tuple[float, float] | None:
+    """Mean and standard error; None where fewer than `MIN_COUNT` values are present."""
     known = values[~np.isnan(values)]
     if len(known) < MIN_COUNT:
         return None

@@ -1,13 +1,12 @@
-"""The classifiers and regressors that judge a synthetic table, with settings that are quick and
-repeatable.
+"""The classifiers and regressors that judge a synthetic table; all are quick and repeatable.
 
-Linear and distance models see indicators (`wide`), trees see one number a column (`narrow`). All
-learn in float32 on one core. A model that does not converge still counts; the warning goes to the
-report, not to stderr.
+Linear and distance models see indicators (`wide`), trees see one number for each column (`narrow`).
+All learn in float32 on one core. A model that does not converge still counts. Its warning goes to
+the report, not to stderr.
 
-Any table with a row teaches something: from one class every model learns to say that class, which
-ranks nothing (AUC .5) and is right as often as that class occurs; a column of one value, or of
-none, is not looked at; of fewer rows than a model's neighbours all are neighbours.
+A table with one row is enough. From one class every model learns to predict that class; its AUC is
+.5 and its accuracy is the frequency of that class. A column of one value, or of none, is ignored.
+Of fewer rows than a nearest-neighbour model asks for, all are neighbours.
 """
 
 from __future__ import annotations
@@ -47,9 +46,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Learner:
-    """How to make one model: `build(seed, mask of categories)`, the form it sees, and the most rows
-    it can take.
-    """
+    """How to make one model: `build(seed, mask of categories)`, its encoding, and its most rows."""
 
     build: Callable[[int, Mask], Any]
     form: Literal["wide", "narrow"]
@@ -57,7 +54,7 @@ class Learner:
 
 
 class _Nearest(KNeighborsClassifier):  # type: ignore[misc]
-    """So many nearest neighbours, or all rows where there are fewer."""
+    """A fixed number of nearest neighbours, or all rows where there are fewer."""
 
     def fit(self, rows: Any, target: Any) -> _Nearest:
         self.set_params(n_neighbors=min(self.get_params()["n_neighbors"], len(rows)))
@@ -66,7 +63,7 @@ class _Nearest(KNeighborsClassifier):  # type: ignore[misc]
 
 
 def _linear(model: Any) -> Pipeline:
-    # Features are in [0, 1] by the domain; this only stretches a range whose rows sit in a corner
+    # Features are in [0, 1] by the domain. This only stretches a range whose rows fill a small part
     # of wide bounds.
     return make_pipeline(MaxAbsScaler(), model)
 
@@ -112,7 +109,7 @@ REGRESSORS: Mapping[str, Learner] = {
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a model says of the test rows, and the warnings it gave while learning."""
+    """A model's output on the test rows, and the warnings it gave while learning."""
 
     output: npt.NDArray[np.float64]
     warnings: tuple[str, ...]
@@ -128,11 +125,10 @@ def class_scores(
     mask: Mask,
     seed: int,
 ) -> Trained:
-    """Learn and score: one score per test row and class, shape `[test rows, classes]`; larger is
-    likelier.
+    """Train a classifier and score the test rows, shape `[test rows, classes]`.
 
-    A class that the training rows lack gets the lowest score; with a single class there is nothing
-    to learn, and that class gets 1.
+    A larger score is likelier. A class that the training rows lack gets the lowest score. With a
+    single class there is nothing to learn, and that class gets 1.
     """
     present = np.unique(labels)
     scores = np.full((len(test), classes), -np.inf)
@@ -144,18 +140,19 @@ def class_scores(
     if len(present) < 2:
         scores[:, present] = 1.0
         return Trained(scores, ("the training rows this model can take have a single class",))
-    model, said = _fit(learner, train, labels, mask, seed)
+    model, warned = _fit(learner, train, labels, mask, seed)
     scores[:, present] = _decision(model, getattr(test, learner.form))
-    return Trained(scores, said)
+    return Trained(scores, warned)
 
 
 def predictions(
     learner: Learner, train: Features, values: FloatVector, test: Features, *, mask: Mask, seed: int
 ) -> Trained:
-    """Learn and predict a number for each test row, shape `[test rows]`."""
+    """Train a regressor and predict a number for each test row, shape `[test rows]`."""
     train, values = _limit(learner, train, values)
-    model, said = _fit(learner, train, values, mask, seed)
-    return Trained(np.asarray(model.predict(getattr(test, learner.form)), dtype=np.float64), said)
+    model, warned = _fit(learner, train, values, mask, seed)
+    predicted = np.asarray(model.predict(getattr(test, learner.form)), dtype=np.float64)
+    return Trained(predicted, warned)
 
 
 def _limit(
@@ -171,9 +168,8 @@ def _fit(
     learner: Learner, train: Features, target: npt.NDArray[Any], mask: Mask, seed: int
 ) -> tuple[Any, tuple[str, ...]]:
     model, rows = learner.build(seed, mask), getattr(train, learner.form)
-    rows = np.where(
-        np.isnan(rows).all(axis=0), 0, rows
-    )  # histogram trees cannot make bins of no values
+    # Histogram trees cannot make bins of no values.
+    rows = np.where(np.isnan(rows).all(axis=0), 0, rows)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(rows, target)

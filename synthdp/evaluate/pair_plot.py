@@ -1,6 +1,4 @@
-"""Small tables for pair plots: every column and every pair of a few columns, on a grid that an eye
-can take in.
-"""
+"""Small contingency tables for pair plots: every column and every pair of a few columns."""
 
 from __future__ import annotations
 
@@ -22,15 +20,16 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PairPlot:
-    """Shares of the columns `names`. `tables[i][j]` has shape `[levels of i, levels of j]`, on the
-    diagonal `[levels of i]`.
+    """Relative frequencies of the columns `names`.
+
+    `tables[i][j]` has shape `[levels of i, levels of j]`, on the diagonal `[levels of i]`.
     """
 
     names: tuple[str, ...]
     tables: tuple[tuple[FloatArray, ...], ...]
 
     def to_json(self) -> dict[str, object]:
-        """Plain values: the upper triangle, since the lower one says the same."""
+        """Plain values of the upper triangle; the lower one is its transpose."""
         size = range(len(self.names))
         return {
             "columns": list(self.names),
@@ -39,18 +38,18 @@ class PairPlot:
 
 
 def grid(domain: Domain, codes: Codes, like: Codes) -> tuple[IntArray, tuple[int, ...]]:
-    """Levels `[rows, columns]` of at most `MAX_LEVELS`, and how many each column has.
+    """Coarse levels `[rows, columns]`, at most `MAX_LEVELS` for each column, and their numbers.
 
-    Neighbours of an ordered column are put together; of categories the commonest in `like`
-    (published rows) stay and the others are one.
+    Neighbouring levels of an ordered column are merged. Of categories, the commonest in `like`
+    (published rows) stay and the others become one.
     """
-    maps = [_coarse(column, like[:, i]) for i, column in enumerate(domain.columns)]
-    cells = (
-        np.column_stack([own[codes[:, i]] for i, own in enumerate(maps)])
-        if len(codes)
-        else np.zeros((0, len(domain)), dtype=np.int64)
-    )
-    return cells, tuple(int(own.max()) + 1 for own in maps)
+    cells = np.zeros((len(codes), len(domain)), dtype=np.int64)
+    sizes = []
+    for i, column in enumerate(domain.columns):
+        cell_of_level = _coarse(column, like[:, i])
+        cells[:, i] = cell_of_level[codes[:, i]]
+        sizes.append(int(cell_of_level.max()) + 1)
+    return cells, tuple(sizes)
 
 
 def _coarse(column: ColumnDomain, like: npt.NDArray[np.uint16]) -> IntArray:
@@ -75,27 +74,27 @@ def association(cells: IntArray, sizes: Sequence[int]) -> FloatArray:
 def most_connected(
     names: Sequence[str], strengths: FloatArray, *, first: Sequence[str]
 ) -> tuple[str, ...]:
-    """At most `MAX_COLUMNS` of `names`, those of `first` before the ones with the strongest
-    associations; `strengths` as `association` gives.
+    """At most `MAX_COLUMNS` of `names`: those of `first`, then the most strongly associated.
+
+    `strengths` `[names, names]` is what `association` returns.
     """
     order = np.argsort(-(strengths.sum(axis=1).round(6)), kind="stable")
-    ranked = dict.fromkeys([*(n for n in first if n in names), *(names[i] for i in order)])
+    preferred = [n for n in first if n in names]
+    ranked = dict.fromkeys([*preferred, *(names[i] for i in order)])
     return tuple(ranked)[:MAX_COLUMNS]
 
 
 def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes) -> PairPlot:
-    """Shares of a table of level codes, shape `[rows, columns]`, over `names`; it must hold a row.
-    `like` as in `grid`.
+    """Relative frequencies of `names` in a table of level codes, shape `[rows, columns]`.
+
+    The table must hold a row. `like` is as in `grid`.
     """
     chosen = Domain(tuple(domain[n] for n in names))
     columns = [domain.index(n) for n in names]
     cells, sizes = grid(chosen, codes[:, columns], like[:, columns])
-    return PairPlot(
-        tuple(names),
-        tuple(
-            tuple(_shares(cells, sizes, i, j) for j in range(len(names))) for i in range(len(names))
-        ),
-    )
+    size = range(len(names))
+    tables = tuple(tuple(_shares(cells, sizes, i, j) for j in size) for i in size)
+    return PairPlot(tuple(names), tables)
 
 
 def _shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> FloatArray:

@@ -1,9 +1,8 @@
-"""All pairs of columns of two tables at once: how far apart their counts are, and how strongly each
-pair is associated.
+"""All pairs of columns of two tables: total variation and association, counted in blocks.
 
-A column is counted with all later ones in one go, so that a table of a thousand columns (half a
-million pairs) takes seconds and no pair costs a call of its own. Memory is that of a block of cells
-and a block of rows, not of all pairs.
+A column is counted with all later ones in one pass. A table of a thousand columns (half a million
+pairs) then takes seconds, and no pair costs a call. Memory is that of a block of cells and a block
+of rows, not of all pairs.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from synthdp.evaluate.association import cramers_v
 from synthdp.evaluate.counting import FloatArray, IntArray
 
 MAX_CELLS = 1 << 21  # cells counted at once, unless one pair alone has more
-MAX_KEYS = 1 << 20  # cell numbers held at once
+MAX_KEYS = 1 << 20  # cell numbers in memory at once
 
 Codes = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class PairFigures:
-    """Matrices `[columns, columns]`, symmetric: total variation (0 on the diagonal), Cramér's V of
-    either table (1 there).
+    """Symmetric matrices `[columns, columns]`: total variation, and Cramér's V of either table.
+
+    The diagonal is 0 for the total variation and 1 for Cramér's V.
     """
 
     variation: FloatArray
@@ -35,8 +35,9 @@ class PairFigures:
 
 
 def compare_pairs(first: Codes, second: Codes, sizes: Sequence[int]) -> PairFigures:
-    """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row;
-    codes are below `sizes`.
+    """Compare two tables of level codes, shape `[rows, columns]` each and with at least one row.
+
+    Each code is a level below the column's entry of `sizes`.
     """
     tables, sizes = _occurring(first, second, sizes)
     columns = len(sizes)
@@ -57,28 +58,30 @@ def compare_pairs(first: Codes, second: Codes, sizes: Sequence[int]) -> PairFigu
 
 
 def _occurring(first: Codes, second: Codes, sizes: Sequence[int]) -> tuple[list[Codes], list[int]]:
-    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either: others
-    change no figure and cost cells.
+    """Both tables as `[columns, rows]`, renumbered to the levels that occur in either.
+
+    Other levels change no figure and cost cells.
     """
     tables: list[Codes] = [codes.T.copy(order="C") for codes in (first, second)]
-    found = []
+    occurring = []
     for i, size in enumerate(sizes):
         occurs = np.bincount(np.concatenate([levels[i] for levels in tables]), minlength=size) > 0
         number = (np.cumsum(occurs) - 1).astype(first.dtype)
         for levels in tables:
             levels[i] = number[levels[i]]
-        found.append(int(occurs.sum()))
-    return tables, found
+        occurring.append(int(occurs.sum()))
+    return tables, occurring
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
-    """Each column with runs of later ones: every pair once, in runs of at most `MAX_CELLS` cells
-    or a single pair.
+    """Each column with runs of later columns, so that every pair comes once.
+
+    A run has at most `MAX_CELLS` cells, or a single pair.
     """
-    for i, own in enumerate(sizes):
+    for i, size in enumerate(sizes):
         begin, levels = i + 1, 0
         for j in range(i + 1, len(sizes)):
-            if levels and own * (levels + sizes[j]) > MAX_CELLS:
+            if levels and size * (levels + sizes[j]) > MAX_CELLS:
                 yield i, range(begin, j)
                 begin, levels = j, 0
             levels += sizes[j]
@@ -86,16 +89,17 @@ def _blocks(sizes: Sequence[int]) -> Iterator[tuple[int, range]]:
             yield i, range(begin, len(sizes))
 
 
-def _count(levels: Codes, i: int, later: range, starts: IntArray, own: int) -> IntArray:
-    """Counts `[levels of the later columns one after the other, levels of i]` from `levels`
-    `[columns, rows]`.
+def _count(levels: Codes, i: int, later: range, starts: IntArray, size: int) -> IntArray:
+    """Counts `[levels of the later columns one after the other, levels of i]`.
+
+    `levels` has shape `[columns, rows]`.
     """
-    counts = np.zeros(int(starts[-1]) * own, dtype=np.int64)
+    counts = np.zeros(int(starts[-1]) * size, dtype=np.int64)
     step = max(1, MAX_KEYS // len(later))
     for begin in range(0, levels.shape[1], step):
         rows = slice(begin, begin + step)
         keys = levels[later.start : later.stop, rows] + starts[:-1, None]
-        keys *= own
+        keys *= size
         keys += levels[i, rows]
         counts += np.bincount(keys.ravel(), minlength=len(counts))
-    return counts.reshape(-1, own)
+    return counts.reshape(-1, size)

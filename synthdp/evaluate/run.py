@@ -1,4 +1,4 @@
-"""Judging a synthetic table against the real one: pure functions of both, for the steward alone."""
+"""Evaluation of a synthetic table against the real one: pure functions, confidential results."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode
 from synthdp.evaluate.effects import EffectRow, compare_effects
-from synthdp.evaluate.fidelity import FidelityReport, fidelity, noisy_tv1
+from synthdp.evaluate.fidelity import FidelityReport, fidelity
 from synthdp.evaluate.independences import IndependenceReport, compare_independences
 from synthdp.evaluate.inference import CoverageRow, coverage
 from synthdp.evaluate.pair_plot import PairPlot, association, grid, most_connected, pair_plot
 from synthdp.evaluate.random_targets import CLASSIFIERS, PaperReport, random_targets, summarize
 from synthdp.evaluate.subgroups import SubgroupRow, group_columns, subgroups
 from synthdp.evaluate.two_sample import TwoSampleRow, two_sample
-from synthdp.evaluate.utility import UtilityReport, UtilityRow, trainings, utility
+from synthdp.evaluate.utility import UtilityReport, trainings, utility
 from synthdp.progress import Advance, Steps, unheard
 
 if TYPE_CHECKING:
@@ -28,30 +28,18 @@ if TYPE_CHECKING:
     from synthdp.graph.causal import CausalGraph
     from synthdp.spec.model import Column, Evaluation
 
-ANALYSES = 6  # steps of an analyst
-PAIR_ROWS = 5000  # that say which columns are the most connected
-
-__all__ = [
-    "EvaluationReport",
-    "FidelityReport",
-    "UtilityReport",
-    "UtilityRow",
-    "evaluate",
-    "fidelity",
-    "noisy_tv1",
-    "utility",
-]
+ANALYSES = 6  # steps of `_Analysis`
+PAIR_ROWS = 5000  # from which the most connected columns are estimated
 
 
 @dataclass(frozen=True, eq=False)
 class EvaluationReport:
-    """Everything computed on real rows. `floor` compares held-out with training rows: what perfect
-    sampling would reach.
+    """Everything computed on real rows.
 
-    `fidelity` is None where a table has no rows, `floor` where nothing was held out, `paper` where
-    the spec does not ask for the long
-    protocol, `independences` without a graph. `pairs`: pair plots of the same columns of real and
-    of synthetic rows.
+    `floor` compares held-out with training rows, which is what perfect sampling would reach.
+    `fidelity` is None where a table has no rows, `floor` where no rows were held out, `paper` where
+    the spec does not ask for random targets, `independences` without a graph. `pairs` are pair
+    plots of the same columns of real and of synthetic rows.
     """
 
     fidelity: FidelityReport | None
@@ -67,31 +55,35 @@ class EvaluationReport:
     pairs: tuple[PairPlot, PairPlot] | None = None
 
     def metrics(self) -> dict[str, float]:
-        """The figures that gates and tracking know: tv1, tv2, tv3, tstr_auc, tstr_ratio, those that
-        are available.
+        """The figures that gates and tracking know, where they are available.
+
+        They are tv1, tv2, tv3, tstr_auc and tstr_ratio.
         """
-        found: dict[str, float | None] = {
-            "tv1": self.fidelity.tv1 if self.fidelity else None,
-            "tv2": self.fidelity.tv2 if self.fidelity else None,
-            "tv3": self.fidelity.tv3 if self.fidelity else None,
-            "tstr_auc": self.utility.mean_auc_synthetic,
-            "tstr_ratio": self.utility.tstr_ratio,
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        figures: dict[str, float | None] = {}
+        if self.fidelity:
+            near = self.fidelity
+            figures |= {"tv1": near.tv1, "tv2": near.tv2, "tv3": near.tv3}
+        figures["tstr_auc"] = self.utility.mean_auc_synthetic
+        figures["tstr_ratio"] = self.utility.tstr_ratio
+        return {name: value for name, value in figures.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "metrics": self.metrics(),
-            "fidelity": self.fidelity.to_json() if self.fidelity else None,
-            "floor": {
+        floor = pairs = None
+        if self.floor:
+            floor = {
                 "tv1": self.floor.tv1,
                 "tv2": self.floor.tv2,
                 "tv3": self.floor.tv3,
                 "by_column": dict(self.floor.by_column),
             }
-            if self.floor
-            else None,
+        if self.pairs:
+            real, synthetic = self.pairs
+            pairs = {"real": real.to_json(), "synthetic": synthetic.to_json()}
+        return {
+            "metrics": self.metrics(),
+            "fidelity": self.fidelity.to_json() if self.fidelity else None,
+            "floor": floor,
             "utility": self.utility.to_json(),
             "paper": self.paper.to_json() if self.paper else None,
             "two_sample": [row.to_json() for row in self.two_sample],
@@ -99,11 +91,7 @@ class EvaluationReport:
             "subgroups": [row.to_json() for row in self.subgroups],
             "effects": [row.to_json() for row in self.effects],
             "independences": self.independences.to_json() if self.independences else None,
-            "pairs": dict(
-                zip(("real", "synthetic"), (plot.to_json() for plot in self.pairs), strict=True)
-            )
-            if self.pairs
-            else None,
+            "pairs": pairs,
             "seconds": dict(self.seconds),
         }
 
@@ -121,36 +109,24 @@ def evaluate(
     columns: Mapping[str, Column] | None = None,
     progress: Advance = unheard,
 ) -> EvaluationReport:
-    """Fidelity against the training rows, TSTR and TRTR on the held-out rows, and what an analyst
-    would find.
+    """Fidelity, utility (TSTR and TRTR), and the analyses of an analyst.
 
-    The frames hold values; `codes` are the levels of the three frames in the same order, shape
-    `[rows, columns]` each, and are encoded here where the caller has none. Causal utility needs the
-    `graph`, and effects the spec's `columns`. `progress` hears of each step by name.
+    The frames hold values. `codes` are the levels of the three frames in the same order, shape
+    `[rows, columns]` each; they are encoded here where the caller has none. Independences need the
+    `graph`, and effects also the spec's `columns`. `progress` is called at each step with its name.
     """
     started = time.perf_counter()
-    levels = codes or tuple(
-        encode(domain, frame)[0] for frame in (real_train, real_test, synthetic)
-    )
-    train, test, drawn = levels
-    drawn_targets = random_targets(domain, settings.random_targets)
-    learning = [
+    frames = (real_train, real_test, synthetic)
+    train, test, drawn = codes or tuple(encode(domain, frame)[0] for frame in frames)
+    names = [
         *trainings(domain, settings.targets, settings.classifiers),
-        *trainings(domain, drawn_targets, CLASSIFIERS),
+        *trainings(domain, random_targets(domain, settings.random_targets), CLASSIFIERS),
     ]
-    steps = Steps(2 + len(learning) + ANALYSES, progress)
+    steps = Steps(2 + len(names) + ANALYSES, progress)
     steps.begin("fidelity")
-    near = (
-        fidelity(train, drawn, domain, triples=settings.triples)
-        if len(train) and len(drawn)
-        else None
-    )
+    near = _fidelity(train, drawn, domain, settings)
     steps.begin("fidelity of held-out rows")
-    floor = (
-        fidelity(train, test, domain, triples=settings.triples)
-        if len(train) and len(test)
-        else None
-    )
+    floor = _fidelity(train, test, domain, settings)
     compared = time.perf_counter()
     useful, paper = _learning(real_train, real_test, synthetic, domain, settings, rng, steps)
     learnt = time.perf_counter()
@@ -166,6 +142,15 @@ def evaluate(
     return replace(analysed, seconds=seconds)
 
 
+def _fidelity(
+    first: Codes, second: Codes, domain: Domain, settings: Evaluation
+) -> FidelityReport | None:
+    """Fidelity of two tables of levels `[rows, columns]`; None where a table has no rows."""
+    if not len(first) or not len(second):
+        return None
+    return fidelity(first, second, domain, triples=settings.triples)
+
+
 def _learning(
     real_train: pd.DataFrame,
     real_test: pd.DataFrame,
@@ -175,7 +160,7 @@ def _learning(
     rng: np.random.Generator,
     steps: Steps,
 ) -> tuple[UtilityReport, PaperReport | None]:
-    """Learners on the spec's targets, and the long protocol where it is asked for."""
+    """Learners on the spec's targets, and on random targets where the spec asks for them."""
 
     def judged(targets: Sequence[str], classifiers: Sequence[str]) -> UtilityReport:
         return utility(
@@ -192,13 +177,16 @@ def _learning(
 
     useful = judged(settings.targets, settings.classifiers)
     drawn = random_targets(domain, settings.random_targets)
-    return useful, summarize(drawn, judged(drawn, CLASSIFIERS)) if drawn else None
+    if not drawn:
+        return useful, None
+    return useful, summarize(drawn, judged(drawn, CLASSIFIERS))
 
 
 @dataclass(frozen=True, eq=False)
 class _Analysis:
-    """What an analyst does with a table, on training, held-out and synthetic rows: values and
-    levels of each.
+    """The analyses of an analyst, on training, held-out and synthetic rows.
+
+    Each table is values and levels.
     """
 
     domain: Domain
@@ -215,73 +203,66 @@ class _Analysis:
         graph: CausalGraph | None,
         columns: Mapping[str, Column] | None,
     ) -> EvaluationReport:
-        """`so_far` with everything else; nothing where a table has no rows to analyse."""
+        """`so_far` with all analyses; unchanged where a table has no rows to analyse."""
         real, held_out, synthetic = self.tables
         if not len(real[1]) or not len(synthetic[1]):
             return so_far
-        run = self.steps.run
-        groups = group_columns(self.domain, self.settings.subgroups)
-        target = next((t for t in self.settings.targets if not self.domain[t].ranged), None)
-        return replace(
-            so_far,
-            two_sample=run(
-                "two-sample test",
-                lambda: two_sample(real[0], held_out[0], synthetic[0], domain=self.domain, rng=rng),
-            ),
-            coverage=run(
-                "coverage of intervals",
-                lambda: coverage(real, held_out, synthetic, domain=self.domain),
-            ),
-            subgroups=run(
-                "subgroups",
-                lambda: subgroups(
-                    real,
-                    held_out,
-                    synthetic,
-                    domain=self.domain,
-                    columns=groups,
-                    target=target,
-                    rng=rng,
-                ),
-            ),
-            effects=run(
-                "effects",
-                lambda: compare_effects(
-                    real,
-                    synthetic,
-                    self.settings.effects,
-                    columns=columns,
-                    domain=self.domain,
-                    graph=graph,
-                ),
-            )
-            if graph is not None and columns is not None
-            else (),
-            independences=run(
-                "independences",
-                lambda: compare_independences(
-                    real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng
-                ),
-            )
-            if graph is not None
-            else None,
-            pairs=run("pair plots", self._pairs),
+        domain, begin = self.domain, self.steps.begin
+        begin("two-sample test")
+        separated = two_sample(real[0], held_out[0], synthetic[0], domain=domain, rng=rng)
+        begin("coverage of intervals")
+        covered = coverage(real, held_out, synthetic, domain=domain)
+        begin("subgroups")
+        groups = subgroups(
+            real,
+            held_out,
+            synthetic,
+            domain=domain,
+            columns=group_columns(domain, self.settings.subgroups),
+            target=next((t for t in self.settings.targets if not domain[t].ranged), None),
+            rng=rng,
         )
+        report = replace(so_far, two_sample=separated, coverage=covered, subgroups=groups)
+        if graph is not None:
+            report = self._causal(report, rng, graph, columns)
+        begin("pair plots")
+        return replace(report, pairs=self._pairs())
+
+    def _causal(
+        self,
+        so_far: EvaluationReport,
+        rng: np.random.Generator,
+        graph: CausalGraph,
+        columns: Mapping[str, Column] | None,
+    ) -> EvaluationReport:
+        """`so_far` with effects, where the spec's `columns` are given, and independences."""
+        real, _, synthetic = self.tables
+        effects: tuple[EffectRow, ...] = ()
+        if columns is not None:
+            self.steps.begin("effects")
+            effects = compare_effects(
+                real,
+                synthetic,
+                self.settings.effects,
+                columns=columns,
+                domain=self.domain,
+                graph=graph,
+            )
+        self.steps.begin("independences")
+        implied = compare_independences(
+            real[1], synthetic[1], domain=self.domain, graph=graph, rng=rng
+        )
+        return replace(so_far, effects=effects, independences=implied)
 
     def _pairs(self) -> tuple[PairPlot, PairPlot] | None:
-        """The same few columns of both tables; which they are, and how they are cut, synthetic rows
-        say alone.
+        """Pair plots of the same few columns of both tables.
+
+        The synthetic rows alone decide which columns these are, and how their levels are merged.
         """
         drawn, names = self.tables[2][1], self.domain.names
         if len(names) < 2:
             return None
-        chosen = most_connected(
-            names,
-            association(*grid(self.domain, drawn[:PAIR_ROWS], drawn)),
-            first=self.settings.targets,
-        )
-        real, synthetic = (
-            pair_plot(self.domain, table, chosen, like=drawn)
-            for table in (self.tables[0][1], drawn)
-        )
-        return real, synthetic
+        strengths = association(*grid(self.domain, drawn[:PAIR_ROWS], drawn))
+        chosen = most_connected(names, strengths, first=self.settings.targets)
+        real = pair_plot(self.domain, self.tables[0][1], chosen, like=drawn)
+        return real, pair_plot(self.domain, drawn, chosen, like=drawn)

@@ -1,8 +1,8 @@
-"""Have a synthetic table scored for a price: classifiers that learn from it, and are small enough
-to be used inside the kernel.
+"""DP scoring of a synthetic table: classifiers trained on it, whose answers the kernel counts.
 
-They are logistic regressions over levels, and see no real row. What comes out are whole numbers, so
-that counting their right answers on real rows is exact (`privacy.mechanisms.scores`).
+They are logistic regressions over levels, and see no real row. Their weights are rounded to whole
+numbers, so that the kernel counts their right answers on real rows exactly
+(`privacy.mechanisms.scores`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ MAX_POINTS = 2**40  # sums over tens of thousands of columns stay whole numbers 
 def score_table(
     releaser: Releaser, spec: ReleaseSpec, domain: Domain, codes: Released[Codes]
 ) -> Released[Scored]:
-    """Learn on the synthetic table, then have it scored, for the planned price.
+    """Train scorecards on the synthetic table and count their answers, for the planned charge.
 
-    A run that was interrupted after it gets back the table that was scored then, which is the one
-    to publish.
+    A run that was interrupted after the charge gets back the table that was scored then. That table
+    is the one to publish.
     """
     planned = releaser.plan.find("scores")
     assert planned is not None and isinstance(planned.mechanism, ScoreBudget)
-    most = spec.evaluation.max_rows
+    max_rows = spec.evaluation.max_rows
     cards = [
-        fit_scorecard(codes.value, domain, t, max_rows=most, rng=fresh_generator())
-        for t in planned.mechanism.targets
+        fit_scorecard(codes.value, domain, target, max_rows=max_rows, rng=fresh_generator())
+        for target in planned.mechanism.targets
     ]
     counted = releaser.release(planned.mechanism.choose(codes.value, cards), purpose="scores")
     return codes.zip(counted).map(lambda pair: pair[1])
@@ -48,38 +48,34 @@ def score_table(
 def fit_scorecard(
     synthetic: Codes, domain: Domain, target: str, *, max_rows: int, rng: np.random.Generator
 ) -> Scorecard:
-    """Learn `target` from the other columns of at most `max_rows` of the rows, levels `[rows,
-    columns]`; a class that is not there is never said.
+    """Learn `target` from the other columns of synthetic levels `[rows, columns]`.
+
+    At most `max_rows` rows are used. A class that is absent from them is never predicted.
     """
     codes = synthetic[rng.permutation(len(synthetic))[:max_rows]]
-    labels, others = (
-        codes[:, domain.index(target)],
-        [i for i, name in enumerate(domain.names) if name != target],
-    )
+    labels = codes[:, domain.index(target)]
+    others = [i for i, name in enumerate(domain.names) if name != target]
     present = np.unique(labels)
-    points = [np.zeros((size, domain[target].levels)) for size in domain.sizes]
+    log_odds = [np.zeros((size, domain[target].levels)) for size in domain.sizes]
     start = np.full(domain[target].levels, -float(MAX_POINTS))
     start[present] = 0.0
     if len(present) > 1 and others:
         features = [sparse.csr_matrix(level_features(domain.columns[i])) for i in others]
-        weights, start[present] = _logistic(
-            sparse.hstack(
-                [f[codes[:, i]] for f, i in zip(features, others, strict=True)], format="csr"
-            ),
-            labels,
-        )
+        blocks = [f[codes[:, i]] for f, i in zip(features, others, strict=True)]
+        weights, start[present] = _logistic(sparse.hstack(blocks, format="csr"), labels)
         ends = np.cumsum([f.shape[1] for f in features])[:-1]
-        for i, feature, own in zip(others, features, np.split(weights, ends, axis=1), strict=True):
-            points[i][:, present] = feature @ own.T
+        by_column = zip(others, features, np.split(weights, ends, axis=1), strict=True)
+        for i, feature, column_weights in by_column:
+            log_odds[i][:, present] = feature @ column_weights.T
     else:
         start[np.bincount(labels).argmax()] = 1.0
-    points[domain.index(target)] += start
-    return Scorecard(
-        target,
-        tuple(
-            np.clip(np.rint(p / POINT), -MAX_POINTS, MAX_POINTS).astype(np.int64) for p in points
-        ),
-    )
+    log_odds[domain.index(target)] += start
+    return Scorecard(target, tuple(_points(table) for table in log_odds))
+
+
+def _points(log_odds: np.ndarray) -> np.ndarray:
+    """Log odds as whole multiples of `POINT`, at most `MAX_POINTS` in size, the same shape."""
+    return np.clip(np.rint(log_odds / POINT), -MAX_POINTS, MAX_POINTS).astype(np.int64)
 
 
 def _logistic(features: sparse.csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

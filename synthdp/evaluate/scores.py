@@ -1,9 +1,8 @@
-"""Scores of predictions under row weights, all resamples at once.
+"""Scores of predictions under row weights, for all bootstrap resamples at once.
 
 A bootstrap resample of `n` test rows is a row of counts that sum to `n`. Each function takes such
-weights, shape `[resamples, rows]`, and gives one figure per resample; NaN where it is not defined
-there. The first
-row of `resample_weights` is all ones: the plain estimate.
+weights, shape `[resamples, rows]`, and returns one figure for each resample, NaN where it is not
+defined. The first row of `resample_weights` is all ones: the plain estimate.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ Weights = npt.NDArray[np.float32]
 
 
 def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> Weights:
-    """How often each row is drawn, shape `[1 + resamples, rows]`; float32 holds such counts
-    exactly.
+    """How often each row is drawn, shape `[1 + resamples, rows]`.
+
+    Float32 holds such counts exactly.
     """
     weights = np.ones((1 + resamples, rows), dtype=np.float32)
     for i in range(1, 1 + resamples):
@@ -30,7 +30,11 @@ def resample_weights(rows: int, resamples: int, *, rng: np.random.Generator) -> 
 
 
 def auc(scores: FloatArray, positive: npt.NDArray[np.bool_], weights: Weights) -> FloatArray:
-    """Area under the ROC curve, shape `[resamples]`, of scores, shape `[rows]`; ties count half."""
+    """Area under the ROC curve of scores `[rows]`, shape `[resamples]`; ties count half.
+
+    >>> auc(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones((1, 3), np.float32))
+    array([1.])
+    """
     order = np.argsort(scores, kind="stable")
     _, starts = np.unique(scores[order], return_index=True)
     ordered = weights[:, order]
@@ -43,20 +47,20 @@ def auc(scores: FloatArray, positive: npt.NDArray[np.bool_], weights: Weights) -
 
 
 def macro_auc(scores: FloatArray, labels: IntVector, weights: Weights) -> FloatArray:
-    """Mean one-versus-rest AUC, shape `[resamples]`, over the classes that a resample holds (and
-    not alone).
+    """Mean one-versus-rest AUC, shape `[resamples]`, over the classes that a resample contains.
 
-    `scores` has shape `[rows, classes]`. With two classes this is the usual AUC.
+    A class that is the only one is left out. `scores` has shape `[rows, classes]`. With two classes
+    this is the usual AUC.
     """
     present = np.unique(labels)
-    # The two one-versus-rest figures of two classes are the same where their scores mirror each
-    # other.
+    # Two classes have the same one-versus-rest AUC where their scores mirror each other.
     if len(present) == 2 and scores.shape[1] == 2:
         present = present[1:]
     return _mean_defined([auc(scores[:, k], labels == k, weights) for k in present])
 
 
 def _mean_defined(parts: Sequence[FloatArray]) -> FloatArray:
+    """Mean over the parts that are not NaN, shape `[resamples]`."""
     table = np.stack(parts)
     known = ~np.isnan(table)
     total = np.where(known, table, 0.0).sum(axis=0)
@@ -77,22 +81,19 @@ def _sums(weights: Weights, columns: npt.NDArray[Any]) -> FloatArray:
 
 
 def accuracy(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
-    """Share of rows predicted right, shape `[resamples]`."""
+    """Share of correct predictions, shape `[resamples]`."""
     return _row_mean(weights, predicted == labels)
 
 
 def macro_f1(predicted: IntVector, labels: IntVector, weights: Weights) -> FloatArray:
-    """Unweighted mean F1, shape `[resamples]`, over the classes that a resample holds or that are
-    predicted in it.
-    """
+    """Unweighted mean F1, shape `[resamples]`, over the classes that occur or are predicted."""
     classes = np.union1d(predicted, labels)
     parts = []
     for k in classes:
-        columns = np.column_stack(
-            [(predicted == k) & (labels == k), predicted == k, labels == k]
-        ).astype(np.float32)
-        both, said, true = (weights @ columns).astype(np.float64).T
-        parts.append(_ratio(2 * both, said + true))
+        says, is_k = predicted == k, labels == k
+        columns = np.column_stack([says & is_k, says, is_k]).astype(np.float32)
+        true_positives, positives, actual = (weights @ columns).astype(np.float64).T
+        parts.append(_ratio(2 * true_positives, positives + actual))
     return _mean_defined(parts)
 
 
@@ -112,7 +113,6 @@ def mean_absolute_error(predicted: FloatArray, values: FloatArray, weights: Weig
 
 def _row_mean(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
     """Weighted mean of one value per row, shape `[resamples]`."""
-    mean: FloatArray = _sums(weights, values[:, None].astype(np.float64))[:, 0] / weights.sum(
-        axis=1, dtype=np.float64
-    )
+    sums = _sums(weights, values[:, None].astype(np.float64))[:, 0]
+    mean: FloatArray = sums / weights.sum(axis=1, dtype=np.float64)
     return mean

@@ -1,8 +1,7 @@
-"""Small groups by themselves: noise and smoothing act there most, and a mean over all rows does not
-show it.
+"""Fidelity and accuracy within small groups, where noise and smoothing act most.
 
-A group is one category of a column that the spec names; by default of the few columns with the
-fewest categories.
+A mean over all rows does not show them. A group is one category of a column that the spec names; by
+default of the few columns with the fewest categories.
 """
 
 from __future__ import annotations
@@ -23,14 +22,16 @@ if TYPE_CHECKING:
 
 DEFAULT_COLUMNS, DEFAULT_LEVELS = 3, 8
 LEARNER, MAX_ROWS = "logistic", 10_000
-MIN_TEST_ROWS = 20  # of a group: fewer tell no accuracy
+MIN_TEST_ROWS = 20  # of a group: from fewer an accuracy cannot be estimated
 
 
 @dataclass(frozen=True)
 class SubgroupRow:
-    """One group. `tv1` is the mean total variation of the other columns within it, `floor` that of
-    held-out real rows; `accuracy_*` are on held-out rows of the group, learnt on all real and on
-    all synthetic rows, for the spec's first target. None where there are too few rows.
+    """One group; figures are None where there are too few rows.
+
+    `tv1` is the mean total variation of the other columns within the group, `floor` that of
+    held-out real rows. `accuracy_*` are on held-out rows of the group, for the spec's first target,
+    after training on all real and on all synthetic rows.
     """
 
     column: str
@@ -48,8 +49,9 @@ class SubgroupRow:
 
 
 def group_columns(domain: Domain, named: Sequence[str]) -> tuple[str, ...]:
-    """The columns whose categories are groups: those named, or else the few with the fewest
-    categories (and at least two).
+    """The columns whose categories are groups.
+
+    They are those `named`, or else the few with the fewest categories, and at least two.
     """
     if named:
         return tuple(named)
@@ -67,21 +69,18 @@ def subgroups(
     target: str | None,
     rng: np.random.Generator,
 ) -> tuple[SubgroupRow, ...]:
-    """Every group, smallest real share first; the tables are values and levels `[rows, columns]`.
-    `target`: a column of categories, or None.
+    """Every group, smallest real share first; each table is values and levels `[rows, columns]`.
+
+    `target` is a column of categories, or None.
     """
     if not len(real[1]) or not len(synthetic[1]):
         return ()
-    right = (
-        _predicted_right(real[0], held_out[0], synthetic[0], domain, target, rng)
-        if target and len(held_out[0])
-        else None
-    )
-    rows = [
-        row
-        for name in columns
-        for row in _rows(real[1], held_out[1], synthetic[1], domain, name, right)
-    ]
+    right = None
+    if target and len(held_out[0]):
+        right = _predicted_right(real[0], held_out[0], synthetic[0], domain, target, rng)
+    rows: list[SubgroupRow] = []
+    for name in columns:
+        rows += _rows(real[1], held_out[1], synthetic[1], domain, name, right)
     return tuple(sorted(rows, key=lambda row: row.share_real))
 
 
@@ -93,23 +92,22 @@ def _rows(
     name: str,
     right: tuple[npt.NDArray[np.bool_], ...] | None,
 ) -> Iterator[SubgroupRow]:
+    """The groups of column `name`; `right` as `_predicted_right` returns it."""
     at = domain.index(name)
     for level, label in enumerate(domain[name].labels):
-        ours, fresh, drawn = (table[table[:, at] == level] for table in (real, held_out, synthetic))
+        real_group = real[real[:, at] == level]
+        synthetic_group = synthetic[synthetic[:, at] == level]
         inside = held_out[:, at] == level
-        known = right is not None and inside.sum() >= MIN_TEST_ROWS
-        accuracies = (
-            [float(side[inside].mean()) for side in right]
-            if right is not None and known
-            else [None, None]
-        )
+        accuracies: list[float | None] = [None, None]
+        if right is not None and inside.sum() >= MIN_TEST_ROWS:
+            accuracies = [float(side[inside].mean()) for side in right]
         yield SubgroupRow(
             name,
             label,
-            len(ours) / len(real),
-            len(drawn) / len(synthetic),
-            _tv1(ours, drawn, domain, at),
-            _tv1(ours, fresh, domain, at),
+            len(real_group) / len(real),
+            len(synthetic_group) / len(synthetic),
+            _tv1(real_group, synthetic_group, domain, at),
+            _tv1(real_group, held_out[inside], domain, at),
             *accuracies,
         )
 
@@ -119,10 +117,12 @@ def _tv1(a: Codes, b: Codes, domain: Domain, without: int) -> float | None:
     others = [i for i in range(len(domain)) if i != without]
     if not len(a) or not len(b) or not others:
         return None
-    shares = [
-        [np.bincount(t[:, i], minlength=domain.sizes[i]) / len(t) for i in others] for t in (a, b)
-    ]
-    return float(np.mean([0.5 * np.abs(x - y).sum() for x, y in zip(*shares, strict=True)]))
+    distances = []
+    for i in others:
+        shares_a = np.bincount(a[:, i], minlength=domain.sizes[i]) / len(a)
+        shares_b = np.bincount(b[:, i], minlength=domain.sizes[i]) / len(b)
+        distances.append(0.5 * np.abs(shares_a - shares_b).sum())
+    return float(np.mean(distances))
 
 
 def _predicted_right(
@@ -133,28 +133,26 @@ def _predicted_right(
     target: str,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.bool_], ...] | None:
-    """Which held-out rows are predicted right by a learner on real and by one on synthetic rows,
-    shape `[held-out rows]` each.
+    """Which held-out rows are predicted right, shape `[held-out rows]` for each side.
+
+    The first side is trained on real rows, the second on synthetic rows. None where there is no
+    other column to predict from.
     """
     from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
     names = [n for n in domain.names if n != target]
     if not names:
         return None
-    mask, seed = (
-        category_mask(domain, names, most_levels=MAX_TREE_LEVELS),
-        int(rng.integers(2**31)),
-    )
-    test, truth = (
-        join([*build_features(domain, held_out, names).values()]),
-        target_levels(domain[target], held_out[target]),
-    )
-    found = []
+    mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
+    seed = int(rng.integers(2**31))
+    test = join([*build_features(domain, held_out, names).values()])
+    truth = target_levels(domain[target], held_out[target])
+    right = []
     for frame in (real, synthetic):
         chosen = frame.iloc[rng.permutation(len(frame))[:MAX_ROWS]]
         train = join([*build_features(domain, chosen, names).values()])
         labels = target_levels(domain[target], chosen[target])
-        said = class_scores(
+        trained = class_scores(
             CLASSIFIERS[LEARNER],
             train,
             labels,
@@ -163,5 +161,5 @@ def _predicted_right(
             mask=mask,
             seed=seed,
         )
-        found.append(said.output.argmax(axis=1) == truth)
-    return tuple(found)
+        right.append(trained.output.argmax(axis=1) == truth)
+    return tuple(right)

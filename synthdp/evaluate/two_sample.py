@@ -1,9 +1,8 @@
-"""A two-sample classifier test: can a classifier tell synthetic rows from real ones that the
-synthesizer never saw?
+"""Classifier two-sample test: can a classifier separate synthetic rows from held-out real ones?
 
-D. Lopez-Paz and M. Oquab, "Revisiting Classifier Two-Sample Tests", ICLR 2017. AUC .5 is guessing.
-Beside it stands the same test of real training rows against held-out ones, which no table can do
-better than.
+Source: D. Lopez-Paz and M. Oquab, "Revisiting Classifier Two-Sample Tests", ICLR 2017. AUC .5 is
+guessing. Beside it stands the same test of real training rows against held-out ones, which is the
+best that a table can reach.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ RESAMPLES, TAILS = 200, (0.025, 0.975)
 
 @dataclass(frozen=True)
 class TwoSampleRow:
-    """AUC of one classifier on rows it did not learn from, with its 95% interval; `compared` says
-    which rows were to be told apart.
+    """AUC of one classifier on rows it was not trained on, with its 95% interval.
+
+    `compared` names the two kinds of rows.
     """
 
     compared: str
@@ -52,24 +52,24 @@ def two_sample(
     domain: Domain,
     rng: np.random.Generator,
 ) -> tuple[TwoSampleRow, ...]:
-    """Held-out real rows against synthetic ones, then against training rows; empty where a table
-    has too few rows.
+    """Test held-out real rows against synthetic ones, then against training rows.
 
-    Both comparisons have as many rows of either kind, so that they can be compared with each other.
+    The result is empty where a table has too few rows. Both tests use equally many rows of each
+    kind, so that they can be compared with each other.
     """
     size = min(MAX_ROWS, *(len(frame) for frame in (real_train, real_test, synthetic)))
     if size < MIN_ROWS:
         return ()
-    names = {"synthetic from real": synthetic, "real from real": real_train}
-    drawn = {
-        name: _features(domain, frame, size, rng)
-        for name, frame in ({"held out": real_test} | names).items()
+    held_out = _features(domain, real_test, size, rng)
+    others = {
+        "synthetic from real": _features(domain, synthetic, size, rng),
+        "real from real": _features(domain, real_train, size, rng),
     }
-    found = []
-    for name in names:
-        for learner in LEARNERS:
-            found.append(_row(name, learner, domain, drawn["held out"], drawn[name], rng))
-    return tuple(found)
+    return tuple(
+        _row(name, learner, domain, held_out, other, rng)
+        for name, other in others.items()
+        for learner in LEARNERS
+    )
 
 
 def _features(domain: Domain, frame: pd.DataFrame, size: int, rng: np.random.Generator) -> Features:
@@ -85,32 +85,29 @@ def _row(
     other: Features,
     rng: np.random.Generator,
 ) -> TwoSampleRow:
-    """Learn on half of the rows of either kind, judge on the others."""
+    """Train on half of the rows of each kind, test on the other half."""
     from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
     half = len(real) // 2
-    parts = [
-        _stacked(real.take(rows), other.take(rows))
-        for rows in (np.arange(half), np.arange(half, len(real)))
-    ]
-    (train, labels), (test, truth) = parts
-    mask = category_mask(domain, domain.names, most_levels=MAX_TREE_LEVELS)
-    said = class_scores(
+    first, second = np.arange(half), np.arange(half, len(real))
+    train, labels = _stacked(real.take(first), other.take(first))
+    test, truth = _stacked(real.take(second), other.take(second))
+    trained = class_scores(
         CLASSIFIERS[learner],
         train,
         labels,
         test,
         classes=2,
-        mask=mask,
+        mask=category_mask(domain, domain.names, most_levels=MAX_TREE_LEVELS),
         seed=int(rng.integers(2**31)),
-    ).output[:, 1]
-    resampled = scores.auc(
-        said, truth == 1, scores.resample_weights(len(truth), RESAMPLES, rng=rng)
     )
+    weights = scores.resample_weights(len(truth), RESAMPLES, rng=rng)
+    resampled = scores.auc(trained.output[:, 1], truth == 1, weights)
     low, high = np.nanquantile(resampled[1:], TAILS)
     return TwoSampleRow(name, learner, float(resampled[0]), float(low), float(high))
 
 
 def _stacked(real: Features, other: Features) -> tuple[Features, npt.NDArray[np.int64]]:
+    """Rows of both kinds one after the other, and their labels: 0 is real."""
     both = Features(np.vstack([real.wide, other.wide]), np.vstack([real.narrow, other.narrow]))
     return both, np.repeat([0, 1], [len(real), len(other)])

@@ -1,9 +1,8 @@
-"""Is a model that learnt on synthetic rows as good on real ones as a model that learnt on real
-rows?
+"""Utility: is a model trained on synthetic rows as good on real ones as one trained on real ones?
 
 Train on synthetic, test on real (TSTR) beside train on real, test on real (TRTR): same learners,
 same features, same held-out real rows. The interval of the difference is a bootstrap over those
-test rows, so it says what the size of the test set allows to conclude, not how much another release
+test rows. It says what the size of the test set allows to conclude, not how much another release
 would differ.
 """
 
@@ -37,14 +36,15 @@ SIDES = ("real", "synthetic")
 LEVEL = 0.95
 
 Metric = Callable[[npt.NDArray[Any], npt.NDArray[Any], scores.Weights], scores.FloatArray]
+Frames = Mapping[str, "pd.DataFrame"]  # "real" and "synthetic" rows to train on, "test" rows
 
 
 @dataclass(frozen=True)
 class UtilityRow:
-    """One figure of one learner on one target.
+    """One score of one learner on one target.
 
-    `real` and `synthetic` say what it learnt on; `difference` is real - synthetic with its 95%
-    interval `low` to `high`. Figures that are not defined on these rows are None.
+    `real` and `synthetic` name the training rows. `difference` is real - synthetic with its 95%
+    interval `low` to `high`. Scores that are not defined on these rows are None.
     """
 
     target: str
@@ -59,8 +59,9 @@ class UtilityRow:
 
 @dataclass(frozen=True)
 class UtilityReport:
-    """All rows, in the order targets x learners x metrics; `notes` says what was left out or gave a
-    warning.
+    """All rows, in the order targets x learners x metrics.
+
+    `notes` name what was left out and what gave a warning.
     """
 
     rows: tuple[UtilityRow, ...]
@@ -68,27 +69,27 @@ class UtilityReport:
 
     @property
     def mean_auc_real(self) -> float | None:
-        """Mean AUC, over targets and classifiers, of learning on real rows."""
+        """Mean AUC, over targets and classifiers, after training on real rows."""
         return self._mean_auc("real")
 
     @property
     def mean_auc_synthetic(self) -> float | None:
-        """Mean AUC, over targets and classifiers, of learning on synthetic rows."""
+        """Mean AUC, over targets and classifiers, after training on synthetic rows."""
         return self._mean_auc("synthetic")
 
     @property
     def tstr_ratio(self) -> float | None:
-        """Synthetic-trained mean AUC as a share of the real-trained one."""
+        """Mean AUC of synthetic training over that of real training."""
         real, synthetic = self.mean_auc_real, self.mean_auc_synthetic
         return synthetic / real if real and synthetic is not None else None
 
     def _mean_auc(self, side: str) -> float | None:
-        rows = [
-            r
-            for r in self.rows
-            if r.metric == "auc" and r.real is not None and r.synthetic is not None
+        aucs = [
+            (row.real, row.synthetic)
+            for row in self.rows
+            if row.metric == "auc" and row.real is not None and row.synthetic is not None
         ]
-        return float(np.mean([getattr(r, side) for r in rows])) if rows else None
+        return float(np.mean([pair[SIDES.index(side)] for pair in aucs])) if aucs else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -113,40 +114,49 @@ def utility(
     rng: np.random.Generator,
     begin: Callable[[str], None] = lambda what: None,
 ) -> UtilityReport:
-    """TSTR beside TRTR for every target and learner; ranged targets get regressors instead of
-    `classifiers`.
+    """TSTR beside TRTR for every target and learner; ranged targets get regressors.
 
     Each of the three tables is cut to `max_rows` uniformly chosen rows. Degenerate tables give
-    notes, not errors. `begin` hears of each training by name, also of those that these tables leave
-    out: that they do says something of the rows.
+    notes, not errors. `begin` is called with the name of each training, also of those that these
+    tables leave out: leaving out a name would reveal something about the rows.
     """
-    for why, missing in (
-        ("no real rows were held out for testing", real_test),
-        ("a table to learn from has no rows", real_train),
-        ("a table to learn from has no rows", synthetic),
-    ):
-        if targets and not len(missing):
-            _left_out(trainings(domain, targets, classifiers), begin)
-            return UtilityReport((), (f"not available: {why}",))
-    if not targets:
-        return UtilityReport((), ("not available: the spec names no evaluation targets",))
-    frames = _Frames(
-        *(_choose(frame, max_rows, rng) for frame in (real_train, real_test, synthetic))
-    )
-    columns = {
-        side: build_features(domain, frame, domain.names) for side, frame in frames.items().items()
+    missing = _missing(real_train, real_test, synthetic, targets)
+    if missing:
+        _left_out(trainings(domain, targets, classifiers), begin)
+        return UtilityReport((), (f"not available: {missing}",))
+    frames = {
+        "real": _choose(real_train, max_rows, rng),
+        "test": _choose(real_test, max_rows, rng),
+        "synthetic": _choose(synthetic, max_rows, rng),
     }
+    columns = {side: build_features(domain, frame, domain.names) for side, frame in frames.items()}
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for target in targets:
-        found, said = _one_target(frames, columns, domain, target, classifiers, rng, begin)
-        rows += found
-        notes += said
+        of_target = _one_target(frames, columns, domain, target, classifiers, rng, begin)
+        rows += of_target.rows
+        notes += of_target.notes
     return UtilityReport(tuple(rows), tuple(notes))
 
 
+def _missing(
+    real_train: pd.DataFrame,
+    real_test: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    targets: Sequence[str],
+) -> str:
+    """What is missing for any training at all; empty where nothing is."""
+    if not targets:
+        return "the spec names no evaluation targets"
+    if not len(real_test):
+        return "no real rows were held out for testing"
+    if not len(real_train) or not len(synthetic):
+        return "a table to learn from has no rows"
+    return ""
+
+
 def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]) -> list[str]:
-    """The models that `utility` trains where no table is degenerate, in order, by name."""
+    """Names of the models that `utility` trains where no table is degenerate, in order."""
     from synthdp.evaluate.learners import REGRESSORS
 
     return [
@@ -158,30 +168,19 @@ def trainings(domain: Domain, targets: Sequence[str], classifiers: Sequence[str]
 
 
 def _left_out(names: Sequence[str], begin: Callable[[str], None]) -> None:
+    """Announce trainings that these tables leave out."""
     for name in names:
         begin(name)
 
 
-@dataclass(frozen=True)
-class _Frames:
-    real: pd.DataFrame
-    test: pd.DataFrame
-    synthetic: pd.DataFrame
-
-    def items(self) -> dict[str, pd.DataFrame]:
-        return {"real": self.real, "test": self.test, "synthetic": self.synthetic}
-
-
-def _choose(frame: pd.DataFrame, most: int, rng: np.random.Generator) -> pd.DataFrame:
+def _choose(frame: pd.DataFrame, max_rows: int, rng: np.random.Generator) -> pd.DataFrame:
     # Also shuffles: a learner that takes fewer rows takes the first ones.
-    return frame.iloc[rng.permutation(len(frame))[:most]]
+    return frame.iloc[rng.permutation(len(frame))[:max_rows]]
 
 
 @dataclass(frozen=True)
 class _Task:
-    """One target: learners, metrics, the three tables' features and target values, and what turns
-    output into predictions.
-    """
+    """One target: its learners, its metrics, how one is run, and the true test values."""
 
     target: str
     learners: Mapping[str, Learner]
@@ -191,55 +190,54 @@ class _Task:
 
 
 def _one_target(
-    frames: _Frames,
+    frames: Frames,
     columns: Mapping[str, Mapping[str, Features]],
     domain: Domain,
     target: str,
     classifiers: Sequence[str],
     rng: np.random.Generator,
     begin: Callable[[str], None],
-) -> tuple[list[UtilityRow], list[str]]:
+) -> UtilityReport:
+    """The rows and notes of one target; `frames` and `columns` are by side and test."""
     names = [n for n in domain.names if n != target]
     if not names:
         _left_out(trainings(domain, [target], classifiers), begin)
-        return [], [f"{target}: not available: there is no other column to predict it from"]
-    features = {side: join([own[n] for n in names]) for side, own in columns.items()}
+        note = f"{target}: not available: there is no other column to predict it from"
+        return UtilityReport((), (note,))
+    features = {side: join([parts[n] for n in names]) for side, parts in columns.items()}
     make = _regression if domain[target].ranged else _classification
     task = make(domain, target, names, frames, features, classifiers)
     if task is None:
         _left_out(trainings(domain, [target], classifiers), begin)
-        return [], [f"{target}: not available: too few rows in which it is present"]
+        note = f"{target}: not available: too few rows in which it is present"
+        return UtilityReport((), (note,))
     weights = scores.resample_weights(len(task.values), RESAMPLES, rng=rng)
     rows: list[UtilityRow] = []
     notes: list[str] = []
     for name, learner in task.learners.items():
         outputs = {}
-        seed = int(rng.integers(2**31))  # one for both sides: they differ by their rows alone
+        seed = int(rng.integers(2**31))  # one for both sides: only their rows differ
         for side in SIDES:
             begin(f"{target} by {name} on {side} rows")
-            outputs[side], said = task.run(learner, side, seed)
-            notes += [f"{target}, {name} on {side} rows: {text}" for text in said]
-        rows += [
-            _row(target, name, metric, fn, outputs, task.values, weights)
-            for metric, fn in task.metrics.items()
-        ]
-    return rows, notes
+            outputs[side], warned = task.run(learner, side, seed)
+            notes += [f"{target}, {name} on {side} rows: {text}" for text in warned]
+        for metric, fn in task.metrics.items():
+            rows.append(_row(target, name, metric, fn, outputs, task.values, weights))
+    return UtilityReport(tuple(rows), tuple(notes))
 
 
 def _classification(
     domain: Domain,
     target: str,
     names: Sequence[str],
-    frames: _Frames,
+    frames: Frames,
     features: Mapping[str, Features],
     classifiers: Sequence[str],
 ) -> _Task:
     from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
     mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
-    labels = {
-        side: target_levels(domain[target], frame[target]) for side, frame in frames.items().items()
-    }
+    labels = {side: target_levels(domain[target], frame[target]) for side, frame in frames.items()}
 
     def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
         trained = class_scores(
@@ -258,16 +256,15 @@ def _classification(
         "accuracy": lambda s, y, w: scores.accuracy(s.argmax(axis=1), y, w),
         "macro_f1": lambda s, y, w: scores.macro_f1(s.argmax(axis=1), y, w),
     }
-    return _Task(
-        target, {name: CLASSIFIERS[name] for name in classifiers}, metrics, run, labels["test"]
-    )
+    learners = {name: CLASSIFIERS[name] for name in classifiers}
+    return _Task(target, learners, metrics, run, labels["test"])
 
 
 def _regression(
     domain: Domain,
     target: str,
     names: Sequence[str],
-    frames: _Frames,
+    frames: Frames,
     features: Mapping[str, Features],
     classifiers: Sequence[str],
 ) -> _Task | None:
@@ -275,9 +272,7 @@ def _regression(
 
     column = domain[target]
     mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
-    numbers = {
-        side: clamped_numbers(column, frame[target]) for side, frame in frames.items().items()
-    }
+    numbers = {side: clamped_numbers(column, frame[target]) for side, frame in frames.items()}
     known = {side: np.flatnonzero(~np.isnan(values)) for side, values in numbers.items()}
     if min(len(rows) for rows in known.values()) < 2:
         return None
@@ -288,9 +283,8 @@ def _regression(
     def run(learner: Learner, side: str, seed: int) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
         scaled = (values[side] - column.lower) / width
         trained = predictions(learner, kept[side], scaled, kept["test"], mask=mask, seed=seed)
-        return np.clip(
-            column.lower + width * trained.output, column.lower, column.upper
-        ), trained.warnings
+        predicted = column.lower + width * trained.output
+        return np.clip(predicted, column.lower, column.upper), trained.warnings
 
     metrics: dict[str, Metric] = {"r2": scores.r_squared, "mae": scores.mean_absolute_error}
     return _Task(target, REGRESSORS, metrics, run, values["test"])
@@ -305,17 +299,16 @@ def _row(
     values: npt.NDArray[Any],
     weights: scores.Weights,
 ) -> UtilityRow:
-    real, synthetic = (fn(outputs[side], values, weights) for side in ("real", "synthetic"))
+    real = fn(outputs["real"], values, weights)
+    synthetic = fn(outputs["synthetic"], values, weights)
     difference = real - synthetic
     resampled = difference[1:][~np.isnan(difference[1:])]
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(resampled, [tail, 1 - tail]) if len(resampled) else (np.nan, np.nan)
-    return UtilityRow(
-        target,
-        learner,
-        metric,
-        *(_defined(v) for v in (real[0], synthetic[0], difference[0], low, high)),
-    )
+    low = high = np.nan
+    if len(resampled):
+        tail = (1 - LEVEL) / 2
+        low, high = np.quantile(resampled, [tail, 1 - tail])
+    figures = (real[0], synthetic[0], difference[0], low, high)
+    return UtilityRow(target, learner, metric, *map(_defined, figures))
 
 
 def _defined(value: float) -> float | None:

@@ -11,7 +11,8 @@ from synthdp.audit.membership import attack_release, declared_facts
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate.dp_scores import DpScores, headline
-from synthdp.evaluate.run import EvaluationReport, evaluate, noisy_tv1
+from synthdp.evaluate.fidelity import noisy_tv1
+from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.pipeline import Fitted
 from synthdp.privacy.noise import fresh_generator

@@ -15,9 +15,10 @@ from synthdp.evaluate.independences import Dependence, IndependenceReport, Indep
 from synthdp.evaluate.inference import CoverageRow
 from synthdp.evaluate.pair_plot import pair_plot
 from synthdp.evaluate.random_targets import summarize
-from synthdp.evaluate.run import EvaluationReport, UtilityReport, UtilityRow
+from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow
 from synthdp.evaluate.two_sample import TwoSampleRow
+from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report.internal.analysis import analysis_view
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.internal.page import render

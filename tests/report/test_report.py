@@ -16,7 +16,8 @@ import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.evaluate.fidelity import fidelity
-from synthdp.evaluate.run import EvaluationReport, UtilityReport, UtilityRow
+from synthdp.evaluate.run import EvaluationReport
+from synthdp.evaluate.utility import UtilityReport, UtilityRow
 from synthdp.report.internal.appendix import PageLimits, attack_tables, tables
 from synthdp.report.internal.page import (
     MAX_BYTES,

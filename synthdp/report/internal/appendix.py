@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from synthdp.data.domain import Domain
-from synthdp.evaluate.run import EvaluationReport, FidelityReport
+from synthdp.evaluate.fidelity import FidelityReport
+from synthdp.evaluate.run import EvaluationReport
 from synthdp.report.internal.content import Budget, ReportContent
 from synthdp.report.internal.findings import interval, number
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from synthdp.evaluate.run import EvaluationReport, FidelityReport, UtilityRow
+from synthdp.evaluate.fidelity import FidelityReport
+from synthdp.evaluate.run import EvaluationReport
+from synthdp.evaluate.utility import UtilityRow
 from synthdp.report.internal.content import Budget, GateResult, GraphView
 
 NEAR_FLOOR = 1.5  # times the distance of held-out real rows: as good as another sample

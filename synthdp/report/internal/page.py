@@ -17,7 +17,8 @@ import numpy as np
 from markupsafe import Markup
 
 from synthdp.drawing import mpl_figures as figures
-from synthdp.evaluate.run import FidelityReport, UtilityRow
+from synthdp.evaluate.fidelity import FidelityReport
+from synthdp.evaluate.utility import UtilityRow
 from synthdp.files import private_folder, write_private
 from synthdp.report.internal import findings
 from synthdp.report.internal.analysis import analysis_view
