@@ -19,8 +19,9 @@ from synthdp.data.encoding import Codes, encode_column
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
-from synthdp.report.internal.content import GraphView
-from synthdp.report.public.page import PublicContent, render_public
+from synthdp.report.graph_view import GraphView
+from synthdp.report.public.content import PublicContent
+from synthdp.report.public.page import render_public
 from synthdp.spec.load.loader import parse_spec
 from synthdp.spec.model import ReleaseSpec
 

@@ -23,7 +23,8 @@ from synthdp.privacy.plan import Plan
 from synthdp.release.gates import GateVerdict
 from synthdp.release.judge import Judgement
 from synthdp.release.run_folder import RunFolder
-from synthdp.report.internal.content import Budget, BudgetStep, GateResult, GraphView, ReportContent
+from synthdp.report.graph_view import GraphView
+from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
 from synthdp.report.internal.page import write_internal_report
 from synthdp.spec.model import MembershipAttack, ReleaseSpec
 from synthdp.tracking.mlflow_run import Tracker

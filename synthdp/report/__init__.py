@@ -1,3 +1,1 @@
-"""Two reports: one for the steward, with figures of real rows; one for everyone, made of published
-files.
-"""
+"""Two reports: a confidential one with figures of real rows, a public one of published files."""

@@ -1,6 +1,4 @@
-"""A published table held against the noisy counts beside it: columns, and the pairs that were
-measured.
-"""
+"""Published rows compared with published noisy counts: columns, and pairs that were measured."""
 
 from __future__ import annotations
 
@@ -19,14 +17,15 @@ from synthdp.evaluate.fidelity import nearest_distribution
 FloatArray = npt.NDArray[np.float64]
 
 MAX_PAIR_TABLES = 400
-# of what is ranked: machines that differ in the last bit must rank alike, for `verify` to draw the
-# same page
+# Of ranked figures: machines that differ in the last bit must rank alike, so that `verify` draws
+# the same page.
 DIGITS = 9
 
 
 class NoisyCounts(Protocol):
-    """A published table: its columns, noisy counts of their sizes' shape, and the noise's standard
-    deviation in each cell.
+    """A published table: its columns, noisy counts, and their noise's standard deviation.
+
+    `counts` has one axis for each column. `sigma` is the standard deviation in each cell.
     """
 
     @property
@@ -39,8 +38,9 @@ class NoisyCounts(Protocol):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what was measured, what was published, how far apart they are, and how far noise
-    alone would put them.
+    """One column: noisy and synthetic relative frequencies `[levels]`, and its noisy counts.
+
+    `sigma` is the standard deviation of the noise in each count.
     """
 
     name: str
@@ -51,42 +51,50 @@ class Column:
 
     @property
     def distance(self) -> float:
-        """Total variation."""
+        """Total variation of the synthetic from the noisy frequencies."""
         return round(float(0.5 * np.abs(self.noisy - self.synthetic).sum()), DIGITS)
 
     @property
     def by_noise(self) -> float:
-        """Expected total variation of the noise alone, at most."""
+        """Upper bound of the expected total variation of the noise alone."""
         return noise_distance(self.counts, self.sigma)
 
 
 def noise_distance(counts: FloatArray, sigma: float) -> float:
-    """Expected total variation that noise of standard deviation `sigma` makes in a table of noisy
-    `counts`, at most 1.
+    """Upper bound, at most 1, of the expected total variation that noise alone makes in a table.
 
-    The mean absolute value of a Gaussian is sigma sqrt(2 / pi); bringing the counts to the nearest
+    `counts` are the table's noisy counts, `sigma` the standard deviation of their noise. The mean
+    absolute value of a Gaussian is sigma sqrt(2 / pi). Projecting the counts to the nearest
     distribution only shrinks it.
+
+    >>> round(noise_distance(np.full(10, 100.0), 5.0), 4)
+    0.0199
     """
     total = max(float(counts.sum()), 1.0)
     return min(1.0, 0.5 * counts.size * sigma * float(np.sqrt(2 / np.pi)) / total)
 
 
 def columns(domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]) -> Iterator[Column]:
-    """Every column that was measured by itself, in the table's order."""
+    """Every column that was measured by itself, in the table's order.
+
+    `codes` are levels `[rows, columns]`.
+    """
     single = {t.columns[0]: t for t in tables if len(t.columns) == 1}
     for i, column in enumerate(domain.columns):
-        if column.name in single:
-            counts = np.asarray(single[column.name].counts, dtype=np.float64)
-            shares = np.bincount(codes[:, i], minlength=column.levels) / len(codes)
-            yield Column(
-                column.name, nearest_distribution(counts), shares, counts, single[column.name].sigma
-            )
+        if column.name not in single:
+            continue
+        table = single[column.name]
+        counts = np.asarray(table.counts, dtype=np.float64)
+        shares = np.bincount(codes[:, i], minlength=column.levels) / len(codes)
+        yield Column(column.name, nearest_distribution(counts), shares, counts, table.sigma)
 
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """A pair of columns that a published table holds: how far the synthetic rows are from it, and
-    how far noise alone would put them.
+    """A pair of columns that a published table contains.
+
+    `distance` is the total variation of the synthetic rows from the table; `by_noise` bounds the
+    expected total variation of the noise alone.
     """
 
     names: tuple[str, str]
@@ -97,13 +105,13 @@ class MeasuredPair:
 def measured_pairs(
     domain: Domain, codes: Codes, tables: Sequence[NoisyCounts]
 ) -> Iterator[MeasuredPair]:
-    """Each pair once, from the smallest table that holds it, in the order of the tables."""
+    """Each pair once, from the smallest table that contains it, in the order of the tables."""
     smallest: dict[tuple[str, str], NoisyCounts] = {}
     for table in tables:
-        for pair in combinations(table.columns, 2):
-            key = (pair[0], pair[1]) if (pair[1], pair[0]) not in smallest else (pair[1], pair[0])
-            if key not in smallest or smallest[key].counts.size > table.counts.size:
-                smallest[key] = table
+        for first, second in combinations(table.columns, 2):
+            pair = (second, first) if (second, first) in smallest else (first, second)
+            if pair not in smallest or smallest[pair].counts.size > table.counts.size:
+                smallest[pair] = table
     for pair, table in [*smallest.items()][:MAX_PAIR_TABLES]:
         yield _measured_pair(domain, codes, pair, table)
 
@@ -113,16 +121,12 @@ def _measured_pair(
 ) -> MeasuredPair:
     others = tuple(k for k, name in enumerate(table.columns) if name not in pair)
     counts = np.asarray(table.counts, dtype=np.float64).sum(axis=others)
-    if tuple(n for n in table.columns if n in pair) != pair:
+    if table.columns.index(pair[0]) > table.columns.index(pair[1]):
         counts = counts.T
-    sigma = table.sigma * float(
-        np.sqrt(table.counts.size / counts.size)
-    )  # a sum of that many noisy cells
+    # Each count is a sum of so many noisy cells.
+    sigma = table.sigma * float(np.sqrt(table.counts.size / counts.size))
     i, j = (domain.index(n) for n in pair)
     keys = codes[:, i].astype(np.int64) * counts.shape[1] + codes[:, j]
     shares = np.bincount(keys, minlength=counts.size) / len(keys)
-    return MeasuredPair(
-        pair,
-        round(float(0.5 * np.abs(nearest_distribution(counts) - shares).sum()), DIGITS),
-        noise_distance(counts, sigma),
-    )
+    distance = float(0.5 * np.abs(nearest_distribution(counts) - shares).sum())
+    return MeasuredPair(pair, round(distance, DIGITS), noise_distance(counts, sigma))

@@ -1,21 +1,22 @@
-"""What both pages are made of: verdict cards, pictures with their sentence, and the templates'
-surroundings.
-"""
+"""What both reports share: cards, pictures with their sentence, and the templates."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 MAX_BYTES = 3_000_000
+VISIBLE_ASSOCIATION = 0.1  # Cramér's V that a reader of a table would notice
 
 
 @dataclass(frozen=True)
 class Card:
-    """One verdict at the top: a heading, a figure, what it means. `state` is good, bad or plain."""
+    """One card at the top: a heading, a figure, what it means. `state` is good, bad or plain."""
 
     heading: str
     figure: str
@@ -33,9 +34,7 @@ class Picture:
 
 
 def template(name: str) -> Any:
-    """A template of this package; everything that it is given is escaped, unless it is markup
-    already.
-    """
+    """A template of this package. It escapes every value that is not markup already."""
     loader = PackageLoader("synthdp.report", "templates")
     return Environment(
         loader=loader,
@@ -44,3 +43,33 @@ def template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     ).get_template(name)
+
+
+def number(value: float | None) -> str:
+    """A figure as text: three significant digits, or "not available".
+
+    >>> number(0.12345), number(12345.0), number(None)
+    ('0.123', '12,345', 'not available')
+    """
+    if value is None or not np.isfinite(value):
+        return "not available"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def interval(value: Any) -> str:
+    """An estimate with its interval as text; plain numbers and texts as they are.
+
+    >>> interval({"value": 0.5, "low": 0.4, "high": 0.6})
+    '0.5 (0.4 to 0.6)'
+    """
+    if isinstance(value, Mapping):
+        middle = number(value.get("value", value.get("estimate")))
+        low, high = value.get("lower", value.get("low")), value.get("upper", value.get("high"))
+        if low is None or high is None:
+            return middle
+        return f"{middle} ({number(low)} to {number(high)})"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or isinstance(value, float):
+        return number(value)
+    return str(value)

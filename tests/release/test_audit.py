@@ -26,7 +26,7 @@ from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
 from synthdp.model.pipeline import plan_for
 from synthdp.release.run import release
-from synthdp.report.internal.audits import audit_tables
+from synthdp.report.audits import audit_tables
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 

@@ -15,22 +15,17 @@ import numpy as np
 import pytest
 
 from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.drawing import mpl_figures as figures
 from synthdp.evaluate.fidelity import fidelity
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityReport, UtilityRow
-from synthdp.report.internal.appendix import PageLimits, attack_tables, tables
-from synthdp.report.internal.page import (
-    MAX_BYTES,
-    Budget,
-    BudgetStep,
-    GateResult,
-    GraphView,
-    ReportContent,
-    figures,
-    findings,
-    render,
-    write_internal_report,
-)
+from synthdp.report.graph_view import GraphView
+from synthdp.report.internal import findings
+from synthdp.report.internal.appendix import attack_tables, tables
+from synthdp.report.internal.content import Budget, BudgetStep, GateResult, ReportContent
+from synthdp.report.internal.page import render, write_internal_report
+from synthdp.report.parts import MAX_BYTES, number
+from synthdp.report.tables import PageLimits
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -424,7 +419,7 @@ def test_utility_sentence_counts_what_is_beyond_chance() -> None:
     ],
 )
 def test_numbers_as_text(value: float | None, text: str) -> None:
-    assert findings.number(value) == text
+    assert number(value) == text
 
 
 # --- figures ---

@@ -1,1 +1,1 @@
-"""The steward's report, which shows figures of real rows."""
+"""The steward's report, which shows figures of real rows; confidential."""

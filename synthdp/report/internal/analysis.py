@@ -1,6 +1,4 @@
-"""The report on what an analyst would find: effects, intervals, groups, and whether rows can be
-told apart. Confidential.
-"""
+"""The report's sections on analysis: effects, intervals, groups, two-sample test. Confidential."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from synthdp.evaluate.independences import IndependenceReport
 from synthdp.evaluate.random_targets import PaperReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.subgroups import SubgroupRow
-from synthdp.report.internal.appendix import ReportTable
-from synthdp.report.internal.findings import number
-from synthdp.report.parts import Picture
+from synthdp.report.internal.appendix import utility_table
+from synthdp.report.parts import Picture, number
+from synthdp.report.tables import ReportTable, cut
 
 MAX_GROUPS, MAX_PAPER_ROWS = 16, 600
 GROUP_HEADINGS = (
@@ -36,9 +34,7 @@ NOMINAL = 0.95
 
 
 def analysis_view(report: EvaluationReport | None) -> dict[str, Any]:
-    """Pictures, sentences and tables of the sections on analysis; empty where nothing was
-    judged.
-    """
+    """Pictures, sentences and tables of the sections on analysis; empty without an evaluation."""
     if report is None:
         return {
             "effect_picture": None,
@@ -48,11 +44,10 @@ def analysis_view(report: EvaluationReport | None) -> dict[str, Any]:
             "paper_sentence": "",
             "analysis_tables": (),
         }
+    sentences = (_two_sample(report), _coverage(report), _independences(report))
     return {
         "effect_picture": _effects(report.effects),
-        "analysis": tuple(
-            s for s in (_two_sample(report), _coverage(report), _independences(report)) if s
-        ),
+        "analysis": tuple(filter(None, sentences)),
         "group_picture": _groups(report.subgroups),
         "pair_picture": _pairs(report),
         "paper_sentence": _paper(report.paper) if report.paper else "",
@@ -61,32 +56,24 @@ def analysis_view(report: EvaluationReport | None) -> dict[str, Any]:
 
 
 def _effects(rows: Sequence[EffectRow]) -> Picture | None:
-    known = [
-        (r.name, r.outcome, r.real, r.synthetic, r.covered) for r in rows if r.real and r.synthetic
-    ]
-    if not known:
+    drawn, covered, turned = [], 0, []
+    for row in rows:
+        if row.real is None or row.synthetic is None:
+            continue
+        drawn.append((f"{row.outcome}: {row.name}", _ends(row.real), _ends(row.synthetic)))
+        covered += bool(row.covered)
+        if row.real.value * row.synthetic.value < 0:
+            turned.append(row.name)
+    if not drawn:
         return None
-    drawn = [
-        (f"{outcome}: {name}", _ends(real), _ends(drawn)) for name, outcome, real, drawn, _ in known
-    ]
-    held = sum(bool(covered) for *_, covered in known)
-    turned = [name for name, _, real, drawn, _ in known if real.value * drawn.value < 0]
+    signs = f"the sign turns for {', '.join(turned)}" if turned else "no effect changes its sign"
     sentence = (
-        f"In {held} of {len(known)} effects the 95% interval of synthetic rows holds the estimate"
-        " of real rows"
+        f"In {covered} of {len(drawn)} effects the 95% interval of synthetic rows holds the"
+        f" estimate of real rows; {signs}. The interval takes synthetic rows for real ones, so it"
+        " is too narrow by what noise and model add."
     )
-    sentence += (
-        f"; the sign turns for {', '.join(turned)}." if turned else "; no effect changes its sign."
-    )
-    sentence += (
-        " The interval takes synthetic rows for real ones, so it is too narrow by what noise and"
-        " model add."
-    )
-    svg = draw.intervals(
-        drawn,
-        label="effect in the outcome's unit (above: real rows, below: synthetic rows)",
-        alt=sentence,
-    )
+    label = "effect in the outcome's unit (above: real rows, below: synthetic rows)"
+    svg = draw.intervals(drawn, label=label, alt=sentence)
     return Picture("Average effects, adjusted along the graph", Markup(svg), sentence)
 
 
@@ -95,22 +82,23 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
 
 
 def _two_sample(report: EvaluationReport) -> str:
-    found = [r for r in report.two_sample if r.compared == "synthetic from real"]
-    if not found:
+    rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
+    if not rows:
         return ""
-    best = max(found, key=lambda r: r.auc)
+    best = max(rows, key=lambda r: r.auc)
     learner = best.classifier.replace("_", " ")
-    told = (
+    head = (
         f"A classifier tells synthetic from held-out real rows with AUC {best.auc:.2f}"
         f" ({best.low:.2f} to {best.high:.2f}; {learner})"
     )
     if best.low <= 0.5:
-        return f"{told}: no better than guessing."
-    apart = (
-        2 * best.auc - 1
-    )  # a concave ROC curve through (f, t) has at least the area (1 + t - f) / 2
-    most = f"at most about {apart:.0%} more of the synthetic rows than of the real ones"
-    return f"{told}. 0.5 would be guessing; wherever it draws the line, it picks out {most}."
+        return f"{head}: no better than guessing."
+    # A concave ROC curve through (f, t) has at least the area (1 + t - f) / 2.
+    max_advantage = 2 * best.auc - 1
+    return (
+        f"{head}. 0.5 would be guessing; wherever it draws the line, it picks out at most about"
+        f" {max_advantage:.0%} more of the synthetic rows than of the real ones."
+    )
 
 
 def _coverage(report: EvaluationReport) -> str:
@@ -131,41 +119,36 @@ def _coverage(report: EvaluationReport) -> str:
 
 
 def _independences(report: EvaluationReport) -> str:
-    found = report.independences
-    if found is None:
+    implied = report.independences
+    if implied is None:
         return ""
-    kept = (
-        f"{found.kept('synthetic')} of {len(found.rows)} independences that the graph implies hold"
-        " in the synthetic rows"
-    )
     return (
-        f"{kept}, and {found.kept('real')} in the real ones (no more than a small effect, w 0.1,"
-        " beyond chance)."
+        f"{implied.kept('synthetic')} of {len(implied.rows)} independences that the graph implies"
+        f" hold in the synthetic rows, and {implied.kept('real')} in the real ones (no more than a"
+        " small effect, w 0.1, beyond chance)."
     )
 
 
 def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
-    known = [(r, r.tv1, r.floor) for r in rows if r.tv1 is not None and r.floor is not None]
-    if not known:
+    drawn, far = [], []
+    for row in rows:
+        if row.tv1 is None or row.floor is None:
+            continue
+        name = f"{row.column}: {row.level}"
+        drawn.append((short(name, 32), row.floor, row.tv1))
+        if row.tv1 > FAR * row.floor:
+            far.append(name)
+    if not drawn:
         return None
-    drawn = [
-        (short(f"{r.column}: {r.level}", 32), floor, tv1) for r, tv1, floor in known[:MAX_GROUPS]
-    ]
-    far = [f"{r.column}: {r.level}" for r, tv1, floor in known if tv1 > FAR * floor]
-    head = (
-        f"{len(far)} of {len(known)} groups are more than twice as far from the real rows as"
-        " held-out rows of the group are"
-    )
+    which = "small groups are as near as their size allows"
+    if far:
+        which = ", ".join([*far[:6], "..."] if len(far) > 6 else far)
     sentence = (
-        f"{head}: {', '.join(far[:6])}{', ...' if len(far) > 6 else ''}."
-        if far
-        else f"{head}: small groups are as near as their size allows."
+        f"{len(far)} of {len(drawn)} groups are more than twice as far from the real rows as"
+        f" held-out rows of the group are: {which}."
     )
-    return Picture(
-        "Total variation within groups, smallest group first",
-        Markup(draw.bars(drawn, left=240, wide=280, alt=sentence)),
-        sentence,
-    )
+    svg = draw.bars(drawn[:MAX_GROUPS], left=240, wide=280, alt=sentence)
+    return Picture("Total variation within groups, smallest group first", Markup(svg), sentence)
 
 
 def _pairs(report: EvaluationReport) -> Picture | None:
@@ -178,22 +161,22 @@ def _pairs(report: EvaluationReport) -> Picture | None:
         "Above the diagonal the real rows, below it the synthetic ones, mirrored: a shape on one"
         " side alone was lost or invented."
     )
-    return Picture(
-        "Pairs of columns", Markup(draw.pairplot(real.names, tables, alt=sentence)), sentence
-    )
+    svg = draw.pairplot(real.names, tables, alt=sentence)
+    return Picture("Pairs of columns", Markup(svg), sentence)
 
 
 def _paper(report: PaperReport) -> str:
-    told = [
-        f"{g.value:.3g} {g.unit}"
-        + (f" ({g.low:.3g} to {g.high:.3g})" if g.low is not None and g.high is not None else "")
-        for g in report.gaps
-    ]
-    if not told:
+    losses = []
+    for gap in report.gaps:
+        loss = f"{gap.value:.3g} {gap.unit}"
+        if gap.low is not None and gap.high is not None:
+            loss += f" ({gap.low:.3g} to {gap.high:.3g})"
+        losses.append(loss)
+    if not losses:
         return f"None of the {len(report.targets)} columns drawn at random could be judged."
     return (
         f"Over {len(report.targets)} columns drawn at random, learning on synthetic rows costs on"
-        f" average {', '.join(told)}; below 0 it is a gain."
+        f" average {', '.join(losses)}; below 0 it is a gain."
     )
 
 
@@ -201,14 +184,16 @@ def _paper(report: PaperReport) -> str:
 
 
 def analysis_tables(report: EvaluationReport) -> Iterator[ReportTable]:
-    """Every number of these sections; empty tables are left out by the page."""
+    """Every number of these sections; the page leaves out empty tables."""
     yield _effect_table(report.effects)
-    told = tuple(
+    separated = tuple(
         (r.compared, r.classifier, f"{r.auc:.3f}", f"{r.low:.3f}", f"{r.high:.3f}")
         for r in report.two_sample
     )
     yield ReportTable(
-        "Two-sample test: telling rows apart", ("rows", "classifier", "AUC", "95% from", "to"), told
+        "Two-sample test: telling rows apart",
+        ("rows", "classifier", "AUC", "95% from", "to"),
+        separated,
     )
     covered = tuple(
         (r.kind, str(r.figures), _share(r.synthetic), _share(r.held_out)) for r in report.coverage
@@ -274,44 +259,20 @@ def _independence_table(report: IndependenceReport) -> ReportTable:
 
 
 def _paper_table(report: PaperReport) -> ReportTable:
-    found = report.utility.rows
-    rows = tuple(
-        (
-            r.target,
-            r.classifier,
-            r.metric,
-            *map(number, (r.real, r.synthetic, r.difference, r.low, r.high)),
-        )
-        for r in found
-    )
-    headings = (
-        "target",
-        "learner",
-        "score",
-        "learnt on real",
-        "learnt on synthetic",
-        "real - synthetic",
-        "95% from",
-        "to",
-    )
-    return ReportTable(
-        "Long protocol: columns drawn at random",
-        headings,
-        rows[:MAX_PAPER_ROWS],
-        max(0, len(rows) - MAX_PAPER_ROWS),
-    )
+    caption = "Long protocol: columns drawn at random"
+    return cut(utility_table(caption, report.utility), MAX_PAPER_ROWS)
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str, str]:
-    return (
-        (number(estimate.value), number(estimate.low), number(estimate.high))
-        if estimate
-        else ("too few rows", "", "")
-    )
+    if estimate is None:
+        return "too few rows", "", ""
+    return number(estimate.value), number(estimate.low), number(estimate.high)
 
 
 def _yes(value: bool | None) -> str:
-    return "" if value is None else "yes" if value else "no"
+    if value is None:
+        return ""
+    return "yes" if value else "no"
 
 
 def _group(row: SubgroupRow) -> tuple[str, ...]:

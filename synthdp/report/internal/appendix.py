@@ -1,9 +1,8 @@
-"""The report's appendix: every number as a table of text."""
+"""The report's appendix: every number as a table of text. Confidential."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ import numpy as np
 from synthdp.data.domain import Domain
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
+from synthdp.evaluate.utility import UtilityReport
 from synthdp.report.internal.content import Budget, ReportContent
-from synthdp.report.internal.findings import interval, number
+from synthdp.report.parts import interval, number
+from synthdp.report.tables import PageLimits, ReportTable, cut
 
-ATTACK_CAPTIONS = (
-    "Membership attack",
-    "Membership attack: declared",
-)  # what the page shows; the rest is in the appendix
+# The tables that the page shows; the others are in the appendix.
+ATTACK_CAPTIONS = ("Membership attack", "Membership attack: declared")
 MISFIT_KINDS = {
     "wrong type": "wrong type",
     "outside the domain": "outside the domain",
@@ -25,50 +24,21 @@ MISFIT_KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class ReportTable:
-    """A caption, column headings and rows of text; `left_out` rows are in `internal.json` alone."""
-
-    caption: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left_out: int = 0
-
-
-@dataclass(frozen=True)
-class PageLimits:
-    """Most rows shown of long tables, and most overlays, so that the page stays small."""
-
-    pairs: int
-    levels: int
-    overlays: int
-
-
 def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
     """All tables of the appendix, in the order of the report; empty ones are left out."""
-    found = [
+    every = [
         _headline(content),
         *_budget(content.budget),
         *_evaluation(content.evaluation, content.domain, limits),
     ]
-    if content.graph and content.graph.edges:
-        found.append(
-            ReportTable(
-                "Arrows of the causal graph",
-                ("cause", "effect", "where it comes from"),
-                content.graph.edges,
-            )
-        )
+    if content.graph:
+        headings = ("cause", "effect", "where it comes from")
+        every.append(ReportTable("Arrows of the causal graph", headings, content.graph.edges))
     if content.attack:
-        found += attack_tables(content.attack)
-    found.append(
-        ReportTable(
-            "Time by stage",
-            ("stage", "seconds"),
-            tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items()),
-        )
-    )
-    return [table for table in found if table.rows]
+        every += attack_tables(content.attack)
+    timings = tuple((stage, f"{seconds:.2f}") for stage, seconds in content.timings.items())
+    every.append(ReportTable("Time by stage", ("stage", "seconds"), timings))
+    return [table for table in every if table.rows]
 
 
 def _headline(content: ReportContent) -> ReportTable:
@@ -85,18 +55,14 @@ def _headline(content: ReportContent) -> ReportTable:
     if report:
         figures |= report.metrics() | {"mean AUC learnt on real rows": report.utility.mean_auc_real}
     if report and report.floor:
-        figures |= {
-            f"tv{k} of held-out real rows": getattr(report.floor, f"tv{k}") for k in (1, 2, 3)
-        }
-    gates = (
-        (f"gate {g.metric} {g.bound}", f"{number(g.value)}, {'passed' if g.passed else 'failed'}")
-        for g in content.gates
-    )
-    return ReportTable(
-        "Headline figures",
-        ("figure", "value"),
-        (*((name, number(value)) for name, value in figures.items()), *gates),
-    )
+        figures["tv1 of held-out real rows"] = report.floor.tv1
+        figures["tv2 of held-out real rows"] = report.floor.tv2
+        figures["tv3 of held-out real rows"] = report.floor.tv3
+    rows = [(name, number(value)) for name, value in figures.items()]
+    for gate in content.gates:
+        state = "passed" if gate.passed else "failed"
+        rows.append((f"gate {gate.metric} {gate.bound}", f"{number(gate.value)}, {state}"))
+    return ReportTable("Headline figures", ("figure", "value"), tuple(rows))
 
 
 def _budget(budget: Budget) -> list[ReportTable]:
@@ -122,15 +88,19 @@ def _evaluation(
         return
     if report.fidelity:
         yield from _fidelity(report.fidelity, report.floor, domain, limits)
-    rows = tuple(
-        (
-            r.target,
-            r.classifier,
-            r.metric,
-            *map(number, (r.real, r.synthetic, r.difference, r.low, r.high)),
-        )
-        for r in report.utility.rows
+    yield utility_table(
+        "Learning on real and on synthetic rows, tested on held-out real rows", report.utility
     )
+    notes = tuple((note,) for note in report.utility.notes)
+    yield ReportTable("Remarks on learning", ("remark",), notes)
+
+
+def utility_table(caption: str, report: UtilityReport) -> ReportTable:
+    """All scores of a utility report, in its order."""
+    rows = []
+    for row in report.rows:
+        figures = (row.real, row.synthetic, row.difference, row.low, row.high)
+        rows.append((row.target, row.classifier, row.metric, *map(number, figures)))
     headings = (
         "target",
         "learner",
@@ -141,12 +111,7 @@ def _evaluation(
         "95% from",
         "to",
     )
-    yield ReportTable(
-        "Learning on real and on synthetic rows, tested on held-out real rows", headings, rows
-    )
-    yield ReportTable(
-        "Remarks on learning", ("remark",), tuple((note,) for note in report.utility.notes)
-    )
+    return ReportTable(caption, headings, tuple(rows))
 
 
 def _fidelity(
@@ -161,7 +126,7 @@ def _fidelity(
     )
     yield _pairs(report, limits.pairs)
     triples = tuple((*names, f"{tv:.4f}") for names, tv in report.by_triple.items())
-    yield _cut(
+    yield cut(
         ReportTable(
             "Total variation by triple of columns",
             ("column", "column", "column", "total variation"),
@@ -175,18 +140,19 @@ def _fidelity(
             (label, f"{a:.4%}", f"{b:.4%}")
             for label, a, b in zip(column.labels, real, synthetic, strict=True)
         )
-        yield _cut(
+        yield cut(
             ReportTable(f"Shares of {column.name}", ("level", "real", "synthetic"), shares),
             limits.levels,
         )
 
 
-def _pairs(report: FidelityReport, most: int) -> ReportTable:
+def _pairs(report: FidelityReport, max_rows: int) -> ReportTable:
     names = tuple(report.by_column)
     first, second = np.triu_indices(len(names), 1)
     worst = np.argsort(-report.pairs[first, second], kind="stable")
+    shown = worst[:max_rows]
     rows = []
-    for i, j in zip(first[worst[:most]].tolist(), second[worst[:most]].tolist(), strict=True):
+    for i, j in zip(first[shown].tolist(), second[shown].tolist(), strict=True):
         real, synthetic = report.association_real[i, j], report.association_synthetic[i, j]
         rows.append(
             (
@@ -204,20 +170,14 @@ def _pairs(report: FidelityReport, most: int) -> ReportTable:
     )
 
 
-def _cut(table: ReportTable, most: int) -> ReportTable:
-    return ReportTable(
-        table.caption, table.headings, table.rows[:most], max(0, len(table.rows) - most)
-    )
-
-
 def misfit_table(content: ReportContent) -> ReportTable:
-    """Values that the declared domain does not hold, by column and kind."""
-    kinds = dict.fromkeys(
-        [*MISFIT_KINDS, *(kind for found in content.misfits.values() for kind in found)]
-    )
+    """Values outside the declared domain, by column and kind."""
+    kinds = dict.fromkeys(MISFIT_KINDS)
+    for counts in content.misfits.values():
+        kinds |= dict.fromkeys(counts)
     rows = tuple(
-        (name, *(f"{found.get(kind, 0):,}" for kind in kinds))
-        for name, found in content.misfits.items()
+        (name, *(f"{counts.get(kind, 0):,}" for kind in kinds))
+        for name, counts in content.misfits.items()
     )
     return ReportTable(
         "Values that do not fit the declared domain",
@@ -227,52 +187,42 @@ def misfit_table(content: ReportContent) -> ReportTable:
 
 
 def attack_tables(attack: Mapping[str, Any]) -> list[ReportTable]:
-    """Whatever the attack reported: single figures, one row for each variant tried, points of its
-    curve.
-    """
-    listed = {key: value for key, value in attack.items() if isinstance(value, list | tuple)}
-    facts = tuple(
-        _facts(
-            {
-                key: value
-                for key, value in attack.items()
-                if key not in listed and key != "conclusion"
-            }
-        )
-    )
-    found = [ReportTable(ATTACK_CAPTIONS[0], ("figure", "value"), facts)]
-    for key, items in listed.items():
-        found.append(_listed(f"Membership attack: {_words(key)}", items))
-    return found
+    """Everything that the attack reported: figures, a row for each variant, points of its curve."""
+    figures, lists = {}, []
+    for key, value in attack.items():
+        if isinstance(value, list | tuple):
+            lists.append(_listed(f"Membership attack: {_words(key)}", value))
+        elif key != "conclusion":
+            figures[key] = value
+    return [ReportTable(ATTACK_CAPTIONS[0], ("figure", "value"), tuple(_facts(figures))), *lists]
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested figures as (name, text) pairs; an estimate with its interval is one figure."""
     for key, value in values.items():
         name = f"{prefix}{_words(str(key))}"
-        if isinstance(value, Mapping) and not {"value", "estimate"} & set(value):
+        if _is_record(value):
             yield from _facts(value, f"{name}: ")
         else:
             yield name, interval(value)
 
 
+def _is_record(value: Any) -> bool:
+    """Whether a value has named figures and is not one estimate with its interval."""
+    return isinstance(value, Mapping) and not {"value", "estimate"} & set(value)
+
+
 def _listed(caption: str, items: Sequence[Any]) -> ReportTable:
-    if items and all(
-        isinstance(item, Mapping) and not {"value", "estimate"} & set(item) for item in items
-    ):
+    """A list as a table: of records, of points of a curve, or of single values."""
+    if items and all(map(_is_record, items)):
         headings = tuple(dict.fromkeys(str(key) for item in items for key in item))
         rows = tuple(tuple(interval(item.get(key, "")) for key in headings) for item in items)
         return ReportTable(caption, tuple(map(_words, headings)), rows)
     if items and all(isinstance(item, list | tuple) and len(item) == 2 for item in items):
-        return ReportTable(
-            caption,
-            ("false positive rate", "true positive rate"),
-            tuple((interval(a), interval(b)) for a, b in items),
-        )
-    return ReportTable(
-        caption,
-        ("number", "value"),
-        tuple((str(i), interval(item)) for i, item in enumerate(items, start=1)),
-    )
+        rates = tuple((interval(fpr), interval(tpr)) for fpr, tpr in items)
+        return ReportTable(caption, ("false positive rate", "true positive rate"), rates)
+    values = tuple((str(i), interval(item)) for i, item in enumerate(items, start=1))
+    return ReportTable(caption, ("number", "value"), values)
 
 
 def _words(key: str) -> str:

@@ -1,6 +1,4 @@
-"""What the steward's report is made of: plain values that the caller has already opened.
-Confidential.
-"""
+"""Content of the steward's report: plain values that the caller has opened. Confidential."""
 
 from __future__ import annotations
 
@@ -12,12 +10,15 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.evaluate.run import EvaluationReport
+from synthdp.report.graph_view import GraphView
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStep:
-    """One planned spend. `epsilon`: how much it adds to the composed epsilon of the steps before
-    it, if known; `used`: whether the run needed it.
+    """One planned spend.
+
+    `epsilon` is how much it adds to the composed epsilon of the steps before it, if known. `used`
+    says whether the run needed it.
     """
 
     purpose: str
@@ -29,8 +30,9 @@ class BudgetStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The spec's budget, the whole plan's epsilon (the guarantee), this outcome's part of it, and
-    what the dataset has left under its cap.
+    """The spec's budget, the whole plan's epsilon (the guarantee) and this outcome's part of it.
+
+    `cap_left` is what the dataset has left under its cap.
     """
 
     epsilon: float
@@ -47,7 +49,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """One gate: `bound` as text ("at most 0.05"). A figure that is not available fails its gate."""
+    """One gate; `bound` is text ("at most 0.05"). A figure that is not available fails its gate."""
 
     metric: str
     bound: str
@@ -57,26 +59,12 @@ class GateResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphView:
-    """The causal graph: its picture as an SVG document, (cause, effect, where the arrow comes
-    from), and what released tables say of each of its claims, as plain JSON values
-    (`graph.validation`).
-    """
-
-    mode: str
-    svg: str | None = None
-    edges: tuple[tuple[str, str, str], ...] = ()
-    validation: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReportContent:
-    """Everything the report shows. What is None or empty is said to be absent, never left out
-    silently.
+    """Everything the report shows. None or empty means absent, and the report says so.
 
     `attack` is a membership report as plain JSON values, and so is each record of `audits`.
-    `misfits`: for each column the number of values of
-    each kind that the declared domain does not hold. `timings`: seconds by stage.
+    `misfits` has, for each column, the number of values of each kind outside the declared domain.
+    `timings` are seconds by stage.
     """
 
     title: str
@@ -105,7 +93,7 @@ class ReportContent:
         if self.graph:
             graph = {
                 "mode": self.graph.mode,
-                "edges": [list(edge) for edge in self.graph.edges],
+                "edges": self.graph.edges,
                 "validation": self.graph.validation,
             }
         plain = {

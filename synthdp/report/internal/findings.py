@@ -1,7 +1,6 @@
-"""One plain sentence for each part of the steward's report, computed from its numbers: what to
-conclude.
+"""One plain sentence for each part of the steward's report: what to conclude from its numbers.
 
-The words follow fixed thresholds that are named here; they are a reading aid, never a gate.
+The wording follows fixed thresholds that are named here. They are a reading aid, never a gate.
 """
 
 from __future__ import annotations
@@ -14,21 +13,14 @@ import numpy as np
 from synthdp.evaluate.fidelity import FidelityReport
 from synthdp.evaluate.run import EvaluationReport
 from synthdp.evaluate.utility import UtilityRow
-from synthdp.report.internal.content import Budget, GateResult, GraphView
+from synthdp.report.internal.content import Budget, GateResult
+from synthdp.report.parts import VISIBLE_ASSOCIATION, interval, number
 
 NEAR_FLOOR = 1.5  # times the distance of held-out real rows: as good as another sample
-VISIBLE_ASSOCIATION = 0.1  # a change in Cramér's V that a reader of the table would notice
-
-
-def number(value: float | None) -> str:
-    """A figure as text: three significant digits, or "not available"."""
-    if value is None or not np.isfinite(value):
-        return "not available"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def verdict(gates: Sequence[GateResult]) -> str:
-    """Whether the gates let the bundle out."""
+    """Whether the gates let the bundle be released."""
     failed = [g.metric for g in gates if not g.passed]
     if not gates:
         return (
@@ -73,7 +65,7 @@ def plan_words(spent: Budget) -> str:
 
 
 def fidelity(report: FidelityReport, floor: FidelityReport | None) -> str:
-    """How near the columns are, beside what another real sample would show."""
+    """Distance of the columns, beside that of another real sample."""
     worst = max(report.by_column, key=lambda name: report.by_column[name])
     head = (
         f"On average {report.tv1:.1%} of a column's rows would have to move to match the real"
@@ -98,9 +90,10 @@ def association(report: FidelityReport) -> str:
     i, j = np.unravel_index(np.abs(difference).argmax(), difference.shape)
     changed = int((np.abs(difference) >= VISIBLE_ASSOCIATION).sum())
     value = difference[i, j]
+    direction = "weaker" if value < 0 else "stronger"
     worst = (
-        f"the largest change is {names[i]} with {names[j]} ({value:+.2f},"
-        f" {'weaker' if value < 0 else 'stronger'} than in the real rows)"
+        f"the largest change is {names[i]} with {names[j]} ({value:+.2f}, {direction} than in the"
+        " real rows)"
     )
     if not changed:
         return (
@@ -115,7 +108,7 @@ def association(report: FidelityReport) -> str:
 
 
 def utility(rows: Sequence[UtilityRow]) -> str:
-    """Whether learning on synthetic rows costs anything, on the rows that a figure shows."""
+    """Whether training on synthetic rows costs anything, on the rows that a figure shows."""
     known = [r for r in rows if r.difference is not None]
     if not known:
         return "No score could be computed on these rows."
@@ -134,7 +127,7 @@ def utility(rows: Sequence[UtilityRow]) -> str:
 
 
 def attack(report: Mapping[str, Any]) -> str:
-    """The attack's own conclusion, or one made of its advantage."""
+    """The attack's own conclusion, or one made from its advantage."""
     if report.get("conclusion"):
         return str(report["conclusion"])
     advantage = report.get("advantage", (report.get("main") or {}).get("advantage"))
@@ -162,63 +155,17 @@ def roc(report: Mapping[str, Any], *, crosses: bool) -> str:
     )
 
 
-def interval(value: Any) -> str:
-    """An estimate with its interval as text; plain numbers and texts as they are."""
-    if isinstance(value, Mapping):
-        middle = next((value[k] for k in ("value", "estimate") if k in value), None)
-        low, high = (
-            next((value[k] for k in keys if k in value), None)
-            for keys in (("lower", "low"), ("upper", "high"))
-        )
-        text = number(middle)
-        return text if low is None or high is None else f"{text} ({number(low)} to {number(high)})"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None or isinstance(value, int | float):
-        return str(value) if isinstance(value, int) else number(value)
-    return str(value)
-
-
-def graph(view: GraphView) -> str:
-    """What kind of graph shaped the model."""
-    if not view.edges:
-        return f"The model used no causal arrows (mode {view.mode})."
-    kinds = {
-        kind: sum(1 for edge in view.edges if edge[2] == kind)
-        for kind in dict.fromkeys(edge[2] for edge in view.edges)
-    }
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return (
-        f"The model follows {len(view.edges)} causal arrows ({counts}); mode"
-        f" {view.mode}.{_validated(view.validation)}"
-    )
-
-
-def _validated(found: Mapping[str, Any] | None) -> str:
-    """What the tables say of a given graph."""
-    if found is None:
-        return ""
-    said = {
-        kind: ", ".join(f"{n} {status}" for status, n in found["counts"][kind].items())
-        for kind in ("arrow", "independence")
-    }
-    return (
-        f" Held against noisy tables, its arrows: {said['arrow']}; the independences that it"
-        f" implies: {said['independence']}."
-    )
-
-
-def misfits(found: Mapping[str, Mapping[str, int]]) -> str:
-    """Whether the declared domain holds the table."""
-    bad = {name: sum(kinds.values()) for name, kinds in found.items() if sum(kinds.values())}
+def misfits(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Whether the values lie in the declared domain, from counts by column and kind."""
+    totals = {name: sum(kinds.values()) for name, kinds in counts.items()}
+    bad = {name: total for name, total in totals.items() if total}
     if not bad:
         return "Every value lies in its column's declared domain."
     worst = max(bad, key=lambda name: bad[name])
-    head = (
-        f"{sum(bad.values()):,} values in {len(bad)} of {len(found)} columns do not fit the"
-        f" declared domain, most of them in {worst}"
+    return (
+        f"{sum(bad.values()):,} values in {len(bad)} of {len(counts)} columns do not fit the"
+        f" declared domain, most of them in {worst}; they were changed to a declared level."
     )
-    return f"{head}; they were changed to a declared level."
 
 
 def missing_evaluation(report: EvaluationReport | None) -> str | None:

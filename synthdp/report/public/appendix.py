@@ -12,22 +12,24 @@ import numpy.typing as npt
 
 from synthdp.data.domain import Domain
 from synthdp.drawing.mpl_figures import short
-from synthdp.report.internal.appendix import PageLimits, ReportTable
-from synthdp.report.internal.content import GraphView
-from synthdp.report.internal.findings import number
+from synthdp.report.graph_view import GraphView
 from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
+from synthdp.report.parts import number
 from synthdp.report.public.dp_scores import score_table
+from synthdp.report.tables import PageLimits, ReportTable, cut
 
 FloatArray = npt.NDArray[np.float64]
 
-DOUBTFUL = 3.0  # a count of fewer standard deviations of its noise cannot be told from none
+DOUBTFUL = 3.0  # standard deviations of the noise: a smaller count may well be a true 0
 MAX_DOUBTFUL = 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """All that the tables show: `rates` are (FPR, TPR) of the best attack, `strengths` associations
-    of `names`, shape `[names, names]`.
+    """All that the tables show.
+
+    `rates` are (FPR, TPR) of the best possible attack. `strengths` are associations of `names`,
+    shape `[names, names]`.
     """
 
     domain: Domain
@@ -41,48 +43,44 @@ class Numbers:
 
 
 def tables(numbers: Numbers, limits: PageLimits) -> Iterator[ReportTable]:
-    """All tables of the appendix, in the order of the report; those of more than `limits` rows are
-    cut.
-    """
+    """All tables of the appendix, in the order of the report; `limits` cuts long ones."""
     yield from _guarantee(numbers)
-    yield _cut(
-        "Arrows of the causal graph",
-        ("cause", "effect", "where it comes from"),
-        numbers.graph.edges,
-        limits.pairs,
+    arrows = ("cause", "effect", "where it comes from")
+    yield cut(
+        ReportTable("Arrows of the causal graph", arrows, tuple(numbers.graph.edges)), limits.pairs
     )
-    distances = tuple((c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in numbers.columns)
     yield ReportTable(
         "Total variation by column, synthetic against noisy counts",
         ("column", "total variation", "noise alone, on average at most"),
-        distances,
+        tuple((c.name, f"{c.distance:.4f}", f"{c.by_noise:.4f}") for c in numbers.columns),
     )
-    pairs = tuple((*p.names, f"{p.distance:.4f}", f"{p.by_noise:.4f}") for p in numbers.pairs)
-    yield _cut(
+    pairs = ReportTable(
         "Pairs that were measured",
         ("column", "column", "total variation", "noise alone, on average at most"),
-        pairs,
-        limits.pairs,
+        tuple((*p.names, f"{p.distance:.4f}", f"{p.by_noise:.4f}") for p in numbers.pairs),
     )
-    ranked = sorted(
-        combinations(range(len(numbers.names)), 2),
-        key=lambda p: (-round(float(numbers.strengths[p]), 6), p),
-    )
-    strengths = tuple(
-        (numbers.names[i], numbers.names[j], f"{numbers.strengths[i, j]:.3f}") for i, j in ranked
-    )
-    yield _cut(
-        "Association of pairs in the synthetic rows",
-        ("column", "column", "Cramér's V"),
-        strengths,
-        limits.pairs,
-    )
-    for c in numbers.columns if limits.levels else ():
-        levels = zip(
-            numbers.domain[c.name].labels, c.noisy.tolist(), c.synthetic.tolist(), strict=True
-        )
+    yield cut(pairs, limits.pairs)
+    yield cut(_associations(numbers), limits.pairs)
+    if not limits.levels:
+        return
+    for column in numbers.columns:
+        labels = numbers.domain[column.name].labels
+        levels = zip(labels, column.noisy.tolist(), column.synthetic.tolist(), strict=True)
         shares = tuple((label, f"{a:.3%}", f"{b:.3%}") for label, a, b in levels)
-        yield _cut(f"Shares of {c.name}", ("level", "noisy", "synthetic"), shares, limits.levels)
+        headings = ("level", "noisy", "synthetic")
+        yield cut(ReportTable(f"Shares of {column.name}", headings, shares), limits.levels)
+
+
+def _associations(numbers: Numbers) -> ReportTable:
+    """Every pair of `names`, the most strongly associated first."""
+    names, strengths = numbers.names, numbers.strengths
+    ranked = sorted(
+        combinations(range(len(names)), 2),
+        key=lambda pair: (-round(float(strengths[pair]), 6), pair),
+    )
+    rows = tuple((names[i], names[j], f"{strengths[i, j]:.3f}") for i, j in ranked)
+    headings = ("column", "column", "Cramér's V")
+    return ReportTable("Association of pairs in the synthetic rows", headings, rows)
 
 
 def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
@@ -116,25 +114,14 @@ def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
     )
 
 
-def _cut(
-    caption: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int
-) -> ReportTable:
-    return ReportTable(caption, headings, tuple(rows[:most]), max(0, len(rows) - most))
-
-
 def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
-    """Levels whose noisy count is too near to nothing to say that they occur at all."""
-    rows = tuple(
-        (
-            c.name,
-            short(domain[c.name].labels[k], 40),
-            number(float(c.counts[k])),
-            number(c.sigma),
-            f"{c.synthetic[k]:.3%}",
-        )
-        for c in columns
-        for k in np.flatnonzero(c.counts.ravel() < DOUBTFUL * c.sigma).tolist()
-    )
+    """Levels whose noisy count is too small to show that they occur at all."""
+    rows = []
+    for column in columns:
+        labels, noise = domain[column.name].labels, number(column.sigma)
+        for k in np.flatnonzero(column.counts.ravel() < DOUBTFUL * column.sigma).tolist():
+            count, share = number(float(column.counts[k])), f"{column.synthetic[k]:.3%}"
+            rows.append((column.name, short(labels[k], 40), count, noise, share))
     headings = (
         "column",
         "level",
@@ -142,4 +129,4 @@ def hidden_levels(domain: Domain, columns: Sequence[Column]) -> ReportTable:
         "noise (standard deviation)",
         "share of synthetic rows",
     )
-    return _cut("Levels that the noise hides", headings, rows, MAX_DOUBTFUL)
+    return cut(ReportTable("Levels that the noise hides", headings, tuple(rows)), MAX_DOUBTFUL)

@@ -1,15 +1,12 @@
-"""Published scores on the public report: cards, sentences and a table, from the certificate's
-facts.
-"""
+"""DP scores on the public report: cards, sentences and a table, from the certificate's facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synthdp.report.internal.appendix import ReportTable
-from synthdp.report.internal.findings import number
-from synthdp.report.parts import Card
+from synthdp.report.parts import Card, number
+from synthdp.report.tables import ReportTable
 
 Scores = Sequence[Mapping[str, Any]]
 
@@ -18,20 +15,17 @@ HEADINGS = {"tv1": "Distance to real rows, columns", "tv2": "Distance to real ro
 
 def score_cards(scores: Scores) -> Iterator[Card]:
     """One card for each score."""
-    for s in scores:
-        interval = f"95% interval {number(s['low'])} to {number(s['high'])}, noise included"
-        told = (
-            "right answers of a model that learnt on synthetic rows"
-            if s["target"]
-            else f"mean total variation of {s['tables']} tables"
-        )
-        yield Card(
-            HEADINGS.get(s["name"], f"Learning {s['target']}"), _value(s), f"{told}; {interval}"
-        )
+    for score in scores:
+        heading = HEADINGS.get(score["name"], f"Learning {score['target']}")
+        text = f"mean total variation of {score['tables']} tables"
+        if score["target"]:
+            text = "right answers of a model that learnt on synthetic rows"
+        interval = f"{number(score['low'])} to {number(score['high'])}"
+        yield Card(heading, _value(score), f"{text}; 95% interval {interval}, noise included")
 
 
 def learning_sentences(scores: Scores) -> Iterator[str]:
-    """What each accuracy says; nothing where none is published."""
+    """A sentence for each published accuracy."""
     for s in scores:
         if s["target"]:
             yield (
@@ -42,7 +36,7 @@ def learning_sentences(scores: Scores) -> Iterator[str]:
 
 
 def score_table(scores: Scores) -> ReportTable:
-    """All scores with the noisy counts that they follow from."""
+    """All scores with the noisy counts from which they follow."""
     rows = tuple(
         (
             s["name"],

@@ -1,0 +1,100 @@
+"""The causal graph on both reports: its sentence, its picture, and tables of its validation."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from synthdp.report.parts import number
+from synthdp.report.tables import ReportTable, cut
+
+MAX_ROWS = 200
+ORDER = ("refuted", "undecided", "supported")
+HEADINGS = (
+    "claim",
+    "status",
+    "effect (Cohen's w)",
+    "at most",
+    "smallest detectable effect",
+    "p-value",
+)
+CAPTIONS = {
+    "arrow": "Arrows, held against noisy tables",
+    "independence": "Implied independences, held against noisy tables",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphView:
+    """The causal graph: its picture as an SVG document, its arrows, and their validation.
+
+    `edges` are (cause, effect, where the arrow comes from). `validation` is what released tables
+    say of each of the graph's claims, as plain JSON values (`graph.validation`).
+    """
+
+    mode: str
+    svg: str | None = None
+    edges: tuple[tuple[str, str, str], ...] = ()
+    validation: Mapping[str, Any] | None = None
+
+
+def graph_sentence(view: GraphView) -> str:
+    """What kind of graph shaped the model."""
+    if not view.edges:
+        return f"The model used no causal arrows (mode {view.mode})."
+    kinds = Counter(source for _, _, source in view.edges)
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return (
+        f"The model follows {len(view.edges)} causal arrows ({counts}); mode"
+        f" {view.mode}.{_validation_sentence(view.validation)}"
+    )
+
+
+def _validation_sentence(validation: Mapping[str, Any] | None) -> str:
+    """What released tables say of a given graph."""
+    if validation is None:
+        return ""
+    arrows, independences = (
+        ", ".join(f"{n} {status}" for status, n in validation["counts"][kind].items())
+        for kind in ("arrow", "independence")
+    )
+    return (
+        f" Held against noisy tables, its arrows: {arrows}; the independences that it implies:"
+        f" {independences}."
+    )
+
+
+def graph_image(svg: str) -> str:
+    """The picture as a data address: no script runs inside an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def finding_tables(validation: Mapping[str, Any] | None) -> list[ReportTable]:
+    """One table for arrows and one for independences, refuted ones first.
+
+    There is none without a validation.
+    """
+    if validation is None:
+        return []
+    findings = sorted(validation["findings"], key=lambda f: ORDER.index(f["status"]))
+    tables = []
+    for kind, caption in CAPTIONS.items():
+        rows = tuple(_row(finding) for finding in findings if finding["kind"] == kind)
+        tables.append(cut(ReportTable(caption, HEADINGS, rows), MAX_ROWS))
+    return tables
+
+
+def _row(finding: Mapping[str, Any]) -> tuple[str, ...]:
+    effects = (finding["effect"], finding["effect_upper"], finding["smallest_detectable_effect"])
+    return _claim(finding), finding["status"], *map(number, (*effects, finding["p_value"]))
+
+
+def _claim(finding: Mapping[str, Any]) -> str:
+    verb = "->" if finding["kind"] == "arrow" else "independent of"
+    claim = f"{finding['x']} {verb} {finding['y']}"
+    if finding["given"]:
+        claim += f" given {', '.join(finding['given'])}"
+    return claim

@@ -1,0 +1,150 @@
+"""The pictures of the public report, each with the sentence that says what to conclude."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from synthdp.data.domain import Domain
+from synthdp.drawing import charts as draw
+from synthdp.drawing.mpl_figures import short
+from synthdp.evaluate.pair_plot import most_connected, pair_plot
+from synthdp.report.measured_vs_synthetic import Column, MeasuredPair
+from synthdp.report.parts import VISIBLE_ASSOCIATION, Picture, number
+from synthdp.report.public.content import PublicContent
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def waterfall(facts: Mapping[str, Any]) -> Picture:
+    """The epsilon of each purpose by itself, beside that of all together."""
+    steps = []
+    for purpose in facts["purposes"]:
+        label = purpose["purpose"] if purpose["used"] else f"{purpose['purpose']} (unused)"
+        steps.append((label, float(purpose["epsilon"])))
+    one_by_one = sum(epsilon for _, epsilon in steps)
+    total, budget = float(facts["epsilon"]), float(facts["epsilon_allowed"])
+    largest, _ = max(steps, key=lambda step: step[1], default=("nothing", 0.0))
+    sentence = (
+        f"Everything together guarantees epsilon {number(total)} of the {budget:g} that were"
+        f" allowed, at delta {facts['delta']:g}; accounted one by one the {len(steps)} looks at the"
+        f" rows would cost {number(one_by_one)}, the largest of them {largest}."
+    )
+    svg = draw.waterfall(steps, total=total, budget=budget, alt=sentence)
+    return Picture("Budget waterfall", Markup(svg), sentence)
+
+
+def overlay_sentence(columns: Sequence[Column]) -> str:
+    """Distance of the published columns from their noisy counts."""
+    if not columns:
+        return (
+            "No column was measured by itself, so there are no noisy counts to hold the table"
+            " against."
+        )
+    worst = max(columns, key=lambda c: c.distance)
+    mean = np.mean([c.distance for c in columns])
+    noise = np.mean([c.by_noise for c in columns])
+    head = (
+        f"On average {mean:.2%} of a column's rows would have to move to match the noisy counts;"
+        f" noise alone makes {noise:.2%} on average, or less"
+    )
+    return f"{head}. The furthest off is {worst.name} ({worst.distance:.2%})."
+
+
+def overlay(domain: Domain, measured: Column) -> Picture:
+    """The noisy and the synthetic frequencies of one column."""
+    column = domain[measured.name]
+    noisy, synthetic = measured.noisy, measured.synthetic
+    level = int(np.abs(noisy - synthetic).argmax())
+    where = (
+        f"{short(column.labels[level], 40)}: {noisy[level]:.1%} noisy,"
+        f" {synthetic[level]:.1%} synthetic"
+    )
+    sentence = (
+        f"{measured.distance:.2%} of rows off the noisy counts (noise alone:"
+        f" {measured.by_noise:.2%} on average, or less); most at {where}."
+    )
+    alt = f"Shares of {measured.name}. {sentence}"
+    svg = draw.overlay(column.labels, noisy, synthetic, ordered=column.ordered, alt=alt)
+    return Picture(measured.name, Markup(svg), sentence)
+
+
+def association(names: Sequence[str], strengths: FloatArray, columns: int) -> Picture:
+    """Associations `[names, names]`; `columns` is the number of columns of the table."""
+    upper = np.triu(strengths, 1)
+    i, j = divmod(int(upper.argmax()), len(names))
+    strong = int((upper >= VISIBLE_ASSOCIATION).sum())
+    sentence = (
+        f"{strong} of {math.comb(len(names), 2)} pairs of columns are associated with a strength of"
+        f" {VISIBLE_ASSOCIATION} or more in the synthetic rows, most strongly {names[i]} with"
+        f" {names[j]} ({upper[i, j]:.2f})"
+    )
+    if len(names) < columns:
+        sentence += f"; the first {len(names)} of {columns} columns are shown"
+    sentence += "."
+    svg = draw.heat(names, strengths, alt=sentence)
+    return Picture("Association in the synthetic rows (Cramér's V)", Markup(svg), sentence)
+
+
+def pair_sentence(pairs: Sequence[MeasuredPair]) -> str:
+    """Distance of the measured pairs from their noisy counts."""
+    if not pairs:
+        return (
+            "No pair of columns was measured by itself: how pairs depend on each other comes from"
+            " the model alone."
+        )
+    beyond = [p for p in pairs if p.distance > 2 * p.by_noise]
+    worst = max(pairs, key=lambda p: p.distance - p.by_noise)
+    return (
+        f"Of {len(pairs)} pairs that were measured, {len(beyond)} are further off than twice what"
+        f" noise alone makes; the clearest is {worst.names[0]} with {worst.names[1]}"
+        f" ({worst.distance:.1%}, noise alone {worst.by_noise:.1%} on average, or less)."
+    )
+
+
+def roc(content: PublicContent) -> Picture:
+    """The bound that the guarantee puts on any membership attack."""
+    points = roc_points(content.profile)
+    at_one_percent = next(tpr for fpr, tpr in points if fpr >= 0.01)
+    sentence = (
+        "Any attack that wrongly accuses 1% of outsiders of being in the table finds at most"
+        f" {at_one_percent:.1%} of those who are in it."
+    )
+    svg = draw.roc_bound(points, alt=sentence)
+    return Picture("What any membership attack can reach", Markup(svg), sentence)
+
+
+def roc_points(profile: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The bound on (FPR, TPR) that the whole profile of (epsilon, delta) gives.
+
+    It is evaluated on a grid of false-positive rates. Each (epsilon, delta) bounds TPR by both
+    sides of its definition, e^epsilon FPR + delta and 1 - e^-epsilon (1 - delta - FPR). Source:
+    Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem
+    2.1.
+    """
+    rates = np.geomspace(1e-3, 1.0, 61)
+    epsilon = np.asarray([point[0] for point in profile], dtype=np.float64)[:, None]
+    delta = np.asarray([point[1] for point in profile], dtype=np.float64)[:, None]
+    above = np.minimum(np.exp(epsilon) * rates + delta, 1 - np.exp(-epsilon) * (1 - delta - rates))
+    bound = np.clip(above.min(axis=0), 0.0, 1.0)
+    return list(zip(rates.tolist(), bound.tolist(), strict=True))
+
+
+def pairplot(content: PublicContent, names: Sequence[str], strengths: FloatArray) -> Picture:
+    """Contingency tables of the most strongly associated columns, in the published rows."""
+    chosen = most_connected(names, strengths, first=content.first)
+    plot = pair_plot(content.domain, content.codes, chosen, like=content.codes)
+    size = range(len(chosen))
+    lower: list[list[FloatArray | None]] = [
+        [plot.tables[i][j] if j <= i else None for j in size] for i in size
+    ]
+    sentence = (
+        f"Synthetic rows by pairs of {len(chosen)} columns, stronger in colour where there are"
+        " more: a shape known from elsewhere should be here too."
+    )
+    return Picture("Pairs of columns", Markup(draw.pairplot(chosen, lower, alt=sentence)), sentence)
