@@ -13,7 +13,7 @@ from synthdp.audit.membership import attack_facts
 from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
 from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.bundle.wording import plain
-from synthdp.report.internal.audits import audit_tables
+from synthdp.report.audits import audit_tables
 from synthdp_attacks import (
     Claim,
     Fleet,
@@ -25,12 +25,6 @@ from synthdp_attacks import (
     shared_confidence,
 )
 from synthdp_attacks.threat import Codes
-from synthdp_attacks.threat import Codes
-from synthdp.audit.membership import attack_facts
-from synthdp.bundle.certificate.audit_record import AuditRecord, DeclaredAttack, Membership
-from synthdp.bundle.certificate.audit_text import audit_markdown
-from synthdp.bundle.wording import plain
-from synthdp.report.audits import audit_tables
 from tests.attacks.runners import deadly
 
 pytestmark = pytest.mark.usefixtures("seeded")
