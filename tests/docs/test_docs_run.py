@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from synthdp.cli.main import main
+from synthdp.cli.main import app, main
 from synthdp.errors import SpecError
 from synthdp.privacy import plan
 from tests.docs.fragments import load_laid_over
@@ -39,6 +40,7 @@ GUIDES = [
     for name in ("quickstart", "steward", "reviewer", "consumer", "extending")
 ]
 README = ROOT / "README.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 EXAMPLE = ROOT / "docs" / "example"
 SHELL = ("cp", "head", "sed")
 
@@ -89,8 +91,7 @@ class Reader:
         self.ran.append(f"python {block.line}")
 
     def _yaml(self, block: Block) -> None:
-        base = ROOT / "specs" / "adult.yaml" if block.page == README else EXAMPLE / "clinic.yaml"
-        load_laid_over(base, block.text)
+        load_laid_over(EXAMPLE / "clinic.yaml", block.text)
         self.ran.append(f"yaml {block.line}")
 
     def _run(self, line: str, block: Block) -> str:
@@ -200,13 +201,36 @@ def test_the_guides_run(reader: Reader) -> None:
     }
 
 
-@pytest.mark.slow
 def test_the_readme_runs(reader: Reader) -> None:
+    reader.follow(README)
+    assert {"plan", "release", "verify", "sample"} <= {line.split()[1] for line in reader.ran}
+
+
+def command_names() -> set[str]:
+    """Every command of the program, with its subcommands: `graph show`, not `graph`."""
+    commands = typer.main.get_command(app).commands
+    return {
+        f"{name} {inner}".strip()
+        for name, command in commands.items()
+        for inner in getattr(command, "commands", {"": None})
+    }
+
+
+def test_the_page_of_commands_has_each_command_and_an_example() -> None:
+    examples = [
+        line for block in blocks(COMMANDS) for line in block.text.splitlines()
+    ] + inline_code(COMMANDS)
+    for name in command_names():
+        assert any(code.startswith(f"synthdp {name}") for code in examples), name
+
+
+@pytest.mark.slow
+def test_the_page_of_commands_runs(reader: Reader) -> None:
     """Its table is the guides', under another name; between its commands the spec is edited as its
     comments say.
     """
     if not reader.slow:
-        pytest.skip("two releases; the quick tests see that its commands exist")
+        pytest.skip("several releases; the quick tests see that its commands exist")
     shutil.copy(EXAMPLE / "clinic.csv", "mytable.csv")
     spec = Path("mytable.yaml")
     whole = (
@@ -218,6 +242,7 @@ def test_the_readme_runs(reader: Reader) -> None:
     searched = whole.replace(
         "delta: 1e-5\n", "delta: 1e-5\n  shares: {measure: 0.2, graph: 0.2, train: 0.6}\n"
     ).replace("mode: given", "mode: validate")
+    learned = searched.replace("mode: validate", "mode: learn")
 
     def finish() -> None:
         assert "fill in" in spec.read_text(encoding="utf-8")
@@ -233,8 +258,9 @@ def test_the_readme_runs(reader: Reader) -> None:
             shutil.copytree("releases/mytable/bundle", "releases/old/bundle") and None
         ),
         "synthdp graph validate": lambda: spec.write_text(searched, encoding="utf-8") and None,
+        "synthdp graph learn": lambda: spec.write_text(learned, encoding="utf-8") and None,
     }
-    reader.follow(README)
+    reader.follow(COMMANDS)
     assert sum(line.startswith("synthdp ") for line in reader.ran) >= 15
     assert Path("more.parquet").exists() and Path("releases/mytable/bundle/synthetic.csv").exists()
 
@@ -289,7 +315,7 @@ def test_the_readmes_release_runs(reader: Reader) -> None:
     for command in commands:
         main_prints(reader, shlex.split(command))
     assert Path("releases/adult/internal/internal.html").exists()
-    (ui,) = [code for code in inline_code(README) if code.startswith("synthdp ui")]
+    (ui,) = [code for code in inline_code(COMMANDS) if code.startswith("synthdp ui ")]
     assert answers(shlex.split(ui))
 
 
