@@ -24,17 +24,19 @@ from synthdp.spec.schema import json_schema
 
 HEAD = """# Spec reference
 
-Written by `make docs` from the models in `synthdp/spec/`; do not edit it. A spec is one YAML file with the sections below. What
-one field can hold stands here; checks between fields are told by `synthdp validate`, every mistake at once. `synthdp schema`
-prints the same as a JSON schema, which YAML editors use to complete and check.
+`make docs` writes this page from the models in `synthdp/spec/`; do not edit it. A spec is one YAML
+file with the sections below. The page says what one field can hold. `synthdp validate` reports
+checks between fields, every mistake at once. `synthdp schema` prints the same as a JSON schema,
+which YAML editors use to complete and check.
 
-Names in `code` under "allowed" are written as they stand. "none" as a default means that the field may be left out.
-A complete spec with all sections; only `dataset`, `columns` and `privacy` are required beside `synthdp: 1`:
+Names in `code` under "allowed" are written as they stand. "none" as a default means that the field
+may be left out. A complete spec with all sections follows. Only `dataset`, `columns` and `privacy`
+are required beside `synthdp: 1`:
 
 ```yaml
 {example}
 ```
-"""  # noqa: E501
+"""
 
 # What the patterns of the contract mean to someone who does not read regular expressions.
 PATTERNS = {

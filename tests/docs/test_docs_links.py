@@ -12,10 +12,12 @@ import typer
 from synthdp.cli.main import app
 from synthdp.errors import SpecError
 from tests.docs.fragments import load_laid_over
-from tests.docs.pages import PAGES, ROOT, anchors, blocks, inline_code, links
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, inline_code, links, prose
 
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 ADULT = ROOT / "specs" / "adult.yaml"
+WIDTH = 100  # characters of a line of prose; tables and code are as wide as they must be
+NOT_REFILLED = ("CHANGELOG.md", "docs/dashboard.md", "docs/extending.md", "docs/reference/spec.md")
 
 
 def broken(page: Path) -> list[str]:
@@ -168,6 +170,14 @@ def test_settings_that_are_not_allowed_are_found() -> None:
     ):
         with pytest.raises(SpecError):
             load_laid_over(ADULT, wrong)
+
+
+@EACH
+def test_prose_is_filled_to_the_width(page: Path) -> None:
+    if str(page.relative_to(ROOT)) in NOT_REFILLED:
+        pytest.skip("generated, or written at another width")
+    wide = [line for line in prose(page).splitlines() if len(line) > WIDTH and line[0] != "|"]
+    assert wide == []
 
 
 def test_blocks_of_every_page_have_a_language_that_is_tested() -> None:
