@@ -118,7 +118,7 @@ KERNELS = {
     ),
     "tables of units of k rows charged as one row": Broken(
         COUNTS,
-        (("return kind(self.sigma, rows_per_unit)", "return kind(self.sigma, 1)"),),
+        (("[self.sampler](self.sigma, rows_per_unit)", "[self.sampler](self.sigma, 1)"),),
         caught=(
             "test_tables_are_charged_for_all_rows_of_a_unit[add_remove",
             "[replace_one-",
