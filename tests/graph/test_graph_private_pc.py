@@ -19,12 +19,13 @@ from synthdp.errors import SynthdpError
 from synthdp.graph.discovery import ALGORITHMS
 from synthdp.graph.discovery.em_pc.search import deletions
 from synthdp.graph.discovery.ranked import Links, Questions, graph_of
-from synthdp.graph.discovery.sieving import outcome, pc_search
+from synthdp.graph.discovery.sieving import pc_search
 from synthdp.graph.formats.bif import BayesianNetwork
 from synthdp.graph.knowledge import Knowledge
 from synthdp.graph.metrics import arc_f1
 from synthdp.privacy.mechanisms.noisy_max import HowMany
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorReply
+from synthdp.privacy.mechanisms.strategy import result_of
 from synthdp.privacy.plan import Plan, make_search_plan
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec.checks.columns import cross_problems
@@ -150,12 +151,12 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
     knowledge = Knowledge(domain.names)
     questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, knowledge, questions, lambda reply: reply.above)
-    found = outcome(strategy, [SparseVectorReply(False), SparseVectorReply(True)])
+    found = result_of(strategy, [SparseVectorReply(False), SparseVectorReply(True)])
     assert set(found.undecided) == {("a", "b"), ("b", "c")}
     graph = graph_of(found.links, found.undecided, max_parents=6)
     assert set(graph.open_pairs) == set(found.undecided)
     assert not graph.undirected and not graph.directed
-    whole = outcome(
+    whole = result_of(
         strategy,
         [
             SparseVectorReply(False),
@@ -172,7 +173,7 @@ def test_pairs_that_were_not_reached_are_undecided() -> None:
         ("a", "b"),
         ("c", "b"),
     }
-    none = outcome(strategy, [])
+    none = result_of(strategy, [])
     assert set(none.undecided) == {("a", "b"), ("a", "c"), ("b", "c")}
 
 
@@ -180,7 +181,7 @@ def test_a_pair_with_sets_left_is_undecided_too() -> None:
     domain = domain_of("abcd")
     questions = Questions.at_level(domain, "kendall", rows=1e5, level=0.05, noise=10.0)
     strategy = partial(pc_search, Knowledge(domain.names), questions, lambda reply: reply.above)
-    assert len(outcome(strategy, [SparseVectorReply(False)] * 6).undecided) == 6, (
+    assert len(result_of(strategy, [SparseVectorReply(False)] * 6).undecided) == 6, (
         "all pairs stay linked, all have sets of order one"
     )
 
@@ -260,8 +261,8 @@ def test_priv_pc_releases_the_strength_of_examined_links() -> None:
     strategy = partial(
         pc_search, Knowledge(domain.names), questions, lambda _: False, lambda reply: reply.score
     )
-    assert outcome(strategy, [SparseVectorReply(False)]).links.strength("a", "b") == np.inf
-    assert outcome(strategy, [SparseVectorReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
+    assert result_of(strategy, [SparseVectorReply(False)]).links.strength("a", "b") == np.inf
+    assert result_of(strategy, [SparseVectorReply(True, 0.2, 1.0)]).links.strength("b", "a") == 0.2
 
 
 @pytest.mark.parametrize("test", ["chi_square", "kendall", "spearman"])

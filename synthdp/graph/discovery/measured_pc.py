@@ -37,14 +37,14 @@ import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
-from synthdp.graph.causal import CausalGraph, GraphEdge
+from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.discovery.reading import limit_parents, reading
 from synthdp.graph.discovery.skeleton import Evidence, Skeleton, Test, pc_skeleton
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.graph.meek import (
     Collider,
     Pdag,
-    extend,
     meek,
     orient_colliders,
     orient_known,
@@ -146,8 +146,8 @@ def measured_pc(
     orient_known(graph, knowledge)
     orient_colliders(graph, search.colliders(graph, skeleton), knowledge)
     meek(graph, knowledge)
-    keep = _limit_parents(graph, skeleton.evidence, plan.max_parents)
-    return _reading(graph, skeleton, knowledge, keep)
+    keep = limit_parents(graph, skeleton.evidence, plan.max_parents)
+    return reading(graph, skeleton, knowledge, keep)
 
 
 def separates(answer: Answer, evidence: Sequence[Test]) -> bool:
@@ -283,43 +283,3 @@ def collider_odds(tests: Mapping[tuple[str, ...], Answer], middle: str) -> float
     within = max((a.p_value for given, a in able.items() if middle in given), default=1.0)
     tiny = np.finfo(np.float64).tiny
     return float(np.log(max(without, tiny)) - np.log(max(within, tiny)))
-
-
-def _limit_parents(graph: Pdag, evidence: Evidence, most: int) -> Callable[[Pair], bool]:
-    """Which learned links to keep so that no column has more than `most` parents: the strongest;
-    fixed ones stay.
-    """
-    dropped: set[frozenset[str]] = set()
-    dag = extend(graph)
-    for node in dag.nodes:
-        parents = dag.ordered(dag.parents[node])
-        tests = {p: evidence.get((p, node)) or evidence.get((node, p)) for p in parents}
-        weakest = sorted(
-            (p for p in parents if tests[p]), key=lambda p: (tests[p] or ())[0][1].effect
-        )
-        dropped |= {frozenset((p, node)) for p in weakest[: max(len(parents) - most, 0)]}
-    return lambda pair: frozenset(pair) not in dropped
-
-
-def _reading(
-    graph: Pdag, skeleton: Skeleton, knowledge: Knowledge, keep: Callable[[Pair], bool]
-) -> CausalGraph:
-    """The result as a value, with pairs that are neither present nor absent."""
-    directed = [
-        GraphEdge(a, b, directed=True, provenance="learned")
-        for a, b in graph.directed()
-        if (a, b) not in knowledge.fixed and keep((a, b))
-    ]
-    undirected = [
-        GraphEdge(a, b, directed=False, provenance="learned")
-        for a, b in graph.undirected()
-        if keep((a, b))
-    ]
-    unclear = [
-        GraphEdge(a, b, directed=False, provenance="undecided")
-        for a, b in skeleton.evidence
-        if (a, b) not in skeleton.linked and not skeleton.absent((a, b))
-    ]
-    return CausalGraph.from_knowledge(
-        knowledge, provenance="required", arrows=(*directed, *undirected, *unclear)
-    )

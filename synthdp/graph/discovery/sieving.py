@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 
+from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.algorithm import Releaser
@@ -13,8 +14,10 @@ from synthdp.graph.discovery.ranked import MAX_ORDER, Links, Questions, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.conditional_counts import RankQuery
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
+from synthdp.privacy.mechanisms.strategy import result_of
 from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
+from synthdp.spec.model import Graph
 
 PURPOSE = "search"
 
@@ -77,44 +80,32 @@ def _unasked(
             yield pair
 
 
-def outcome(strategy: Strategy, replies: Iterable[SparseVectorReply]) -> SieveOutcome:
-    """Run a strategy on a released transcript.
-
-    If the transcript ends before the strategy does, the passes were used up.
-    """
-    search = strategy()
-    try:
-        next(search)
-        for reply in replies:
-            search.send(reply)
-        while True:
-            search.send(None)
-    except StopIteration as stop:
-        found: SieveOutcome = stop.value
-        return found
-
-
 def run_search(
+    strategy_of: Callable[[Knowledge, float, SparseVectorBudget], Strategy],
     releaser: Releaser,
-    knowledge: Knowledge,
-    strategy_of: Callable[[SparseVectorBudget], Strategy],
-    *,
-    max_parents: int,
-) -> Released[CausalGraph]:
+    settings: Graph,
+    domain: Domain,
+) -> Released[CausalGraph] | CausalGraph:
     """Release the transcript of a search and compute the graph from it.
+
+    Nothing is released if the spec leaves no pair open. `strategy_of` makes the strategy from
+    knowledge, level of a test and budget.
 
     Raises:
         SynthdpError: the plan has no sparse vector for a graph search.
     """
+    knowledge = Knowledge.from_spec(settings, domain.names)
+    if not knowledge.undecided_pairs():
+        return CausalGraph.from_knowledge(knowledge, provenance="required")
     planned = releaser.plan.find(f"graph: {PURPOSE}")
     if planned is None or not isinstance(planned.mechanism, SparseVectorBudget):
         raise SynthdpError("the plan has no sieve for a graph search")
-    strategy = strategy_of(planned.mechanism)
+    strategy = strategy_of(knowledge, settings.level, planned.mechanism)
     replies = releaser.release(planned.mechanism.search(strategy), purpose=planned.purpose)
 
     def read(transcript: tuple[SparseVectorReply, ...]) -> CausalGraph:
-        found = outcome(strategy, transcript)
-        return graph_of(found.links, found.undecided, max_parents=max_parents)
+        found: SieveOutcome = result_of(strategy, transcript)
+        return graph_of(found.links, found.undecided, max_parents=settings.max_parents)
 
     return replies.map(read)
 

@@ -1,10 +1,10 @@
 """Private selection under a search: how many, and which, by noisy maxima, each of a fixed and
 planned price.
 
-The search is a strategy, as in `privacy.mechanisms.sparse_vector`: a generator that yields requests
-and is sent whole numbers. Scores are the levels of rank queries
-(`privacy.mechanisms.conditional_counts.level`): at least 0 where "independent" holds, moved by a
-row by at most s. Both requests choose among scores that a row moves by at most s:
+The search is a strategy (`privacy.mechanisms.strategy`) that is sent whole numbers. Scores are the
+levels of rank queries (`privacy.mechanisms.conditional_counts.level`): at least 0 where
+"independent" holds, moved by a row by at most s. Both requests choose among scores that a row moves
+by at most s:
 
 HowMany   Of groups, in each of which the best query counts, how many are at least 0? With q(1) >=
 q(2) >= ... the
@@ -35,6 +35,7 @@ from synthdp.privacy.events import GumbelMaxDpEvent
 from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
 from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.mechanisms.ranks import STEPS, RankTest
+from synthdp.privacy.mechanisms.strategy import next_request
 from synthdp.privacy.noise import Integers, Randomness
 from synthdp.privacy.table import Table
 
@@ -54,7 +55,7 @@ class Which:
 
 
 Strategy = Callable[[], Generator[HowMany | Which, int | None, Any]]
-"""A fresh search. It is sent None when the budget is used up, and must then come to an end."""
+"""A fresh search."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Selection:
             chosen.append(
                 randomness.noisy_max(scores, scale=self.budget.noise * self.budget._moves)
             )
-            request = _next_request(search, chosen[-1])
+            request = next_request(search, chosen[-1])
         search.close()
         return tuple(chosen)
 
@@ -169,13 +170,3 @@ class Selection:
     def unpack(self, arrays: Arrays) -> tuple[int, ...]:
         """Choices from their array."""
         return tuple(arrays["chosen"].tolist())
-
-
-def _next_request(
-    search: Generator[HowMany | Which, int | None, Any], reply: int
-) -> HowMany | Which | None:
-    """Send a reply; None if the search has come to its end."""
-    try:
-        return search.send(reply)
-    except StopIteration:
-        return None

@@ -1,11 +1,10 @@
 """Sieve and examine: the sparse vector under a search that asks its next question in the light of
 earlier answers.
 
-The search is a strategy: a generator that yields questions and is sent replies, which are all that
-it ever sees. A sieve pass says of each question whether the noisy answer is below the noisy
-threshold, and ends at the first that is not; that one question is then examined with its own noise
-on all rows. [Wang, Pang and Song (2020),
-Algorithms 1 and 2, with three corrections: the sensitivities are those of
+The search is a strategy (`privacy.mechanisms.strategy`). A sieve pass says of each question whether
+the noisy answer is below the noisy threshold, and ends at the first that is not; that one question
+is then examined with its own noise on all rows. [Wang, Pang and Song (2020), Algorithms 1 and 2,
+with three corrections: the sensitivities are those of
 `privacy.mechanisms.ranks`; every pass is charged, also one that nothing ends; and there are
 `passes` of them at most, fixed in the plan, so that the charge is the same whatever the rows say.]
 """
@@ -25,6 +24,7 @@ from synthdp.privacy.events import SparseVectorDpEvent
 from synthdp.privacy.mechanisms.conditional_counts import GroupedRows, RankQuery, level, level_moves
 from synthdp.privacy.mechanisms.marginals import Arrays
 from synthdp.privacy.mechanisms.ranks import STATISTICS, STEPS, VARIANCE_STEPS, RankTest
+from synthdp.privacy.mechanisms.strategy import next_request
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
@@ -41,7 +41,7 @@ class SparseVectorReply:
 
 
 Strategy = Callable[[], Generator[RankQuery, SparseVectorReply | None, Any]]
-"""A fresh search. It is sent None when the budget is used up, and must then come to an end."""
+"""A fresh search."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class SparseVector:
             replies.append(
                 self._examined(rows, randomness, asked) if above else SparseVectorReply(False)
             )
-            asked = next_question(search, replies[-1])
+            asked = next_request(search, replies[-1])
             if above:
                 break
         return asked
@@ -217,13 +217,3 @@ class SparseVector:
         """Replies from their arrays."""
         columns = (arrays[name].tolist() for name in ("above", "score", "variance"))
         return tuple(SparseVectorReply(*reply) for reply in zip(*columns, strict=True))
-
-
-def next_question(
-    search: Generator[RankQuery, SparseVectorReply | None, Any], reply: SparseVectorReply
-) -> RankQuery | None:
-    """Send a reply; None if the search has come to its end."""
-    try:
-        return search.send(reply)
-    except StopIteration:
-        return None

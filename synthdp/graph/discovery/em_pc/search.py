@@ -10,7 +10,7 @@ one per order, and one per link that can be deleted.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 
 from synthdp.data.domain import Domain
@@ -20,6 +20,7 @@ from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.ranked import Links, Questions, check_ordered, graph_of
 from synthdp.graph.knowledge import Knowledge, Pair
 from synthdp.privacy.mechanisms.noisy_max import HowMany, SelectionBudget, Strategy, Which
+from synthdp.privacy.mechanisms.strategy import result_of
 from synthdp.privacy.plan import MechanismFactory
 from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
@@ -56,7 +57,7 @@ def _search(
     own = strategy(knowledge, settings.level, planned.mechanism)
     chosen = releaser.release(planned.mechanism.search(own), purpose=planned.purpose)
     return chosen.map(
-        lambda choices: graph_of(_skeleton(own, choices), (), max_parents=settings.max_parents)
+        lambda choices: graph_of(result_of(own, choices), (), max_parents=settings.max_parents)
     )
 
 
@@ -95,20 +96,6 @@ def deletions(
             links.separate(pair, queries[which].given)
             del groups[pair]
     return links
-
-
-def _skeleton(own: Strategy, choices: Iterable[int]) -> Links:
-    """The skeleton that released choices give."""
-    search = own()
-    try:
-        next(search)
-        for choice in choices:
-            search.send(choice)
-        while True:
-            search.send(None)
-    except StopIteration as stop:
-        links: Links = stop.value
-        return links
 
 
 EM_PC = Algorithm(_spends, _search)

@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from functools import partial
 
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer
 from synthdp.graph.ci_tests.ranks import noisy_rank_answer
-from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.algorithm import Algorithm
 from synthdp.graph.discovery.ranked import Questions, check_ordered
 from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
 from synthdp.privacy.plan import MechanismFactory
-from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 PASSES_PER_PAIR = 1.0
@@ -54,20 +52,6 @@ def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, Mechan
     return {PURPOSE: sieve_start(budget, passes=passes, rate=RATE, examined=EXAMINED)}
 
 
-def _search(
-    releaser: Releaser, settings: Graph, domain: Domain
-) -> Released[CausalGraph] | CausalGraph:
-    knowledge = Knowledge.from_spec(settings, domain.names)
-    if not knowledge.undecided_pairs():
-        return CausalGraph.from_knowledge(knowledge, provenance="required")
-    return run_search(
-        releaser,
-        knowledge,
-        partial(strategy, knowledge, settings.level),
-        max_parents=settings.max_parents,
-    )
-
-
 def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> Strategy:
     """PC that separates a pair where neither the sieve nor the examined test finds dependence."""
     rows, noise = budget.rows * budget.rate, budget.sieve_deviation
@@ -91,4 +75,4 @@ def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> 
     return partial(pc_search, knowledge, sampled, separated, lambda reply: examined(reply).effect)
 
 
-PRIV_PC = Algorithm(_spends, _search)
+PRIV_PC = Algorithm(_spends, partial(run_search, strategy))

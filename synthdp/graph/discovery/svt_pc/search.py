@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from synthdp.data.domain import Domain
-from synthdp.graph.causal import CausalGraph
-from synthdp.graph.discovery.algorithm import Algorithm, Releaser
+from synthdp.graph.discovery.algorithm import Algorithm
 from synthdp.graph.discovery.ranked import Questions, check_ordered
 from synthdp.graph.discovery.sieving import PURPOSE, pc_search, run_search, sieve_start
 from synthdp.graph.knowledge import Knowledge
 from synthdp.privacy.mechanisms.sparse_vector import SparseVectorBudget, SparseVectorReply, Strategy
 from synthdp.privacy.plan import MechanismFactory
-from synthdp.privacy.private import Released
 from synthdp.spec.model import Graph
 
 
@@ -30,20 +28,6 @@ def _spends(settings: Graph, domain: Domain, rows: float) -> Mapping[str, Mechan
         return {}
     budget = partial(SparseVectorBudget, domain, "kendall", passes, 1.0, rows)
     return {PURPOSE: sieve_start(budget, passes=passes, rate=1.0, examined=0.0)}
-
-
-def _search(
-    releaser: Releaser, settings: Graph, domain: Domain
-) -> Released[CausalGraph] | CausalGraph:
-    knowledge = Knowledge.from_spec(settings, domain.names)
-    if not knowledge.undecided_pairs():
-        return CausalGraph.from_knowledge(knowledge, provenance="required")
-    return run_search(
-        releaser,
-        knowledge,
-        partial(strategy, knowledge, settings.level),
-        max_parents=settings.max_parents,
-    )
 
 
 def strategy(knowledge: Knowledge, level: float, budget: SparseVectorBudget) -> Strategy:
@@ -58,4 +42,4 @@ def _above(reply: SparseVectorReply) -> bool:
     return reply.above
 
 
-SVT_PC = Algorithm(_spends, _search)
+SVT_PC = Algorithm(_spends, partial(run_search, strategy))
