@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from html import escape
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from synthdp.drawing.mpl_figures import short
+from synthdp.drawing.svg import compact, inline_frame, label, line, safe
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -22,20 +23,8 @@ MAX_BARS = 12
 SHADES = 5  # of a cell of a pair plot; more cannot be told apart at this size
 FIRST, SECOND = "var(--real)", "var(--synthetic)"
 
-
-def svg(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
-    """One picture with a name for those who do not see it."""
-    size = f'viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" height="{_n(height)}"'
-    return "\n".join(
-        [
-            (
-                f'<svg role="img" aria-label="{escape(alt)}" {size} font-size="12"'
-                ' fill="currentColor">'
-            ),
-            *body,
-            "</svg>",
-        ]
-    )
+_text = partial(label, size=12, colour="currentColor", number=compact)
+_line = partial(line, width=1, colour="var(--line)", number=compact)
 
 
 def overlay(
@@ -86,7 +75,7 @@ def bars(
                 colour="var(--muted)",
             )
         )
-    return svg(body, width=left + wide + 86, height=10 + 26 * len(rows), alt=alt)
+    return inline_frame(body, width=left + wide + 86, height=10 + 26 * len(rows), alt=alt)
 
 
 def intervals(
@@ -117,12 +106,14 @@ def intervals(
         ):
             at = y + 27 + 14 * j
             body.append(_line(place(bottom), at, place(top), at, colour=colour, width=2.2))
-            body.append(f'<circle cx="{_n(place(value))}" cy="{_n(at)}" r="4" fill="{colour}"/>')
+            body.append(
+                f'<circle cx="{compact(place(value))}" cy="{compact(at)}" r="4" fill="{colour}"/>'
+            )
             body.append(
                 _text(place(top) + 7, at + 4, f"{value:.3g}", size=10.5, colour="var(--muted)")
             )
     body.append(_text(left, high + 30, label))
-    return svg(body, width=left + wide + 60, height=high + 38, alt=alt)
+    return inline_frame(body, width=left + wide + 60, height=high + 38, alt=alt)
 
 
 def _steps(labels: Sequence[str], first: FloatArray, second: FloatArray, alt: str) -> str:
@@ -146,12 +137,14 @@ def _steps(labels: Sequence[str], first: FloatArray, second: FloatArray, alt: st
         _text(left, top + high + 16, short(labels[0], 22)),
         _text(left + wide, top + high + 16, short(labels[-1], 22), anchor="end"),
     ]
-    return svg(body, width=370, height=top + high + 24, alt=alt)
+    return inline_frame(body, width=370, height=top + high + 24, alt=alt)
 
 
 def _stairs(x: FloatArray, y: FloatArray, base: float) -> str:
-    steps = "".join(f"V{_n(v)}H{_n(b)}" for v, b in zip(y.tolist(), x[1:].tolist(), strict=True))
-    return f"M{_n(x[0])} {_n(base)}{steps}V{_n(base)}"
+    steps = "".join(
+        f"V{compact(v)}H{compact(b)}" for v, b in zip(y.tolist(), x[1:].tolist(), strict=True)
+    )
+    return f"M{compact(x[0])} {compact(base)}{steps}V{compact(base)}"
 
 
 def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float, alt: str) -> str:
@@ -189,7 +182,7 @@ def waterfall(steps: Sequence[tuple[str, float]], *, total: float, budget: float
         )
     )
     body.append(_text(left + scale * budget, high + 13, f"budget {budget:g}", anchor="end"))
-    return svg(body, width=680, height=high + 20, alt=alt)
+    return inline_frame(body, width=680, height=high + 20, alt=alt)
 
 
 def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
@@ -208,10 +201,10 @@ def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
                 size=min(12, cell - 3),
             )
         )
-        x, y = left + cell * (i + 0.5) + 4, top + cell * len(names) + 8
+        x, y = (compact(v) for v in (left + cell * (i + 0.5) + 4, top + cell * len(names) + 8))
         body.append(
-            f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="end" font-size="{_n(min(12, cell - 3))}" '
-            f'transform="rotate(-50 {_n(x)} {_n(y)})">{_escaped(short(name, 18))}</text>'
+            f'<text x="{x}" y="{y}" text-anchor="end" font-size="{compact(min(12, cell - 3))}" '
+            f'transform="rotate(-50 {x} {y})">{safe(short(name, 18))}</text>'
         )
         for j in range(i):
             strength = float(values[i, j])
@@ -222,21 +215,14 @@ def heat(names: Sequence[str], values: FloatArray, *, alt: str) -> str:
         cell * len(names),
         22 + 5.6 * max(len(short(name, 18)) for name in names),
     )  # room for slanted names
-    return svg(body, width=left + side + 10, height=top + side + deep, alt=alt)
+    return inline_frame(body, width=left + side + 10, height=top + side + deep, alt=alt)
 
 
 def _cell(x: float, y: float, side: float, strength: float) -> str:
-    shade = (
-        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="var(--line)"'
-        ' fill-opacity=".35"/>'
-    )
+    shade = _rect(x, y, side, side, 'fill="var(--line)" fill-opacity=".35"')
     if strength < 0.005:
         return shade
-    return (
-        shade
-        + f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(side)}" height="{_n(side)}" fill="{SECOND}"'
-        f' fill-opacity="{strength:.2f}"/>'
-    )
+    return shade + _rect(x, y, side, side, f'fill="{SECOND}" fill-opacity="{strength:.2f}"')
 
 
 def _on_cell(x: float, y: float, strength: float) -> str:
@@ -278,17 +264,14 @@ def pairplot(
             x, table = left + j * (cell + gap), tables[i][j]
             if table is None:
                 continue
-            body.append(
-                f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(cell)}" height="{_n(cell)}" fill="none"'
-                ' stroke="var(--line)"/>'
-            )
+            body.append(_rect(x, y, cell, cell, 'fill="none" stroke="var(--line)"'))
             body += (
                 _column(table, x, y, cell)
                 if i == j
                 else _table(table, x, y, cell, SECOND if j < i else FIRST)
             )
     side = len(names) * (cell + gap)
-    return svg(body, width=left + side + 6, height=side + 24, alt=alt)
+    return inline_frame(body, width=left + side + 6, height=side + 24, alt=alt)
 
 
 def _column(shares: FloatArray, x: float, y: float, cell: float) -> Iterator[str]:
@@ -305,12 +288,11 @@ def _table(table: FloatArray, x: float, y: float, cell: float, colour: str) -> I
     most = float(table.max()) or 1.0
     shade = np.round(SHADES * np.sqrt(table / most)).astype(int)
     high, wide = cell / table.shape[0], cell / table.shape[1]
+    box = f"h{compact(wide)}v{compact(high)}h{compact(-wide)}z"
     for level in range(1, SHADES + 1):
         cells = zip(*np.nonzero(shade == level), strict=True)
         path = "".join(
-            f"M{_n(x + j * wide)}"
-            f" {_n(y + cell - (i + 1) * high)}h{_n(wide)}v{_n(high)}h{_n(-wide)}z"
-            for i, j in cells
+            f"M{compact(x + j * wide)} {compact(y + cell - (i + 1) * high)}{box}" for i, j in cells
         )
         if path:
             yield f'<path d="{path}" fill="{colour}" fill-opacity="{level / SHADES:.1f}"/>'
@@ -335,12 +317,12 @@ def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
         body.append(_text(left - 6, top + side - at + 4, f"{tick:g}", anchor="end", size=11))
         body.append(_text(left + at, top + side + 16, f"{tick:g}", anchor="middle", size=11))
     path = " ".join(
-        f"{'L' if k else 'M'}{_n(left + place(a))},{_n(top + side - place(b))}"
+        f"{'L' if k else 'M'}{compact(left + place(a))},{compact(top + side - place(b))}"
         for k, (a, b) in enumerate(points)
     )
     body.append(
-        f'<path d="{path} L{_n(left + side)},{_n(top)} L{_n(left)},{_n(top)} z" fill="var(--bound)"'
-        ' fill-opacity=".12"/>'
+        f'<path d="{path} L{compact(left + side)},{compact(top)} L{compact(left)},{compact(top)} z"'
+        ' fill="var(--bound)" fill-opacity=".12"/>'
     )
     body.append(f'<path d="{path}" fill="none" stroke="var(--bound)" stroke-width="2.4"/>')
     body.append(_line(left, top + side, left + side, top, colour="currentColor", dashes="2 4"))
@@ -350,56 +332,16 @@ def roc_bound(points: Sequence[tuple[float, float]], *, alt: str) -> str:
     ]
     body.append(_text(left + side / 2, top + side + 36, "false positive rate", anchor="middle"))
     body.append(
-        f'<text x="14" y="{_n(top + side / 2)}" text-anchor="middle" transform="rotate(-90 14'
-        f' {_n(top + side / 2)})">true positive rate</text>'
+        f'<text x="14" y="{compact(top + side / 2)}" text-anchor="middle" transform="rotate(-90 14'
+        f' {compact(top + side / 2)})">true positive rate</text>'
     )
-    return svg(body, width=left + side + 24, height=top + side + 46, alt=alt)
+    return inline_frame(body, width=left + side + 24, height=top + side + 46, alt=alt)
 
 
 def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:
-    return (
-        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0.0))}" height="{_n(height)}"'
-        f' fill="{colour}"/>'
-    )
+    return _rect(x, y, max(width, 0.0), height, f'fill="{colour}"')
 
 
-def _line(
-    x1: float,
-    y1: float,
-    x2: float,
-    y2: float,
-    *,
-    colour: str = "var(--line)",
-    width: float = 1.0,
-    dashes: str = "",
-) -> str:
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return (
-        f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" stroke="{colour}"'
-        f' stroke-width="{_n(width)}"{dashed}/>'
-    )
-
-
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    anchor: str = "start",
-    size: float = 12,
-    colour: str = "currentColor",
-) -> str:
-    return (
-        f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{_n(size)}"'
-        f' fill="{colour}">{_escaped(words)}</text>'
-    )
-
-
-def _escaped(words: str) -> str:
-    return escape(words, quote=True)
-
-
-def _n(value: float) -> str:
-    """A coordinate with one digit after the point."""
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+def _rect(x: float, y: float, width: float, height: float, look: str) -> str:
+    x_, y_, w, h = map(compact, (x, y, width, height))
+    return f'<rect x="{x_}" y="{y_}" width="{w}" height="{h}" {look}/>'

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Protocol
-from xml.sax.saxutils import escape
 
 import networkx as nx
+
+from synthdp.drawing.svg import INK, arrow_head, frame, line, safe
 
 HEIGHT, COLUMN_GAP, ROW_GAP, MARGIN = 26.0, 70.0, 40.0, 28.0
 
@@ -136,36 +137,15 @@ def draw(graph: DrawnGraph, *, title: str, styles: Mapping[str, Style] = STYLES)
         *(_node(n, b) for n, b in boxes.items()),
         *legend,
     ]
-    return "\n".join(
-        [
-            (
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
-                f' width="{width:.0f}" height="{height:.0f}" role="img"'
-                ' aria-labelledby="graph-title graph-desc" font-family="sans-serif"'
-                ' font-size="13">'
-            ),
-            f'<title id="graph-title">{_text(title)}</title>',
-            f'<desc id="graph-desc">{_text(_description(graph))}</desc>',
-            (
-                f"<defs>{''.join(_head(p, styles[p]) for p in used)}{_dot() if graph.latent else ''}</defs>"  # noqa: E501
-            ),
-            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-            *body,
-            "</svg>",
-            "",
-        ]
-    )
-
-
-def _text(text: str) -> str:
-    """Escaped for SVG, without the control characters that XML refuses."""
-    return escape(
-        "".join(
-            c
-            for c in text
-            if c >= " " and not 0xD800 <= ord(c) <= 0xDFFF and c not in "\ufffe\uffff"
-        ),
-        {'"': "&quot;"},
+    heads = [arrow_head(f"head-{p}", styles[p].colour, tip=6, size=11) for p in used]
+    return frame(
+        body,
+        name="graph",
+        title=title,
+        description=_description(graph),
+        width=width,
+        height=height,
+        defs="".join([*heads, _dot() if graph.latent else ""]),
     )
 
 
@@ -263,7 +243,7 @@ def _link(
     head = f' marker-end="url(#head-{edge.provenance})"' if edge.directed else ""
     words = f"{edge.cause} {'to' if edge.directed else 'and'} {edge.effect}: {edge.provenance}"
     look = f'fill="none" stroke="{style.colour}" stroke-width="{style.width}"{dashes}{head}'
-    return f'<path class="{edge.provenance}" d="{path}" {look}><title>{_text(words)}</title></path>'
+    return f'<path class="{edge.provenance}" d="{path}" {look}><title>{safe(words)}</title></path>'
 
 
 def _path(
@@ -308,7 +288,7 @@ def _node(name: str, box: _Box) -> str:
     )
     label = (
         f'<text x="{box.x + box.width / 2:.1f}" y="{box.y + 17.5:.1f}" text-anchor="middle"'
-        f' fill="#111111">{_text(name)}</text>'
+        f' fill="{INK}">{safe(name)}</text>'
     )
     return f"<g>{rect}{label}</g>"
 
@@ -341,7 +321,7 @@ def _latents(
         )
         lines.append(
             f'<path class="latent" d="{path}"'
-            f" {look}><title>{_text(f'{a} and {b}: unseen common cause')}</title></path>"
+            f" {look}><title>{safe(f'{a} and {b}: unseen common cause')}</title></path>"
         )
     return lines
 
@@ -351,14 +331,6 @@ def _dot() -> str:
     return (
         '<marker id="dot" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="8" markerHeight="8"'
         f' markerUnits="userSpaceOnUse">{circle}</marker>'
-    )
-
-
-def _head(provenance: str, style: Style) -> str:
-    return (
-        f'<marker id="head-{provenance}" viewBox="0 0 10 10" refX="6" refY="5" markerWidth="11"'
-        ' markerHeight="11" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5 L0,10'
-        f' z" fill="{style.colour}"/></marker>'
     )
 
 
@@ -386,13 +358,9 @@ def _legend(
     lines = []
     for i, (colour, dashes, width, words) in enumerate(rows):
         y = top + 10 + 20 * i
-        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-        line = (
-            f'<line x1="{MARGIN}" y1="{y:.1f}" x2="{MARGIN + 46}" y2="{y:.1f}" stroke="{colour}"'
-            f' stroke-width="{width}"{dash}/>'
-        )
+        sample = line(MARGIN, y, MARGIN + 46, y, colour=colour, width=width, dashes=dashes)
         lines.append(
-            f'{line}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="#111111">{_text(words)}</text>'
+            f'{sample}<text x="{MARGIN + 56}" y="{y + 4.5:.1f}" fill="{INK}">{safe(words)}</text>'
         )
     return lines
 

@@ -1,10 +1,13 @@
-"""Self-contained SVG: one frame with a title and a description for those who do not see it; all
-text escaped.
+"""What all hand-drawn pictures share: frames, lines of text and straight lines, as SVG.
+
+A picture names no script, font or other file, and all its text is escaped. It says in words what it
+shows, for those who do not see it. A bundle's pictures are drawn again by `verify` and compared
+byte by byte, so that nothing here may change what is written for the same figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from xml.sax.saxutils import escape
 
 INK, FAINT, HOT, COOL = (
@@ -15,25 +18,62 @@ INK, FAINT, HOT, COOL = (
 )  # colour-blind safe (Okabe and Ito), darkened for contrast
 
 
+def fixed(value: float) -> str:
+    """A coordinate with one digit after the point."""
+    return f"{value:.1f}"
+
+
+def compact(value: float) -> str:
+    """A coordinate with at most one digit after the point: pages hold thousands of them."""
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
 def frame(
-    body: Iterable[str], *, name: str, title: str, description: str, width: int, height: int
+    body: Iterable[str],
+    *,
+    name: str,
+    title: str,
+    description: str,
+    width: float,
+    height: float,
+    defs: str | None = None,
 ) -> str:
-    """The SVG text of a picture; `name` keeps its ids apart from those of other pictures on one
-    page.
+    """A picture that is a file of its own. `name` keeps its ids apart from those of other pictures
+    on one page; `defs` is what it defines for use in `body`.
     """
     return "\n".join(
         [
             (
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
-                f' width="{width}" height="{height}" role="img" aria-labelledby="{name}-title'
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f}'
+                f' {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img"'
+                f' aria-labelledby="{name}-title'
                 f' {name}-desc" font-family="sans-serif" font-size="13">'
             ),
             f'<title id="{name}-title">{safe(title)}</title>',
             f'<desc id="{name}-desc">{safe(description)}</desc>',
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+            *([] if defs is None else [f"<defs>{defs}</defs>"]),
+            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
             *body,
             "</svg>",
             "",
+        ]
+    )
+
+
+def inline_frame(body: Sequence[str], *, width: float, height: float, alt: str) -> str:
+    """A picture inside a page, whose colours it takes; `alt` is its name for those who do not see
+    it.
+    """
+    w, h = compact(width), compact(height)
+    return "\n".join(
+        [
+            (
+                f'<svg role="img" aria-label="{safe(alt)}" viewBox="0 0 {w} {h}" width="{w}"'
+                f' height="{h}" font-size="12" fill="currentColor">'
+            ),
+            *body,
+            "</svg>",
         ]
     )
 
@@ -61,14 +101,15 @@ def label(
     text: str,
     *,
     anchor: str = "start",
-    size: int = 13,
+    size: float = 13,
     bold: bool = False,
     colour: str = INK,
+    number: Callable[[float], str] = fixed,
 ) -> str:
     """One line of text."""
     weight = ' font-weight="bold"' if bold else ""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
+        f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" font-size="{size}"{weight}'
         f' fill="{colour}">{safe(text)}</text>'
     )
 
@@ -83,21 +124,22 @@ def line(
     width: float = 1.0,
     dashes: str = "",
     head: str = "",
+    number: Callable[[float], str] = fixed,
 ) -> str:
     """A straight line; `head` is the id of a marker at its end."""
     look = (f' stroke-dasharray="{dashes}"' if dashes else "") + (
         f' marker-end="url(#{head})"' if head else ""
     )
     return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"'
-        f' stroke-width="{width}"{look}/>'
+        f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
+        f' stroke="{colour}" stroke-width="{width}"{look}/>'
     )
 
 
-def arrow_head(name: str, colour: str) -> str:
-    """A marker to end lines with."""
+def arrow_head(name: str, colour: str, *, tip: int = 9, size: int = 10) -> str:
+    """A marker to end lines with, of which the point at `tip` tenths lies on the line's end."""
     return (
-        f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="10"'
-        ' markerHeight="10" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5 L0,10'
-        f' z" fill="{colour}"/></marker>'
+        f'<marker id="{name}" viewBox="0 0 10 10" refX="{tip}" refY="5" markerWidth="{size}"'
+        f' markerHeight="{size}" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0 L10,5'
+        f' L0,10 z" fill="{colour}"/></marker>'
     )
