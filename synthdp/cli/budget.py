@@ -1,8 +1,8 @@
 """What each dataset has spent, on what, and by whom, against its cap: as facts, as text, and as a
 picture.
 
-A waterfall: each reservation begins where the one before it ended, because reservations of a
-dataset add up (`ledger.ledger` has the proof). Everything here is public or the steward's own;
+Reservations of a dataset add up (`ledger.ledger` has the proof), so that each begins where the one
+before it ended: the picture is a waterfall. Everything here is public or the steward's own;
 nothing comes out of rows.
 """
 
@@ -13,8 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, shortened
-from synthdp.errors import BudgetError
+from synthdp.cli.text import render, table
+from synthdp.drawing.svg import COOL, FAINT, HOT, INK, frame, label, line, shortened
+from synthdp.errors import BudgetError, printable
 from synthdp.ledger.entries import Entry
 from synthdp.ledger.ledger import Ledger
 from synthdp.spec.addresses import (
@@ -27,8 +28,6 @@ from synthdp.spec.addresses import (
 
 Facts = Mapping[str, Any]
 
-BAR = 44  # characters from nothing to the cap
-BLOCKS = " ▏▎▍▌▋▊▉█"
 UNSTATED = "not stated"
 
 
@@ -109,41 +108,45 @@ def _run_facts(reservation: Entry, own: Sequence[Entry]) -> dict[str, Any]:
 
 
 def budget_text(facts: Sequence[Facts]) -> str:
-    """The waterfalls as text, one dataset after another."""
-    return "\n\n".join("\n".join(_lines(data)) for data in facts)
+    """A table for each dataset: what every run took, and what all runs up to it took together."""
+    return "\n\n".join(_dataset_text(data) for data in facts)
 
 
-def _lines(data: Facts) -> list[str]:
-    runs, scale = data["runs"], _scale(data)
-    width = max([len(_who(r)) for r in runs] + [len("left")])
-    lines = [
-        f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta"
-        f" {data['delta']:g}{_of(data['cap_delta'])}"
-    ]
-    for run, (start, end) in zip(runs, pairwise(_ends(data)), strict=True):
-        bar = _bar(start / scale, end / scale)
-        lines.append(
-            f"  {_who(run):<{width}}  {bar}  {run['epsilon']:>6.4g}  {run['run']}  {_state(run)}"
+def _dataset_text(data: Facts) -> str:
+    # What a steward wrote is escaped before rich would drop what cannot be seen of it.
+    rows = [
+        (
+            _day(run),
+            printable(_by(run)),
+            f"{run['epsilon']:.4g}",
+            f"{end:.4g}",
+            run["run"],
+            _state(run),
         )
+        for run, end in zip(data["runs"], _ends(data)[1:], strict=True)
+    ]
     left = _left(data)
     if left is not None:
-        lines.append(
-            f"  {'left':<{width}} "
-            f" {_bar(data['epsilon'] / scale, (data['epsilon'] + left) / scale, full='░')} "
-            f" {left:>6.4g}"
-        )
-    return lines + ([f"  {w}" for w in _warnings(data)])
+        rows.append(("", "left", f"{left:.4g}", f"{data['cap_epsilon']:.4g}", "", ""))
+    header = ("reserved", "by", "epsilon", "together", "run", "on")
+    headline = (
+        f"{data['dataset']}: epsilon {data['epsilon']:g} spent{_against(data)}; delta"
+        f" {data['delta']:g}{_of(data['cap_delta'])}"
+    )
+    shown = render(table("", header, rows, numbers=[2, 3]))
+    return "\n".join([headline, *(row.rstrip() for row in shown.splitlines()), *_warnings(data)])
 
 
-def _bar(start: float, end: float, *, full: str = "█") -> str:
-    """A floating bar between two parts of the line, to an eighth of a character where it ends."""
-    first, eighths = min(round(start * BAR), BAR - 1), round((end - start) * BAR * 8)
-    body = full * (eighths // 8) + (BLOCKS[eighths % 8].strip() if full == "█" else "")
-    return f"{' ' * first}{body or '▏'}".ljust(BAR)[:BAR]
+def _day(run: Facts) -> str:
+    return str(run["at"][:10])
+
+
+def _by(run: Facts) -> str:
+    return shortened(run["by"], most=24)
 
 
 def _who(run: Facts) -> str:
-    return f"{run['at'][:10]} {shortened(run['by'], most=24)}"
+    return f"{_day(run)} {_by(run)}"
 
 
 def _state(run: Facts) -> str:
@@ -230,7 +233,7 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
     top, left = y + 10, _left(data)
     for run, (start, end) in zip(data["runs"], pairwise(_ends(data)), strict=True):
         y += ROW
-        colour = COOL if run["settled"] else FAINT
+        colour, at = COOL if run["settled"] else FAINT, LEFT + end * unit
         out += [
             label(LEFT - 10, y + 5, _who(run), anchor="end"),
             _box(LEFT + start * unit, y - 8, (end - start) * unit, colour),
@@ -245,23 +248,23 @@ def _waterfall(data: Facts, y: float) -> tuple[list[str], float]:
             ),
         ]
         out += (
-            [_line(LEFT + end * unit, y - 8, y + ROW + 8, FAINT)]
+            [line(at, y - 8, at, y + ROW + 8, colour=FAINT, width=0.8)]
             if run is not data["runs"][-1] or left is not None
             else []
         )
     if left is not None:
-        y += ROW
+        y, cap = y + ROW, LEFT + data["cap_epsilon"] * unit
         out += [
             label(LEFT - 10, y + 5, "left", anchor="end"),
             _box(LEFT + data["epsilon"] * unit, y - 8, left * unit, "none", edge=FAINT),
         ]
         out += [
             label(LEFT + WIDTH + 14, y + 5, f"{left:.4g}"),
-            _line(LEFT + data["cap_epsilon"] * unit, top, y + 14, HOT, width=2.0),
+            line(cap, top, cap, y + 14, colour=HOT, width=2),
         ]
         out.append(
             label(
-                LEFT + data["cap_epsilon"] * unit,
+                cap,
                 y + 28,
                 f"cap {data['cap_epsilon']:g}",
                 anchor="middle",
@@ -280,11 +283,4 @@ def _box(x: float, y: float, width: float, fill: str, *, edge: str = INK) -> str
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="16" fill="{fill}"'
         f' stroke="{edge}" stroke-width="0.6"/>'
-    )
-
-
-def _line(x: float, top: float, bottom: float, colour: str, *, width: float = 0.8) -> str:
-    return (
-        f'<line x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom:.1f}" stroke="{colour}"'
-        f' stroke-width="{width:g}"/>'
     )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # a plan is shown without what a release needs
 MAX_LINKS = 20
 
 
-def _render(*parts: object) -> str:
+def render(*parts: object) -> str:
+    """Lines and tables as text of 110 characters a line."""
     buffer = StringIO()
     console = Console(file=buffer, width=110, highlight=False, color_system=None, markup=False)
     for part in parts:
@@ -29,16 +30,16 @@ def _render(*parts: object) -> str:
     return buffer.getvalue().rstrip()
 
 
-def _table(
+def table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int]
 ) -> Table:
-    """`numbers`: places of the columns that are lined up on the right."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    """A table without lines; `numbers`: places of the columns that are lined up on the right."""
+    made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
+        made.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    return table
+        made.add_row(*row)
+    return made
 
 
 def plan_text(facts: Mapping[str, Any]) -> str:
@@ -49,11 +50,11 @@ def plan_text(facts: Mapping[str, Any]) -> str:
     ]
     ledger, expected = facts["ledger"], facts["expected"]
     cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
-    return _render(
+    return render(
         f"dataset {facts['dataset']}: epsilon {facts['epsilon_spent']:.4f} of {facts['epsilon']:g},"
         f" delta {facts['delta']:g}, {facts['adjacency']} neighbours, at most"
         f" {facts['rows_per_unit']} row(s) per unit",
-        _table("", ["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
+        table("", ["spend", "epsilon alone", "mechanism", "serves"], spends, numbers=[1]),
         "(together they cost less than their sum: one accountant composes them)",
         f"ledger: {ledger['spent_before']:g} spent before, {ledger['spent_after']:g} after, {cap}",
         f"expected: about {expected['cpu_seconds']:g} CPU seconds and {expected['memory_mb']} MB"
@@ -123,7 +124,7 @@ def audit_text(record: AuditRecord, path: Path) -> str:
         if record.rows == "real"
         else "public: the next release of this plan publishes it"
     )
-    return _render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
+    return render(Markdown(audit_markdown(record)), f"\nrecord  {path}   ({who})")
 
 
 def difference_text(found: BundleDifference) -> str:
@@ -148,9 +149,9 @@ def difference_text(found: BundleDifference) -> str:
     listed = [f"{how} {a} - {b}" for how, a, b in links[:MAX_LINKS]] + (
         [f"and {len(links) - MAX_LINKS} more"] if len(links) > MAX_LINKS else []
     )
-    return _render(
+    return render(
         f"A  {found.a}\nB  {found.b}   (both verified; the verdict is of B)",
-        _table("", ["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
+        table("", ["", "", "A", "B", "B is", ""], rows, numbers=[2, 3]),
         *listed,
     )
 
@@ -165,14 +166,14 @@ def doctor_text(findings: Sequence[Diagnosis]) -> str:
         )
         for f in findings
     ]
-    return _render(_table("", ["", "", ""], rows, numbers=[]))
+    return render(table("", ["", "", ""], rows, numbers=[]))
 
 
 def columns_text(facts: list[dict[str, Any]]) -> str:
     """The levels that a spec gives each column, as text."""
     from synthdp.cli.column_preview import column_rows
 
-    return _render(
-        _table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
+    return render(
+        table("", ["column", "type", "levels", ""], column_rows(facts), numbers=[2]),
         "(from the spec alone; no row was read)",
     )
