@@ -17,10 +17,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from synthdp.data.domain import Domain
+from synthdp.evaluate.inference import NORMAL_95
 from synthdp.privacy.mechanisms.scores import Scored, compared
 from synthdp.spec.model import IdUnit, Model, ReleaseSpec
 
-LEVEL, Z = 0.95, 1.959964
+LEVEL, Z = 0.95, NORMAL_95
 
 
 class ReleasedTable(Protocol):

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes
 from synthdp.evaluate.features import build_features, clamped_numbers, join
+from synthdp.evaluate.inference import NORMAL_95
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.constraints import numbers
 from synthdp.spec.expressions.expressions import parse
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-QUANTILE = 1.959964  # of a 95% interval
 MIN_ROWS = 20  # of each arm
 # Probability of treatment, and of none: beyond a weight of 100 single rows would decide.
 MIN_PROPENSITY = 0.01
@@ -54,12 +54,12 @@ class Estimate:
     @property
     def low(self) -> float:
         """Lower end of the interval."""
-        return self.value - QUANTILE * self.error
+        return self.value - NORMAL_95 * self.error
 
     @property
     def high(self) -> float:
         """Upper end of the interval."""
-        return self.value + QUANTILE * self.error
+        return self.value + NORMAL_95 * self.error
 
     def covers(self, value: float) -> bool:
         """Whether the interval contains `value`."""

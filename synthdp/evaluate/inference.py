@@ -22,7 +22,7 @@ from synthdp.evaluate.features import clamped_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-QUANTILE = 1.959964  # of a 95% interval
+NORMAL_95 = 1.959964  # standard deviations to each side that hold 95% of a Gaussian
 MIN_COUNT = 10  # of a level or a group; below it the Gaussian approximation of its interval fails
 MAX_LEVELS = 12  # of a column, the commonest
 MAX_FIGURES = 600  # of each kind
@@ -80,7 +80,7 @@ def _covered(true: Figures, stated: Figures, keys: list[Name]) -> float:
     covered = []
     for key in keys:
         estimate, error = stated[key]
-        covered.append(abs(estimate - true[key][0]) <= QUANTILE * error)
+        covered.append(abs(estimate - true[key][0]) <= NORMAL_95 * error)
     return float(np.mean(covered))
 
 
