@@ -245,27 +245,17 @@ def _some(names: list[str]) -> str:
     )
 
 
+def _incomparable(why: str) -> Difference:
+    return Difference("quality", "distance to the noisy tables", None, None, "not comparable", why)
+
+
 def _quality(a: Opened, b: Opened) -> Iterator[Difference]:
     """Distances to the noisy tables: only where both describe one dataset by the same levels."""
     if a.domain != b.domain:
-        yield Difference(
-            "quality",
-            "distance to the noisy tables",
-            None,
-            None,
-            "not comparable",
-            "the columns or their levels are not the same",
-        )
+        yield _incomparable("the columns or their levels are not the same")
         return
     if a.spec.dataset.id != b.spec.dataset.id:
-        yield Difference(
-            "quality",
-            "distance to the noisy tables",
-            None,
-            None,
-            "not comparable",
-            "they are of different datasets",
-        )
+        yield _incomparable("they are of different datasets")
         return
     for found in distances(a.folder, b.folder, a.domain):
         why = (
