@@ -127,8 +127,8 @@ def _whole(digits: str) -> int:
 def draft_of(path: Path) -> Iterator[Path]:
     """A draft beside `path`. It takes its place when the block ends well, and vanishes otherwise.
 
-    Bytes and name are on the disk when the block has ended. A process that is killed inside leaves
-    the draft, and `path` as it was.
+    Its bytes are on the disk before it takes its place, its name perhaps later. A process
+    that is killed inside leaves the draft, and `path` as it was.
 
     Raises:
         OSError: the disk does not take it.
@@ -141,17 +141,18 @@ def draft_of(path: Path) -> Iterator[Path]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    sync(path.parent)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """All of `content` in `path` and on the disk, or what was there before.
+    """All of `content` in `path`, or what was there before. Bytes and name are on the disk when
+    this returns.
 
     Raises:
         OSError: the disk does not take it.
     """
     with draft_of(path) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:
