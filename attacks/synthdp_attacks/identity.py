@@ -43,45 +43,53 @@ def checked_identity(identity: str) -> str:
     return identity
 
 
-def _told(trainer: object) -> tuple[object, ...]:
+def _told(trainer: Any) -> object:
     """What of a trainer, or of one that it holds, goes into its name, as plain values."""
     if isinstance(given := getattr(trainer, "identity", None), str):
         return ("named", given)
     if isinstance(trainer, functools.partial):
-        return (
-            _told(trainer.func),
-            _setting(trainer.args),
-            [(name, _setting(value)) for name, value in sorted(trainer.keywords.items())],
-        )
+        return [_told(trainer.func), _setting(trainer.args), _setting(trainer.keywords)]
     if inspect.ismethod(trainer):
-        return (_told(trainer.__func__), _told(trainer.__self__))
+        return [_told(trainer.__func__), _told(trainer.__self__)]
     if inspect.isfunction(trainer):
-        held = inspect.getclosurevars(trainer).nonlocals
-        return (
-            *_code(trainer),
-            _setting((trainer.__defaults__, trainer.__kwdefaults__)),
-            [(name, _setting(held[name])) for name in sorted(held)],
-        )
+        held = dict(inspect.getclosurevars(trainer).nonlocals)
+        settings = (held, trainer.__defaults__, trainer.__kwdefaults__)
+        return [_code(trainer), _setting(settings)]
     if inspect.isclass(trainer):
-        return tuple(_code(cls) for cls in inspect.getmro(trainer) if cls is not object)
-    return (
-        _told(type(trainer)),
-        [(name, _setting(value)) for name, value in sorted(_fields(trainer).items())],
-    )
+        return [_code(cls) for cls in inspect.getmro(trainer) if cls is not object]
+    if dataclasses.is_dataclass(trainer):
+        names = [f.name for f in dataclasses.fields(trainer) if f.compare]
+    else:  # no caches
+        cached = functools.cached_property
+        names = [
+            name
+            for name in getattr(trainer, "__dict__", ())
+            if not isinstance(getattr(type(trainer), name, None), cached)
+        ]
+    return [_told(type(trainer)), _setting({name: getattr(trainer, name) for name in names})]
 
 
 def _setting(value: object) -> object:
-    """What a trainer holds, as plain values or a digest."""
-    if isinstance(
-        value, frozenset
-    ):  # which joblib takes in its order, and that is another one in each process
+    """What a trainer holds, as plain values or a digest; the type of what has no content to read,
+    such as a lock.
+    """
+    if isinstance(value, dict):
+        return sorted((str(name), str(_setting(held))) for name, held in value.items())
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(_setting, value)]
+    if isinstance(value, set | frozenset):  # in an order that is not another in each process
         return sorted(str(_setting(part)) for part in value)
-    if isinstance(value, tuple):
-        return [_setting(part) for part in value]
-    code = (
-        inspect.isroutine(value) or inspect.isclass(value) or isinstance(value, functools.partial)
-    )
-    return _told(value) if code or dataclasses.is_dataclass(value) else _digest(value)
+    if (
+        inspect.isroutine(value)
+        or inspect.isclass(value)
+        or isinstance(value, functools.partial)
+        or dataclasses.is_dataclass(value)
+    ):
+        return _told(value)
+    try:
+        return str(joblib.hash(value))
+    except Exception:  # whatever its own code raises
+        return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _code(made: Any) -> tuple[str, str, str]:
@@ -91,25 +99,3 @@ def _code(made: Any) -> tuple[str, str, str]:
     except (OSError, TypeError):  # typed in, or no Python
         source = ""
     return (str(getattr(made, "__module__", "")), str(getattr(made, "__qualname__", made)), source)
-
-
-def _fields(trainer: object) -> dict[str, object]:
-    """Its settings by name: of a dataclass those that tell it from another, else all that it holds;
-    no caches.
-    """
-    if dataclasses.is_dataclass(trainer):
-        return {f.name: getattr(trainer, f.name) for f in dataclasses.fields(trainer) if f.compare}
-    held: dict[str, object] = getattr(trainer, "__dict__", {})
-    return {
-        name: value
-        for name, value in held.items()
-        if not isinstance(getattr(type(trainer), name, None), functools.cached_property)
-    }
-
-
-def _digest(value: object) -> str:
-    """Of the content; of what has none that can be read, the type."""
-    try:
-        return str(joblib.hash(value))
-    except Exception:  # a lock, a connection, a local class: whatever its own code raises
-        return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,45 +1,45 @@
-"""Where the tasks of a fleet run: the interface, and the two runners that need nothing but this
-machine.
-"""
+"""Where the groups of tasks of a fleet run: in this process, or in joblib's workers."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+Group = tuple[int, ...]  # tasks that are run together
+Job = Callable[[Group], Group]
+
 
 class WorkerDied(Exception):
-    """A runner lost a worker process; tasks in flight are lost, result files are not."""
+    """A worker process is lost, and with it the tasks in flight; result files are not."""
 
 
 class Runner(Protocol):
-    """Runs `job` on every index somewhere and yields indices as they finish, in any order.
+    """Runs a job on groups of tasks, and yields each group as it ends, in any order.
 
-    `slots` says how many indices it runs at a time, so that work in groups is cut to keep all of
-    them busy. Raises `WorkerDied` when a worker is lost. An ordinary exception of the job comes
-    through as it is. A generator is closed by the fleet as soon as something goes wrong: that is
-    the place to call tasks off.
+    It raises `WorkerDied` when it cannot go on after a death. An exception of the job comes through
+    as it is. The fleet closes the generator as soon as something goes wrong, which calls off what
+    is outstanding.
     """
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`."""
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
+        """Run the job on each of `groups`."""
         ...
 
     def slots(self) -> int:
-        """Indices that run at a time, at least 1."""
+        """Groups that run at a time, at least 1: work is cut so that all of them are busy."""
         ...
 
 
 @dataclass(frozen=True)
 class Serial:
-    """One task after another in this process: for tests and debugging."""
+    """One group after another in this process: for tests and debugging."""
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`, in order."""
-        for index in indices:
-            yield job(index)
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
+        """Run the job on `groups`, in order."""
+        for group in groups:
+            yield job(group)
 
     def slots(self) -> int:
         """One."""
@@ -48,39 +48,31 @@ class Serial:
 
 @dataclass(frozen=True)
 class Loky:
-    """Worker processes on this machine, `workers` tasks at a time, one thread of linear algebra
+    """Processes of joblib on this machine, `workers` groups at a time, one thread of linear algebra
     each.
     """
 
     workers: int = 2
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        """Run the job on `indices`, in the pool's order."""
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
+        """Run the job on `groups`, in the pool's order."""
         from joblib import Parallel, delayed, parallel_config
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        # With one job joblib would run in this very process, where a dying task takes everything
-        # along: ask for two processes and hand out one task at a time.
-        dispatch: int | str = 1 if self.workers == 1 else "2*n_jobs"
+        parallel = Parallel(
+            n_jobs=max(2, self.workers),  # one job would run in this process, and take it along
+            pre_dispatch=1 if self.workers == 1 else "2*n_jobs",
+            batch_size=1,
+            return_as="generator_unordered",
+            max_nbytes=None,  # joblib spills large arrays, which are rows, into temporary files
+        )
         try:
             with (
                 parallel_config(backend="loky", inner_max_num_threads=1),
                 warnings.catch_warnings(),
             ):
-                warnings.filterwarnings(
-                    "ignore", message="A worker stopped while some jobs were given"
-                )
-                # max_nbytes: joblib would otherwise spill large arrays, which are rows, into
-                # temporary files.
-                workers = max(2, self.workers)
-                parallel = Parallel(
-                    n_jobs=workers,
-                    batch_size=1,
-                    pre_dispatch=dispatch,
-                    return_as="generator_unordered",
-                    max_nbytes=None,
-                )
-                yield from parallel(delayed(job)(index) for index in indices)
+                warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
+                yield from parallel(delayed(job)(group) for group in groups)
         except BrokenProcessPool as error:  # TerminatedWorkerError is one, too
             raise WorkerDied(type(error).__name__) from None
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 
-from synthdp_attacks.runners import WorkerDied
+from synthdp_attacks.runners import Group, Job, WorkerDied
 
 
-def deadly(job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
+def deadly(job: Job, groups: Sequence[Group]) -> Generator[Group, None, None]:
     """A runner whose worker dies of task 5, after it has begun."""
-    for index in indices:
-        if index == 5:
-            (job.folder / "model-000005.started").touch()  # type: ignore[attr-defined]
+    for group in groups:
+        if group == (5,):
+            job.results.mark(5).touch()  # type: ignore[attr-defined]
             raise WorkerDied
-        yield job(index)
+        yield job(group)

@@ -16,7 +16,7 @@ from synthdp_attacks.dask_runner import Dask
 from synthdp_attacks.errors import FleetError
 from synthdp_attacks.fleet import RUNNERS, Fleet, Work
 from synthdp_attacks.progress import Progress
-from synthdp_attacks.runners import Loky, Serial, WorkerDied
+from synthdp_attacks.runners import Group, Job, Loky, Serial, WorkerDied
 
 
 def squares(runs: Path, *, kills: Callable[[int, int], bool] = lambda index, run: False) -> Work:
@@ -87,9 +87,9 @@ def test_a_task_that_always_kills_is_reported_and_the_rest_finishes(
 class Interrupted:
     """A serial runner that is interrupted after three tasks."""
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        for index in indices[:3]:
-            yield job(index)
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Iterator[Group]:
+        for group in groups[:3]:
+            yield job(group)
         raise KeyboardInterrupt
 
 
@@ -173,7 +173,7 @@ def test_object_arrays_are_not_written(tmp_path: Path) -> None:
 class NeverStarts:
     """A pool whose workers die before they take a task."""
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Iterator[Group]:
         raise WorkerDied("no memory")
 
 
@@ -190,13 +190,13 @@ class Elsewhere:
     def __init__(self, folder: Path, *, other: bool) -> None:
         self.folder, self.other = folder, other
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        for index in indices:
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Iterator[Group]:
+        for group in groups:
             kept = self.folder.rename(self.folder.with_name("kept"))
             if self.other:
                 self.folder.mkdir()
             try:
-                done = job(index)
+                done = job(group)
             finally:
                 if self.other:
                     self.folder.rename(self.folder.with_name("other"))
@@ -218,12 +218,17 @@ def test_a_folder_that_is_not_shared_is_told(
 
 
 @pytest.mark.parametrize("runner", [Serial(), pytest.param(Loky(2), marks=pytest.mark.slow)])
-def test_an_error_of_the_work_comes_through(tmp_path: Path, runner: Serial | Loky) -> None:
+def test_an_error_of_the_work_comes_through_and_says_of_which_task(
+    tmp_path: Path, runner: Serial | Loky
+) -> None:
     def work(index: int) -> dict[str, np.ndarray]:
-        raise ArithmeticError("diverged")
+        if index == 1:
+            raise ArithmeticError("diverged")
+        return {"square": np.array([index])}
 
-    with pytest.raises(ArithmeticError, match="diverged"):
+    with pytest.raises(ArithmeticError, match="diverged") as caught:
         Fleet(folder=tmp_path / "f", runner=runner).run(work, 2, fingerprint="a")
+    assert caught.value.__notes__ == ["in task 1 of a fleet"]
 
 
 def test_progress_counts_up_and_estimates(tmp_path: Path, runs: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthdp_attacks.dask_runner import Dask, _SealedTask
+from synthdp_attacks.dask_runner import Dask, _Sealed
 from synthdp_attacks.errors import FleetError
 from synthdp_attacks.fleet import Fleet, Work
 from synthdp_attacks.game import Game, play
@@ -131,7 +131,9 @@ def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(
     secret = np.array([CANARY])
 
     def work(index: int) -> dict[str, np.ndarray]:
-        raise ArithmeticError(f"bad value {secret[0]}")
+        if index == 2:
+            raise ArithmeticError(f"bad value {secret[0]}")
+        return {"square": np.array([index])}
 
     logger = logging.getLogger("distributed")
     logger.addHandler(said)
@@ -139,7 +141,7 @@ def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(
     for name in ("distributed", "distributed.worker", "distributed.scheduler"):
         logging.getLogger(name).setLevel(logging.DEBUG)
     try:
-        with pytest.raises(ArithmeticError, match=CANARY):
+        with pytest.raises(ArithmeticError, match=CANARY) as caught:
             Fleet(folder=tmp_path / "f", runner=Dask(cluster.scheduler_address)).run(
                 work, 3, fingerprint="finger-4712"
             )
@@ -147,7 +149,8 @@ def test_an_error_comes_through_and_no_log_tells_it_or_the_rows(
         logger.removeHandler(said)
         for name in ("distributed", "distributed.worker", "distributed.scheduler"):
             logging.getLogger(name).setLevel(level)
-    assert "Compute Failed" in said.text and "_TaskFailed()" in said.text
+    assert caught.value.__notes__ == ["in task 2 of a fleet"]
+    assert "Compute Failed" in said.text and "_SealedError()" in said.text
     seen = said.text + str(cluster.scheduler.get_events())
     assert CANARY not in seen and "finger-4712" not in seen
 
@@ -248,7 +251,7 @@ def test_no_scheduler_is_a_clear_error_without_the_password(address: str, told: 
 
 
 def test_a_task_does_not_show_what_it_holds() -> None:
-    assert repr(_SealedTask(Serial().__call__)) == "_SealedTask()"  # type: ignore[arg-type]
+    assert repr(_Sealed(Serial().__call__)) == "_Sealed()"  # type: ignore[arg-type]
 
 
 def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

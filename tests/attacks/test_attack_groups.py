@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from synthdp_attacks.errors import AttackError
 from synthdp_attacks.fleet import Arrays, Fleet, GroupWork
 from synthdp_attacks.game import Game, play
 from synthdp_attacks.progress import Progress
-from synthdp_attacks.runners import Loky, Runner, Serial, WorkerDied
+from synthdp_attacks.runners import Group, Job, Loky, Runner, Serial, WorkerDied
 from synthdp_attacks.threat import Codes
 
 ROWS = np.arange(120).reshape(40, 3) % 7
@@ -98,10 +98,10 @@ def processes() -> Iterator[str]:
 class Deaths:
     """One worker in this process: a task that would kill it raises instead."""
 
-    def __call__(self, job: Callable[[int], int], indices: Sequence[int]) -> Iterator[int]:
-        for index in indices:
+    def __call__(self, job: Job, groups: Sequence[Group]) -> Iterator[Group]:
+        for group in groups:
             try:
-                yield job(index)
+                yield job(group)
             except Killed:
                 raise WorkerDied("in play") from None
 
