@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.adult import untargeted
 from synthdp.data.domain import Domain
-from synthdp.model.pipeline import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.plan import Plan, PlannedPurpose
 from synthdp.spec.checks.columns import check

@@ -17,7 +17,8 @@ from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
 from benchmarks.adult_protocol import score, split
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import decode, encode
-from synthdp.model.pipeline import fit, sample
+from synthdp.model.fit import fit
+from synthdp.model.sampling import sample
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.session import Rehearsal
 

@@ -82,8 +82,9 @@ def fit(variant: str, epsilon: float, train: Path, out: Path) -> None:
     from synthdp.data.domain import Domain
     from synthdp.data.encoding import decode
     from synthdp.ledger.ledger import Ledger
-    from synthdp.model.pipeline import fit as fit_pipeline
-    from synthdp.model.pipeline import plan_for, sample
+    from synthdp.model.fit import fit as fit_pipeline
+    from synthdp.model.planning import plan_for
+    from synthdp.model.sampling import sample
     from synthdp.privacy.noise import Streams, fresh_generator
     from synthdp.privacy.session import Session
     from synthdp.privacy.source import read_private

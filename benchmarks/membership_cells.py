@@ -25,7 +25,8 @@ from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.pipeline import Fitted, fit, sample
+from synthdp.model.fit import Fitted, fit
+from synthdp.model.sampling import sample
 from synthdp.privacy.session import Rehearsal
 from synthdp.spec import model as spec
 from synthdp.spec.load.loader import load_spec

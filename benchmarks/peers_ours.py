@@ -18,8 +18,9 @@ from benchmarks.adult import plain
 from benchmarks.peers_fit.job import Job, run
 from synthdp.data.domain import Domain
 from synthdp.ledger.ledger import Ledger
-from synthdp.model.pipeline import fit as fit_pipeline
-from synthdp.model.pipeline import plan_for, sample
+from synthdp.model.fit import fit as fit_pipeline
+from synthdp.model.planning import plan_for
+from synthdp.model.sampling import sample
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private

@@ -75,8 +75,8 @@ def measured(
     """One case, in this process."""
     from synthdp.data.domain import Domain
     from synthdp.graph.causal import CausalGraph
+    from synthdp.model.build import architecture_for
     from synthdp.model.constraints import Constraints
-    from synthdp.model.pipeline import architecture_for
     from synthdp.model.synthesizer import untrained
     from synthdp.sample.files import write_blocks
     from synthdp.sample.sampler import Sampler

@@ -15,7 +15,7 @@ from synthdp.audit.membership import shadow_spec
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
-from synthdp.model.pipeline import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.privacy.plan import make_plan
 from synthdp.release.run import release
 from synthdp.spec.load.loader import load_spec

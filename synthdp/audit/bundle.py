@@ -18,7 +18,7 @@ from synthdp.bundle.certificate.audit_record import PUBLIC_FILE, AuditRecord
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError
 from synthdp.files import parse_json, read_text
-from synthdp.model.pipeline import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.progress import Reporter
 from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle

@@ -34,7 +34,8 @@ from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
 from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.model.pipeline import Fitted, measure, sample, train
+from synthdp.model.fit import Fitted, measure, train
+from synthdp.model.sampling import sample
 from synthdp.privacy.event_kinds import event_to_json
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan, make_plan

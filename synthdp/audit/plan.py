@@ -42,7 +42,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.files import private_folder, write_private
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.pipeline import architecture_for, causal_vae, plan_for, target_regression
+from synthdp.model.build import architecture_for, causal_vae, target_regression
+from synthdp.model.planning import plan_for
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.noise import Streams

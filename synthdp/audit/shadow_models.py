@@ -16,7 +16,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
-from synthdp.model.pipeline import Fitted, assemble, build_start, measure, sample, training_of
+from synthdp.model.fit import Fitted, assemble, build_start, measure, training_of
+from synthdp.model.sampling import sample
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
 from synthdp.privacy.plan import Plan

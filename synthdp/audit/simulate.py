@@ -17,8 +17,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.errors import OutputError
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.build import architecture_for
 from synthdp.model.network import CausalVae
-from synthdp.model.pipeline import architecture_for
 from synthdp.model.synthesizer import MODEL_FILE, Synthesizer
 from synthdp.spec.model import ReleaseSpec
 

@@ -17,7 +17,7 @@ from synthdp.evaluate.dp_scores import headline
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.validation import ValidationReport
 from synthdp.ledger.ledger import Ledger
-from synthdp.model.pipeline import Fitted
+from synthdp.model.fit import Fitted
 from synthdp.privacy import accounting
 from synthdp.privacy.plan import Plan
 from synthdp.release.gates import GateVerdict

@@ -14,7 +14,7 @@ from synthdp.evaluate.dp_scores import DpScores, headline
 from synthdp.evaluate.fidelity import noisy_tv1
 from synthdp.evaluate.run import EvaluationReport, evaluate
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.pipeline import Fitted
+from synthdp.model.fit import Fitted
 from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.private import Confidential, Released
 from synthdp.privacy.session import Session

@@ -40,16 +40,11 @@ from synthdp.ledger.connect import (
     steward_name,
 )
 from synthdp.ledger.ledger import Ledger
+from synthdp.model.compute import check_alone, check_device
 from synthdp.model.constraints import Constraints, ConstraintsUnmet
-from synthdp.model.pipeline import (
-    Fitted,
-    check_alone,
-    check_device,
-    fit,
-    plan_for,
-    sample,
-    try_constraints,
-)
+from synthdp.model.fit import Fitted, fit
+from synthdp.model.planning import plan_for
+from synthdp.model.sampling import sample, try_constraints
 from synthdp.model.total import check_total
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan

@@ -28,7 +28,7 @@ from benchmarks.adult_protocol import MODELS, score
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
 from synthdp.graph.causal import CausalGraph
-from synthdp.model.pipeline import measure
+from synthdp.model.fit import measure
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.session import Rehearsal
 from synthdp_attacks.statistics import Interval

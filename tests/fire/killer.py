@@ -39,7 +39,7 @@ from synthdp.bundle import write as bundle_write
 from synthdp.data.domain import Domain
 from synthdp.ledger import database as ledger_database
 from synthdp.ledger import lease
-from synthdp.model.pipeline import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.privacy import accounting, journal, plan, session
 from synthdp.privacy.dpsgd import training as dpsgd
 from synthdp.privacy.mechanisms import marginals as mechanisms

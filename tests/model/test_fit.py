@@ -12,17 +12,12 @@ import pytest
 
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
+from synthdp.model.build import architecture_for, causal_vae
+from synthdp.model.compute import threads_for
 from synthdp.model.constraints import Constraints
-from synthdp.model.pipeline import (
-    Fitted,
-    architecture_for,
-    causal_vae,
-    drawn_last,
-    fit,
-    plan_for,
-    sample,
-    threads_for,
-)
+from synthdp.model.fit import Fitted, fit
+from synthdp.model.planning import plan_for
+from synthdp.model.sampling import drawn_last, sample
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.plan import Plan, PlannedPurpose

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 
 from synthdp.graph.formats.bif import BayesianNetwork, read_bif
-from synthdp.model.pipeline import fit
+from synthdp.model.fit import fit
 from synthdp.model.synthesizer import Synthesizer
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals

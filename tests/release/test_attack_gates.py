@@ -19,7 +19,7 @@ from synthdp.bundle.certificate.audit_record import (
     spends_of,
 )
 from synthdp.data.domain import Domain
-from synthdp.model.pipeline import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.release.gates import Figure, attack_figures, check_gates
 from synthdp.spec.checks.chance import DECLARED, LUCKY, lowest_limit, provable
 from synthdp.spec.checks.gates import decidable

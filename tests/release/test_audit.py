@@ -24,7 +24,7 @@ from synthdp.bundle.certificate.audit_record import (
 from synthdp.bundle.certificate.audit_text import audit_markdown
 from synthdp.data.domain import Domain
 from synthdp.errors import OutputError, VerifyError
-from synthdp.model.pipeline import plan_for
+from synthdp.model.planning import plan_for
 from synthdp.release.run import release
 from synthdp.report.audits import audit_tables
 from synthdp.spec.load.loader import load_spec

@@ -1,0 +1,81 @@
+"""The modules that a fit trains, built from the spec, the domain and the graph: nothing private."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import torch
+
+from synthdp.data.domain import Domain
+from synthdp.data.features import level_features
+from synthdp.graph.causal import CausalGraph
+from synthdp.model.network import Architecture, CausalVae, width_groups
+from synthdp.model.raking import Probabilities
+from synthdp.model.target_stage import TargetRegression, without_targets
+from synthdp.spec.model import ReleaseSpec
+
+MAX_FEATURE_CELLS = 1 << 24
+"""Most cells of the feature matrices of all columns."""
+
+
+def architecture_for(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> Architecture:
+    """The network's shape, with the parents of the graph.
+
+    Each declared latent cause gets `latent` dimensions of z, which reach its columns alone. Without
+    declared latent causes z reaches every column.
+    """
+    parents = tuple(tuple(domain.index(p) for p in graph.parents(name)) for name in domain.names)
+    everywhere = (tuple(range(len(domain))),)
+    causes = tuple(tuple(domain.index(n) for n in names) for names in graph.latent) or everywhere
+    latent_of = tuple(c for c in causes for _ in range(spec.synthesizer.latent))
+    return Architecture(domain.sizes, parents, latent_of, spec.synthesizer.hidden)
+
+
+def causal_vae(spec: ReleaseSpec, domain: Domain, graph: CausalGraph) -> CausalVae:
+    """The network with fresh starting weights.
+
+    It knows the order of levels where that does not take too much memory. Targets, which have a
+    training stage of their own, are left out of its loss.
+    """
+    whole = architecture_for(spec, domain, graph)
+    targets = targets_of(spec, domain, whole)
+    ordered = any(column.ordered for column in domain.columns)
+    features = None
+    if ordered and len(domain) * 2 * max(domain.sizes) ** 2 <= MAX_FEATURE_CELLS:
+        features = [torch.from_numpy(level_features(c)).float() for c in domain.columns]
+    return CausalVae(
+        without_targets(whole, targets),
+        generator=unseeded_generator(),
+        features=features,
+        groups=width_groups(domain.sizes, [i for i in range(len(domain)) if i not in targets]),
+    )
+
+
+def targets_of(spec: ReleaseSpec, domain: Domain, architecture: Architecture) -> tuple[int, ...]:
+    """Positions of the spec's targets that have parents in the graph.
+
+    A target without parents needs no stage: the network says as much of it.
+    """
+    positions = sorted(domain.index(name) for name in spec.synthesizer.targets)
+    return tuple(t for t in positions if architecture.parents[t])
+
+
+def target_regression(
+    domain: Domain,
+    architecture: Architecture,
+    targets: Sequence[int],
+    margins: Sequence[Probabilities],
+) -> TargetRegression:
+    """The regression of the columns at positions `targets`, started from `margins`."""
+    parents = {p for t in targets for p in architecture.parents[t]}
+    features = {p: torch.from_numpy(level_features(domain.columns[p])).float() for p in parents}
+    return TargetRegression(architecture, targets, features, margins)
+
+
+def unseeded_generator() -> torch.Generator:
+    """A generator for starting weights and for draws from released content.
+
+    It is not for the noise of a mechanism.
+    """
+    return torch.Generator().manual_seed(secrets.randbits(63))

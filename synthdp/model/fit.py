@@ -1,0 +1,223 @@
+"""The road of a release from rows to a synthesizer: measure, find the graph, train.
+
+Real runs and rehearsals take the same road. Whatever looks at rows goes through the releaser; all
+else is post-processing of released values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from synthdp.data.domain import Domain
+from synthdp.graph.discovery import Releaser
+from synthdp.graph.stage import GraphResult, find_graph
+from synthdp.model.build import (
+    architecture_for,
+    causal_vae,
+    target_regression,
+    targets_of,
+    unseeded_generator,
+)
+from synthdp.model.compute import threads_for
+from synthdp.model.network import Architecture, CausalVae
+from synthdp.model.raking import Probabilities, one_way_probabilities, smoothed
+from synthdp.model.synthesizer import Synthesizer
+from synthdp.model.target_stage import TargetRegression, into_network
+from synthdp.privacy.dpsgd.settings import DpSgd
+from synthdp.privacy.dpsgd.training import Training, Weights
+from synthdp.privacy.journal import Checkpoints
+from synthdp.privacy.mechanisms.marginals import NoisyMarginals, NoisyTable
+from synthdp.privacy.plan import Plan, expected_fit_rows
+from synthdp.privacy.private import Released
+from synthdp.spec.model import ReleaseSpec
+
+Progress = Callable[[int, int], None]
+"""Hears how much is done, and of how much."""
+Check = Callable[[Sequence[NoisyTable]], None]
+"""May refuse the first noisy tables by an exception."""
+
+MIN_CALIBRATION_ROWS = 4096
+"""Fewest rows that are drawn to estimate the model's margins."""
+MAX_CALIBRATION_ROWS = 65_536
+"""Most rows that are drawn to estimate the model's margins."""
+START_FLOOR_ROWS = 5.0
+"""A level's starting probability is at least that of so many rows."""
+
+
+class TrainingReleaser(Releaser, Protocol):
+    """A releaser that keeps the state of a training, so that a killed run can continue."""
+
+    def checkpoints(self, purpose: str) -> Checkpoints | None: ...
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything that a run released on its way to the synthesizer."""
+
+    marginals: Released[tuple[NoisyTable, ...]]
+    graph: GraphResult
+    synthesizer: Released[Synthesizer]
+
+    @property
+    def tables(self) -> Released[tuple[NoisyTable, ...]]:
+        """Every noisy table that was paid for, the one-way tables first."""
+        return all_tables(self.marginals, self.graph)
+
+
+def fit(
+    releaser: TrainingReleaser,
+    spec: ReleaseSpec,
+    domain: Domain,
+    *,
+    progress: Progress,
+    check: Check = lambda tables: None,
+) -> Fitted:
+    """Measure, find the graph, train. `check` may stop the run after the first noisy tables."""
+    marginals = measure(releaser, check)
+    graph = find_graph(releaser, spec.graph, domain)
+    synthesizer = train(releaser, spec, domain, marginals, graph, progress=progress)
+    return Fitted(marginals, graph, synthesizer)
+
+
+def measure(
+    releaser: Releaser, check: Check = lambda tables: None
+) -> Released[tuple[NoisyTable, ...]]:
+    """Noisy one-way tables of all columns, then two-way tables of the pairs that the spec names.
+
+    `check` may refuse the one-way tables before the pairs are measured.
+    """
+    planned, pairs = releaser.plan.find("measure"), releaser.plan.find("pairs")
+    assert planned is not None and isinstance(planned.mechanism, NoisyMarginals)
+    tables = releaser.release(planned.mechanism, purpose="measure")
+    check(tables.value)
+    if pairs is None:
+        return tables
+    assert isinstance(pairs.mechanism, NoisyMarginals)
+    two_way = releaser.release(pairs.mechanism, purpose="pairs")
+    return tables.zip(two_way).map(lambda both: (*both[0], *both[1]))
+
+
+def all_tables(
+    marginals: Released[tuple[NoisyTable, ...]], graph: GraphResult
+) -> Released[tuple[NoisyTable, ...]]:
+    """The first tables, and those that found or tested the graph.
+
+    They are measured once and charged once; all later steps may use them.
+    """
+    if graph.tables is None:
+        return marginals
+    return marginals.zip(graph.tables).map(lambda pair: (*pair[0], *pair[1]))
+
+
+def train(
+    releaser: TrainingReleaser,
+    spec: ReleaseSpec,
+    domain: Domain,
+    marginals: Released[tuple[NoisyTable, ...]],
+    graph: GraphResult,
+    *,
+    progress: Progress,
+) -> Released[Synthesizer]:
+    """Train the causal VAE by DP-SGD, from the one-way margins of all noisy tables."""
+    torch.set_num_threads(spec.compute.threads or threads_for(spec, domain))
+    device, start = spec.compute.device, build_start(spec, domain, marginals, graph)
+    heads = None
+    if start.regression:  # short enough to begin again after a kill
+        stage = Training(
+            training_of(releaser.plan, "targets"),
+            start.regression,
+            lambda done, total: None,
+            None,
+            device,
+        )
+        heads = releaser.release(stage, purpose="targets")
+    training = Training(
+        training_of(releaser.plan, "train"),
+        start.network,
+        progress,
+        releaser.checkpoints("train"),
+        device,
+    )
+    trained = releaser.release(training, purpose="train")
+    return assemble(start, spec, trained, heads)
+
+
+@dataclass(frozen=True)
+class TrainingStart:
+    """The start of a training, all of it public or released.
+
+    `network` and `regression` have their starting weights. `margins` are the one-way probabilities
+    of all columns, `[levels]` each, and `paid` the tables behind them.
+    """
+
+    network: CausalVae
+    regression: TargetRegression | None
+    architecture: Architecture
+    columns: tuple[str, ...]
+    margins: list[Probabilities]
+    paid: Released[tuple[NoisyTable, ...]]
+
+
+def build_start(
+    spec: ReleaseSpec,
+    domain: Domain,
+    marginals: Released[tuple[NoisyTable, ...]],
+    graph: GraphResult,
+) -> TrainingStart:
+    """The network, and the regression of the targets if there are any, before training.
+
+    Both start from the one-way margins of all noisy tables.
+    """
+    network = causal_vae(spec, domain, graph.graph)
+    architecture = architecture_for(spec, domain, graph.graph)
+    floor = START_FLOOR_ROWS / expected_fit_rows(spec)
+    tables = all_tables(marginals, graph)
+    margins = one_way_probabilities(tables.value, domain.names)
+    starts = [smoothed(p, floor=floor) for p in margins]
+    network.start_from(starts)
+    targets = targets_of(spec, domain, architecture)
+    regression = target_regression(domain, architecture, targets, starts) if targets else None
+    if regression:
+        regression.start_from(marginals.value, domain)
+    paid = tables if graph.released is None else tables.zip(graph.released).map(lambda w: w[0])
+    return TrainingStart(network, regression, architecture, domain.names, margins, paid)
+
+
+def training_of(plan: Plan, purpose: str) -> DpSgd:
+    """The settings of a planned training."""
+    planned = plan.find(purpose)
+    assert planned is not None and isinstance(planned.mechanism, DpSgd)
+    return planned.mechanism
+
+
+def assemble(
+    start: TrainingStart,
+    spec: ReleaseSpec,
+    weights: Released[Weights],
+    heads: Released[Weights] | None,
+) -> Released[Synthesizer]:
+    """The synthesizer of trained weights.
+
+    The targets' regression takes its place in the network. If the spec says so, the biases are
+    calibrated to the released margins.
+    """
+    network, regression, architecture = start.network, start.regression, start.architecture
+    if heads is None or regression is None:
+        whole = weights.map(network.plain)
+    else:
+        whole = weights.zip(heads).map(
+            lambda w: into_network(architecture, network.plain(w[0]), regression, w[1])
+        )
+
+    def calibrated(w: tuple[Weights, tuple[NoisyTable, ...]]) -> Synthesizer:
+        synthesizer = Synthesizer(start.columns, architecture, w[0])
+        if not spec.sampling.rake:
+            return synthesizer
+        rows = min(MAX_CALIBRATION_ROWS, max(MIN_CALIBRATION_ROWS, 2 * expected_fit_rows(spec)))
+        return synthesizer.calibrated(start.margins, rows=int(rows), generator=unseeded_generator())
+
+    return whole.zip(start.paid).map(calibrated)
