@@ -1,3 +1,1 @@
-"""The synthesizer: a causally consistent variational autoencoder, its sampler and the raking of its
-sample.
-"""
+"""The synthesizer: a causally consistent variational autoencoder, its sampler and raking."""

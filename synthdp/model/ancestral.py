@@ -1,14 +1,13 @@
-"""Ancestral sampling of the causal VAE, made for speed: columns in causal order, each from its
-parents and z.
+"""Ancestral sampling of the causal VAE: columns in causal order, each given its parents and z.
 
-The arithmetic is that of `CausalVae.column_logits`, laid out for one pass over a chunk of rows that
-stays in the
-cache: a column's parents are one lookup, its part of z and its biases one product, and a level is
-found in unnormalised cumulative sums. Tests hold both against each other.
+The arithmetic is that of `CausalVae.column_logits`, arranged for speed: one pass over a chunk of
+rows that stays in the cache. A column's parents are one look-up, its part of z and its biases are
+one product, and a level is found in unnormalised cumulative sums. Tests compare both.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,19 +19,26 @@ from torch.nn import functional as F
 from synthdp.model.network import Architecture, CausalVae
 
 CHUNK_ROWS = 4096
-FEW = 4  # levels up to which a product by columns is faster than a wider one
-# matrix products run at full speed on widths that are multiples of this, and at half of it or less
-# on others
+"""Rows that are drawn at once."""
+FEW = 4
+"""Largest number of levels for which a product by columns is faster than a wider one."""
 VECTOR = 16
-# sums of exponentials between this and its inverse have neither overflowed nor lost digits
+"""Matrix products run at full speed on widths that are multiples of this.
+
+On others they run at half of it or less.
+"""
 SAFE_SUM = 1e30
+"""Sums of exponentials between this and its inverse have neither overflowed nor lost digits."""
 
 
 @dataclass(frozen=True)
 class ColumnSampler:
-    """One column's decoder: `parents` and where each begins in `table` `[levels of all parents,
-    hidden]`; `latent` `[latent + 1, hidden]`, whose last row is the bias; `weight` `[hidden,
-    width]` and `bias` `[width]`, where levels from `levels` on do not exist and have -inf.
+    """One column's decoder.
+
+    `parents` and where each begins in `table` (`offsets`), whose shape is
+    `[levels of all parents, hidden]`; `latent` `[latent + 1, hidden]`, whose last row is the bias;
+    `weight` `[hidden, width]` and `bias` `[width]`, where levels from `levels` on do not exist and
+    have -inf.
     """
 
     column: int
@@ -45,17 +51,20 @@ class ColumnSampler:
     bias: Tensor
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits `[rows, width]` for `codes` `[columns, rows]` and `z` `[rows, latent + 1]` with
-        ones last.
+        """Logits `[rows, width]`.
+
+        `codes` is `[columns, rows]`, and `z` `[rows, latent + 1]` with ones last.
         """
-        hidden = (
-            z @ self.latent if self.table is None else self.looked_up(codes).addmm_(z, self.latent)
-        )
+        if self.table is None:
+            hidden = z @ self.latent
+        else:
+            hidden = self.looked_up(codes).addmm_(z, self.latent)
         return torch.addmm(self.bias, hidden.tanh_(), self.weight)
 
     def looked_up(self, codes: Tensor) -> Tensor:
-        """What the parents' levels in `codes` `[columns, rows]` add to the hidden units, `[rows,
-        hidden]`; there must be parents.
+        """The parents' part of the inputs of the hidden units, `[rows, hidden]`.
+
+        `codes` is `[columns, rows]`. The column must have parents.
         """
         rows = torch.empty(codes.shape[1], len(self.parents), dtype=torch.int32)
         for slot, (parent, offset) in enumerate(zip(self.parents, self.offsets, strict=True)):
@@ -70,7 +79,7 @@ def causal_order(architecture: Architecture) -> list[int]:
     Raises:
         networkx.NetworkXUnfeasible: the parents form a cycle.
     """
-    graph = nx.DiGraph([(p, i) for i, own in enumerate(architecture.parents) for p in own])
+    graph = nx.DiGraph([(p, i) for i, parents in enumerate(architecture.parents) for p in parents])
     graph.add_nodes_from(range(len(architecture.sizes)))
     return list(nx.topological_sort(graph))
 
@@ -82,34 +91,26 @@ def column_samplers(model: CausalVae) -> list[ColumnSampler]:
 
 
 def _column_sampler(model: CausalVae, column: int) -> ColumnSampler:
-    own, lookup = model.architecture, model.decode_parents
-    rows = slice(column * own.hidden, (column + 1) * own.hidden)
+    shape, lookup = model.architecture, model.decode_parents
+    rows = slice(column * shape.hidden, (column + 1) * shape.hidden)
     latent = (model.decode_latent.weight * model.decode_latent.mask)[rows].T
-    bias, table, parents, offsets = model.decode_latent.bias[rows], None, own.parents[column], []
-    first = sum(own.sizes[p] for before in own.parents[:column] for p in before)
-    length = 0
-    for p in parents:
-        offsets.append(length)
-        length += own.sizes[p]
+    bias, table, parents = model.decode_latent.bias[rows], None, shape.parents[column]
+    ends = list(itertools.accumulate((shape.sizes[p] for p in parents), initial=0))
     if lookup is not None:
         bias = bias + lookup.bias[column]
-        table = lookup.weight[first : first + length].contiguous() if parents else None
-    size, extended = own.sizes[column], torch.cat([latent, bias.unsqueeze(0)]).contiguous()
-    weight, level_bias = (
-        model.decode_levels.weight[column, :, :size],
-        model.decode_levels.bias[column, :size],
-    )
+        first = sum(shape.sizes[p] for before in shape.parents[:column] for p in before)
+        table = lookup.weight[first : first + ends[-1]].contiguous() if parents else None
+    extended = torch.cat([latent, bias.unsqueeze(0)]).contiguous()
+    size = shape.sizes[column]
+    weight = model.decode_levels.weight[column, :, :size]
+    level_bias = model.decode_levels.bias[column, :size]
     if size > FEW:
-        weight, level_bias = (
-            F.pad(weight, (0, -size % VECTOR)),
-            F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf),
-        )
-        return ColumnSampler(
-            column, size, parents, tuple(offsets), table, extended, weight.contiguous(), level_bias
-        )
-    return ColumnSampler(
-        column, size, parents, tuple(offsets), table, extended, weight.T.contiguous().T, level_bias
-    )
+        weight = F.pad(weight, (0, -size % VECTOR)).contiguous()
+        level_bias = F.pad(level_bias, (0, -size % VECTOR), value=-torch.inf)
+    else:
+        weight = weight.T.contiguous().T
+    offsets = tuple(ends[:-1])
+    return ColumnSampler(column, size, parents, offsets, table, extended, weight, level_bias)
 
 
 @torch.no_grad()
@@ -123,10 +124,10 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """Levels `[columns, rows]` and the log of each row's weight `[rows]`.
 
-    Columns in `do` are set, whatever their parents; those in `given` are set too, and the weight of
-    a row is the probability that its own parents and z give to what was set. Rows so weighted
-    follow the law that is intervened on by `do` and then conditioned on `given` (likelihood
-    weighting; Koller and Friedman, "Probabilistic Graphical Models", 2009, Section 12.2).
+    Columns in `do` are set, whatever their parents. Those in `given` are set too, and the weight of
+    a row is the probability of these levels given the row's parents and z. Rows so weighted follow
+    the law that is intervened on by `do` and then conditioned on `given` (likelihood weighting;
+    Koller and Friedman, "Probabilistic Graphical Models", 2009, Section 12.2).
     """
     latent = len(samplers[0].latent) - 1
     z = torch.ones(rows, latent + 1)
@@ -142,18 +143,16 @@ def draw(
             log_weight += sampler.logits(codes, z).log_softmax(1)[:, given[column]]
         else:
             uniform = torch.rand(rows, 1, generator=generator)
-            codes[column] = levels_of(sampler.logits(codes, z), uniform).clamp_(
-                max=sampler.levels - 1
-            )
+            drawn = levels_of(sampler.logits(codes, z), uniform)
+            codes[column] = drawn.clamp_(max=sampler.levels - 1)
     return codes, log_weight
 
 
 def levels_of(logits: Tensor, uniform: Tensor) -> Tensor:
     """A level of each row of `logits` `[rows, levels]` by inverse cumulative sums, `[rows]`."""
     sums = logits.exp().cumsum_(1)
-    least, most = torch.aminmax(sums[:, -1])
-    if not 1 / SAFE_SUM < float(least) <= float(most) < SAFE_SUM:
+    low, high = torch.aminmax(sums[:, -1])
+    if not 1 / SAFE_SUM < float(low) <= float(high) < SAFE_SUM:
         sums = logits.softmax(1).cumsum_(1)
-    return torch.searchsorted(sums, uniform.mul_(sums[:, -1:]), right=True, out_int32=True).squeeze(
-        1
-    )
+    points = uniform.mul_(sums[:, -1:])
+    return torch.searchsorted(sums, points, right=True, out_int32=True).squeeze(1)

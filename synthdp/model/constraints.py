@@ -1,10 +1,8 @@
-"""Constraints of the spec, enforced on synthetic rows alone: post-processing, which costs no
-privacy.
+"""Constraints of the spec, enforced on synthetic rows alone. All of it is post-processing.
 
-A constraint speaks about written values, the model about levels. So rows are decoded first, those
-that violate one are
-dropped, and more are drawn in their place: what is left follows the model's law, conditioned on
-every constraint. Real rows are never held to them.
+A constraint is about written values, the model about levels. So rows are decoded first, those that
+violate a constraint are dropped, and more are drawn in their place: the rest follows the model's
+law, conditioned on every constraint. Real rows need not fulfil them.
 """
 
 from __future__ import annotations
@@ -24,12 +22,17 @@ from synthdp.model.derived import Derived
 from synthdp.spec.expressions.expressions import Expression, parse
 from synthdp.spec.model import RESOLUTION_SECONDS, ReleaseSpec
 
-MIN_SHARE = 0.01  # drawing again is given up where fewer rows hold
-FIRST_DRAW = 20_000  # no share is judged on fewer rows
-MAX_REDRAWS = 1 << 20  # rows that are drawn again at once
+MIN_SHARE = 0.01
+"""Share of rows that fulfil the constraints, below which drawing stops."""
+FIRST_DRAW = 20_000
+"""Fewest rows on which that share is judged."""
+MAX_REDRAWS = 1 << 20
+"""Most rows that are drawn again at once."""
 
 Mask = npt.NDArray[np.bool_]
+"""Boolean mask."""
 Values = Mapping[str, npt.NDArray[np.float64]]
+"""Values of columns by name, `[rows]` each."""
 
 
 class ConstraintsUnmet(GateError):
@@ -47,53 +50,52 @@ class Constraints:
     @classmethod
     def from_spec(cls, spec: ReleaseSpec, domain: Domain) -> Constraints:
         """The constraints of a checked spec."""
-        parsed = [parse(text, spec.columns)[0] for text in spec.constraints]
-        return cls(
-            domain, tuple(e for e in parsed if e is not None), Derived.from_spec(spec.columns)
-        )
+        parsed = (parse(text, spec.columns)[0] for text in spec.constraints)
+        expressions = tuple(e for e in parsed if e is not None)
+        return cls(domain, expressions, Derived.from_spec(spec.columns))
 
     @cached_property
     def columns(self) -> tuple[ColumnDomain, ...]:
-        """The modelled columns that they read, also through derived ones."""
+        """The modelled columns that the constraints read, also through derived ones."""
         read = {name for e in self.expressions for name in e.columns}
         return tuple(c for c in self.domain.columns if c.name in read)
 
     def violated(self, values: Values) -> Mask:
-        """Which constraint each row violates, shape `[constraints, rows]`; `values` of modelled
-        columns as `numbers` gives them.
+        """Which constraints each row violates, `[constraints, rows]`.
+
+        `values` are those of modelled columns as `numbers` gives them.
         """
         values = {**values, **self.derived.values(values)}
         with np.errstate(all="ignore"):
             return np.stack([e.violated(values) for e in self.expressions])
 
     def violated_by(self, codes: Codes, frame: Mapping[str, pd.Series[object]]) -> Mask:
-        """Which constraint each row violates, for levels `[rows, columns]` and the values that they
-        were decoded to.
+        """Which constraints each row violates, `[constraints, rows]`.
+
+        `codes` are levels `[rows, columns]`, and `frame` holds their decoded values.
         """
-        return self.violated(
-            {
-                c.name: numbers(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
-                for c in self.columns
-            }
-        )
+        values = {
+            c.name: numbers(c, codes[:, self.domain.index(c.name)], frame.get(c.name))
+            for c in self.columns
+        }
+        return self.violated(values)
 
     def violated_in(self, text: pd.DataFrame) -> dict[str, Mask]:
-        """Which rows of a published table violate each constraint, for values as text; empty text
-        is a missing value.
+        """Which rows of a published table violate each constraint, by its text.
+
+        Values are text; empty text is a missing value.
         """
         if not self.expressions:
             return {}
-        frame = {c.name: text[c.name].mask(text[c.name] == "") for c in self.columns}
-        found = self.violated(
-            {
-                c.name: numbers(c, encode_column(c, frame[c.name]).codes, frame[c.name])
-                for c in self.columns
-            }
-        )
-        return {e.text: violated for e, violated in zip(self.expressions, found, strict=True)}
+        values = {}
+        for column in self.columns:
+            written = text[column.name].mask(text[column.name] == "")
+            values[column.name] = numbers(column, encode_column(column, written).codes, written)
+        texts = (expression.text for expression in self.expressions)
+        return dict(zip(texts, self.violated(values), strict=True))
 
     def decode_ranged(self, codes: Codes, rng: np.random.Generator) -> dict[str, pd.Series[object]]:
-        """Values of the numbers and dates that they read; categories are read as levels."""
+        """Values of the numbers and dates that the constraints read; categories stay as levels."""
         return {
             c.name: decode_column(c, codes[:, self.domain.index(c.name)], rng=rng)
             for c in self.columns
@@ -101,11 +103,12 @@ class Constraints:
         }
 
     def draw(self, draw: Callable[[int], Codes], rows: int, *, rng: np.random.Generator) -> Codes:
-        """`rows` rows of levels from `draw`, each of which held in one decoding: more are drawn for
-        those that do not.
+        """`rows` rows of levels from `draw`, each of which fulfilled the constraints once decoded.
+
+        More rows are drawn in place of those that do not.
 
         Raises:
-            ConstraintsUnmet: fewer than `MIN_SHARE` of what is drawn holds.
+            ConstraintsUnmet: fewer than `MIN_SHARE` of the drawn rows fulfil them.
         """
         if not self.expressions:
             return draw(rows)
@@ -113,21 +116,23 @@ class Constraints:
         broken, drawn, have = np.zeros(len(self.expressions)), 0, 0
         while have < rows:
             share = max(have / drawn, MIN_SHARE) if drawn else 1.0
-            codes = draw(
-                int(np.clip(1.05 * (rows - have) / share, FIRST_DRAW, max(FIRST_DRAW, rows)))
-            )
+            count = np.clip(1.05 * (rows - have) / share, FIRST_DRAW, max(FIRST_DRAW, rows))
+            codes = draw(int(count))
             violated = self.violated_by(codes, self.decode_ranged(codes, rng))
             kept.append(codes[~violated.any(0)])
-            broken, drawn, have = broken + violated.sum(1), drawn + len(codes), have + len(kept[-1])
+            broken += violated.sum(1)
+            drawn += len(codes)
+            have += len(kept[-1])
             self.check_share(broken, drawn, have)
         return np.concatenate(kept)[:rows]
 
     def check_share(self, broken: npt.NDArray[np.float64], drawn: int, kept: int) -> None:
-        """Whether enough of the rows drawn so far held; `broken` counts the rows that violate each
-        constraint.
+        """Check that enough of the rows drawn so far fulfil the constraints.
+
+        `broken` counts the rows that violate each constraint.
 
         Raises:
-            ConstraintsUnmet: naming the constraint that most rows violate.
+            ConstraintsUnmet: too few do; the message names the constraint that most rows violate.
         """
         if drawn >= FIRST_DRAW and kept < MIN_SHARE * drawn:
             worst = int(np.argmax(broken))
@@ -142,29 +147,26 @@ class Constraints:
             )
 
     def decode(self, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
-        """Values for levels `[rows, columns]` that `draw` gave: a row that violates a constraint is
-        drawn again inside its bins.
+        """Values for levels `[rows, columns]` from `draw`, all of which fulfil the constraints.
 
-        Levels of which a share q of decodings holds were kept with chance q and take 1 / q redraws,
-        so that all rows together take at most 1 / `MIN_SHARE` each in expectation.
+        A row that violates one is drawn again inside its bins. Levels of which a share q of
+        decodings fulfils the constraints were kept with probability q and take 1 / q redraws, so
+        that all rows together take at most 1 / `MIN_SHARE` each in expectation.
 
         Raises:
-            ConstraintsUnmet: a row's levels hold next to no values that fulfil the constraints.
+            ConstraintsUnmet: almost no values inside the bins of a row fulfil the constraints.
         """
         frame = decode(self.domain, codes, rng=rng)
-        bad = (
-            np.flatnonzero(self.violated_by(codes, frame).any(0))
-            if self.expressions
-            else np.zeros(0, np.intp)
-        )
+        if not self.expressions:
+            return frame
+        bad = np.flatnonzero(self.violated_by(codes, frame).any(0))
         tries, redrawn = 1, 0
+        max_redrawn = 4 * MAX_REDRAWS + 10 / MIN_SHARE * len(codes)  # ten times the expected most
         while len(bad):
             tries = min(2 * tries, max(1, MAX_REDRAWS // len(bad)))
             again = np.repeat(bad, tries)
             redrawn += len(again)
-            if redrawn > 4 * MAX_REDRAWS + 10 / MIN_SHARE * len(
-                codes
-            ):  # ten times what is expected at most
+            if redrawn > max_redrawn:
                 raise ConstraintsUnmet(
                     "constraints: the values inside the bins of some rows next to never fulfil"
                     " them",
@@ -172,9 +174,8 @@ class Constraints:
                 )
             drawn = self.decode_ranged(codes[again], rng)
             holds = ~self.violated_by(codes[again], drawn).any(0)
-            rows, first = np.unique(
-                again[holds], return_index=True
-            )  # the first try that held, for each row
+            # For each row, the first try that fulfils the constraints.
+            rows, first = np.unique(again[holds], return_index=True)
             chosen = np.flatnonzero(holds)[first]
             for name, values in drawn.items():
                 frame.loc[rows, name] = values.iloc[chosen].array
@@ -185,16 +186,15 @@ class Constraints:
 def numbers(
     column: ColumnDomain, codes: npt.NDArray[np.integer], values: pd.Series[object] | None
 ) -> npt.NDArray[np.float64]:
-    """A column as constraints read it, shape `[rows]`: categories by position, dates in days since
-    1970, NaN where missing.
+    """A column as constraints read it, `[rows]`.
+
+    Categories are positions, dates days since 1970, and missing values NaN.
     """
     if not column.ranged:
         missing = column.levels if column.missing_level is None else column.missing_level
         return np.where(codes == missing, np.nan, codes.astype(np.float64))
     assert values is not None
     steps = to_numbers(column, values)
-    return (
-        steps * RESOLUTION_SECONDS[column.resolution] / 86_400
-        if column.type == "datetime"
-        else steps
-    )
+    if column.type == "datetime":
+        return steps * RESOLUTION_SECONDS[column.resolution] / 86_400
+    return steps

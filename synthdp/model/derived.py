@@ -1,8 +1,8 @@
-"""Derived columns: computed from the other columns of the same synthetic row when it is written.
-Post-processing, which costs no privacy.
+"""Derived columns, computed from the other columns of a synthetic row when it is written.
 
-A result is rounded to the column's digits or steps; one beyond the column's bounds is written as
-the bound. It is missing where it cannot be computed.
+This is post-processing, which costs no privacy. A result is rounded to the column's digits or
+steps; one beyond the column's bounds is written as the bound. It is missing where it cannot be
+computed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from synthdp.spec.expressions.expressions import Calculation, calculation
 from synthdp.spec.model import RESOLUTION_SECONDS, Column, derived_of
 
 DAY = 86_400
-ROUNDING = 1e-9  # of a value: what was written as text may differ in its last digits
+"""Seconds."""
+ROUNDING = 1e-9
+"""Relative error of a value that was written as text."""
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -35,56 +37,47 @@ class Derived:
 
     @classmethod
     def from_spec(cls, columns: Mapping[str, Column]) -> Derived:
-        """Those of a checked spec's `columns`."""
-        parsed = (
-            (name, calculation(text, columns)[0])
-            for name, column in columns.items()
-            if (text := derived_of(column)) is not None
-        )
-        return cls(
-            Domain.written(columns),
-            tuple((name, computed) for name, computed in parsed if computed is not None),
-        )
+        """The derived columns of a checked spec's `columns`."""
+        calculations = []
+        for name, column in columns.items():
+            text = derived_of(column)
+            parsed = None if text is None else calculation(text, columns)[0]
+            if parsed is not None:
+                calculations.append((name, parsed))
+        return cls(Domain.written(columns), tuple(calculations))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The derived columns."""
+        """Names of the derived columns."""
         return tuple(name for name, _ in self.calculations)
 
     def values(self, values: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Those whose columns are among `values`, as constraints read them: dates in days since
-        1970, NaN where missing.
+        """Values of the derived columns whose inputs are among `values`, as constraints read them.
+
+        Dates are days since 1970, and missing values NaN.
         """
-        able = [
-            (self.written[name], computed)
-            for name, computed in self.calculations
-            if all(n in values for n in computed.columns)
-        ]
-        return {
-            column.name: _rounded(column, _exact(column, computed, values)) * _unit(column)
-            for column, computed in able
-        }
+        results = {}
+        for name, computed in self.calculations:
+            if values.keys() >= set(computed.columns):
+                column = self.written[name]
+                results[name] = _rounded(column, _exact(column, computed, values)) * _unit(column)
+        return results
 
     def added(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows with their derived columns, all columns in the spec's order."""
         if not self.calculations:
             return frame
-        steps = {
-            name: _rounded(
-                self.written[name], _exact(self.written[name], c, self._inputs(c, frame))
-            )
-            for name, c in self.calculations
-        }
-        new = {
-            name: _typed(self.written[name], found, frame.index) for name, found in steps.items()
-        }
-        return pd.DataFrame(
-            {name: new[name] if name in new else frame[name] for name in self.written.names}
-        )
+        values = dict(frame.items())
+        for name, computed in self.calculations:
+            column = self.written[name]
+            steps = _rounded(column, _exact(column, computed, self._inputs(computed, frame)))
+            values[name] = _typed(column, steps, frame.index)
+        return pd.DataFrame({name: values[name] for name in self.written.names})
 
     def wrong_in(self, text: pd.DataFrame) -> dict[str, Mask]:
-        """Rows of a published table, as text, in which a derived column is not what it is computed
-        from.
+        """Rows of a published table in which a derived column differs from its computation.
+
+        Values of the table are text.
         """
         frame = text.mask(text == "") if self.calculations else text
         return {
@@ -93,10 +86,8 @@ class Derived:
         }
 
     def _differs(self, column: ColumnDomain, computed: Calculation, frame: pd.DataFrame) -> Mask:
-        exact, stated = (
-            _exact(column, computed, self._inputs(computed, frame)),
-            to_numbers(column, frame[column.name]),
-        )
+        exact = _exact(column, computed, self._inputs(computed, frame))
+        stated = to_numbers(column, frame[column.name])
         half = 0.5 * 10.0**-column.decimals if column.type == "number" else 0.5
         near = np.abs(exact - stated) <= half + ROUNDING * np.maximum(1.0, np.abs(exact))
         wrong: Mask = ~(near | (np.isnan(exact) & np.isnan(stated)))
@@ -110,15 +101,15 @@ class Derived:
 
 
 def _unit(column: ColumnDomain) -> float:
-    """What a step of the column is in expressions: a number is itself, and dates are in days."""
+    """A step of the column in expressions: 1 for a number, days for a date."""
     return RESOLUTION_SECONDS[column.resolution] / DAY if column.type == "datetime" else 1.0
 
 
 def _exact(column: ColumnDomain, computed: Calculation, values: Mapping[str, Floats]) -> Floats:
     """The result within the column's bounds, in its steps; NaN where it cannot be computed."""
     with np.errstate(all="ignore"):
-        found = computed.value(values) / _unit(column)
-    return np.clip(np.where(np.isfinite(found), found, np.nan), column.lower, column.upper)
+        steps = computed.value(values) / _unit(column)
+    return np.clip(np.where(np.isfinite(steps), steps, np.nan), column.lower, column.upper)
 
 
 def _rounded(column: ColumnDomain, exact: Floats) -> Floats:
@@ -136,6 +127,6 @@ def _typed(column: ColumnDomain, steps: Floats, index: pd.Index) -> pd.Series[ob
         instants = (whole * RESOLUTION_SECONDS[column.resolution]).astype("datetime64[s]")
         return pd.Series(np.where(missing, np.datetime64("NaT", "s"), instants), index=index)
     series = pd.Series(whole, index=index)
-    return (
-        series.astype("Int64").mask(pd.Series(missing, index=index)) if column.missing else series
-    )
+    if not column.missing:
+        return series
+    return series.astype("Int64").mask(pd.Series(missing, index=index))

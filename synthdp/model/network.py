@@ -1,12 +1,12 @@
 """The causally consistent VAE: p(x) = integral p(z) prod_i p(x_i | parents(i), z).
 
-Each column is a categorical over its levels, with logits from a hidden layer fed by the column's
-parents and by z; the encoder q(z | x) sees all columns, missing ones as their own state (Ma et al.,
+Each column is a categorical over its levels, with logits from a hidden layer of the column's
+parents and z. The encoder q(z | x) sees all columns, with missing values as a level (Ma et al.,
 "EDDI", 2019, arXiv:1809.11142v4, where missing inputs carry no evidence; here missing is itself
 modelled). Without any edge this is the plain VAE, the non-causal twin, by the same code.
 
 The structure is exact: a column's logits are a function of its parents and z alone, because no
-weight connects it to any other column (`ParentLookup` holds rows for parents only).
+weight connects it to any other column (`ParentLookup` has rows for parents only).
 """
 
 from __future__ import annotations
@@ -26,17 +26,22 @@ from synthdp.privacy.dpsgd.layers import MaskedLinear, NodeLinear, ParentLookup
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 
 LOG_VARIANCE_RANGE = (-8.0, 4.0)
+"""Limits of the log variance of q(z | x)."""
 DECODE_LEVELS = "decode_levels"
-WORTHWHILE = 0.8  # of the padded levels are left, at most, where columns are decoded in two groups
-MIN_SAVED = 64  # padded levels, fewer of which are not worth a second group
+"""Name of the decoding layer of the first group of columns."""
+MAX_PADDED_SHARE = 0.8
+"""Two groups of columns must need at most this share of the padded levels of one group."""
+MIN_SAVED = 64
+"""Two groups of columns must save at least so many padded levels."""
 
 
 @dataclass(frozen=True)
 class Architecture:
     """Everything that fixes the network's shape; public.
 
-    `parents[i]` are the positions of column i's parents; `sizes[i]` its levels; `latent_of[k]` the
-    columns that dimension k of z reaches.
+    `sizes[i]` is the number of levels of column i, `parents[i]` are the positions of its parents.
+    `latent_of[k]` are the columns that dimension k of z reaches. `hidden` is the width of every
+    hidden layer.
     """
 
     sizes: tuple[int, ...]
@@ -45,7 +50,7 @@ class Architecture:
     hidden: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """JSON object."""
         return asdict(self)
 
     @classmethod
@@ -63,10 +68,10 @@ class Architecture:
         )
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each weight of the network, by name, without building it."""
+        """Shape of each weight of the network by name, computed without the network."""
         columns, levels, latent = len(self.sizes), max(self.sizes), len(self.latent_of)
-        rows = sum(self.sizes[p] for own in self.parents for p in own)
-        parents = {
+        rows = sum(self.sizes[p] for parents in self.parents for p in parents)
+        lookups = {
             "decode_parents.weight": (rows, self.hidden),
             "decode_parents.bias": (columns, self.hidden),
         }
@@ -75,7 +80,7 @@ class Architecture:
             "encode_columns.bias": (1, self.hidden),
             "encode_latent.weight": (2 * latent, self.hidden),
             "encode_latent.bias": (2 * latent,),
-            **(parents if any(self.parents) else {}),
+            **(lookups if any(self.parents) else {}),
             "decode_latent.weight": (columns * self.hidden, latent),
             "decode_latent.bias": (columns * self.hidden,),
             "decode_levels.weight": (columns, self.hidden, levels),
@@ -105,19 +110,15 @@ class CausalVae(PerExampleLoss):
     ) -> None:
         """`generator` draws the starting weights, which depend on nothing else.
 
-        With `features`, one matrix `[levels, features]` per column, weights are those of features:
-        what order says of levels is used in training. `groups` of columns have a decoding layer
-        each, padded to the widest of its own; columns in none are in no loss. `plain` gives the
-        weights of the same network without features and groups.
+        `features` has one matrix `[levels, features]` per column. With it, weights are those of
+        features, so that training uses the order of levels. Each of the `groups` of columns has a
+        decoding layer, padded to its widest column; columns in no group are in no loss. `plain`
+        gives the weights of the same network without features and groups.
         """
         super().__init__()
         self.architecture, self.features = architecture, features
-        columns, width, latent = (
-            len(architecture.sizes),
-            architecture.hidden,
-            len(architecture.latent_of),
-        )
-        self.latent = latent
+        columns, width = len(architecture.sizes), architecture.hidden
+        self.latent = latent = len(architecture.latent_of)
         self.groups = tuple(map(tuple, groups or [range(columns)]))
         self.encode_columns = ParentLookup([range(columns)], architecture.sizes, width, features)
         self.encode_latent = MaskedLinear(torch.ones(2 * latent, width))
@@ -133,7 +134,8 @@ class CausalVae(PerExampleLoss):
                 [architecture.sizes[i] for i in group],
                 [features[i] for i in group] if features else None,
             )
-            layer.bias.requires_grad_(False)  # released margins say more of it than gradients would
+            # Released margins give a better bias than gradients would.
+            layer.bias.requires_grad_(False)
             self.add_module(_decoder(k), layer)
         self.register_buffer(
             "decoded", torch.tensor([i for group in self.groups for i in group]), persistent=False
@@ -149,29 +151,20 @@ class CausalVae(PerExampleLoss):
 
     def decoders(self) -> list[tuple[tuple[int, ...], NodeLinear]]:
         """Each group of columns and its layer."""
-        return list(
-            zip(
-                self.groups,
-                (layer for layer in self.children() if isinstance(layer, NodeLinear)),
-                strict=True,
-            )
-        )
+        layers = (layer for layer in self.children() if isinstance(layer, NodeLinear))
+        return list(zip(self.groups, layers, strict=True))
 
     def start_from(self, marginals: Sequence[npt.NDArray[np.float64]]) -> None:
-        """Set each column's bias to the log of its (released) probabilities. Training leaves it
-        there.
-        """
+        """Set each column's bias to the log of its released probabilities; training keeps it."""
         with torch.no_grad():
             for group, layer in self.decoders():
                 for place, i in enumerate(group):
-                    layer.bias[place, : len(marginals[i])] = torch.from_numpy(
-                        np.log(marginals[i])
-                    ).float()
+                    logs = torch.from_numpy(np.log(marginals[i])).float()
+                    layer.bias[place, : len(logs)] = logs
 
     @torch.no_grad()
     def plain(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All weights of the network without features and groups that computes the same, from the
-        `trained` ones of this.
+        """All weights of the same network without features and groups, from the `trained` ones.
 
         Columns in no group get zeros.
         """
@@ -188,14 +181,15 @@ class CausalVae(PerExampleLoss):
         for part in ("weight", "bias"):
             whole = torch.zeros(shapes[f"{DECODE_LEVELS}.{part}"])
             for group, layer in self.decoders():
-                own = layer.table() if part == "weight" else layer.bias
-                whole[list(group), ..., : own.shape[-1]] = own
+                values = layer.table() if part == "weight" else layer.bias
+                whole[list(group), ..., : values.shape[-1]] = values
             weights[f"{DECODE_LEVELS}.{part}"] = whole
         return weights
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Negative ELBO of each row of levels `[..., batch, columns]`, in nats, shape `[...,
-        batch]`; z by `noise` `[..., batch, latent]`.
+        """Negative ELBO of each row of levels `[..., batch, columns]`, in nats, `[..., batch]`.
+
+        `noise` `[..., batch, latent]` is the standard normal draw behind z.
         """
         mean, log_variance = self.encode(codes)
         lengths = [len(group) for group in self.groups]
@@ -203,12 +197,11 @@ class CausalVae(PerExampleLoss):
         hidden: Tensor = _Activation.apply(inputs, self.decoded)  # type: ignore[no-untyped-call]
         parts = torch.split(hidden, lengths, -2) if len(lengths) > 1 else (hidden,)
         surprise = (log_variance.exp() + mean.square() - 1 - log_variance).sum(-1) / 2
-        for k, own in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
-            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(
-                -3, -2
-            )  # column by column, as they lie in memory
-            lost = F.cross_entropy(logits.flatten(0, -2), own.mT.flatten(), reduction="none")
-            surprise = surprise + lost.view(own.mT.shape).sum(-2)
+        for k, levels in enumerate(torch.split(codes.index_select(-1, self.decoded), lengths, -1)):
+            # Column by column, as the logits lie in memory.
+            logits = self.get_submodule(_decoder(k))(parts[k]).transpose(-3, -2)
+            loss = F.cross_entropy(logits.flatten(0, -2), levels.mT.flatten(), reduction="none")
+            surprise = surprise + loss.view(levels.mT.shape).sum(-2)
         return surprise
 
     def encode(self, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,27 +211,26 @@ class CausalVae(PerExampleLoss):
         return mean, log_variance.clamp(*LOG_VARIANCE_RANGE)
 
     def _inputs(self, codes: Tensor, z: Tensor) -> Tensor:
-        """What the hidden units of each column are fed, `[..., batch, columns, hidden]`."""
+        """Inputs of the hidden units of each column, `[..., batch, columns, hidden]`."""
         hidden = torch.unflatten(self.decode_latent(z), -1, (-1, self.architecture.hidden))
         if self.decode_parents is not None:
             hidden = hidden + self.decode_parents(codes)
         return hidden
 
     def logits(self, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`;
-        absent levels -inf.
+        """Logits of every column given its parents' levels and z, `[batch, columns, levels]`.
+
+        Levels that a column lacks have -inf.
         """
         hidden, sizes = self._inputs(codes, z).tanh(), self.architecture.sizes
         levels = hidden.new_full((len(z), len(sizes), max(sizes)), -torch.inf)
         for group, layer in self.decoders():
-            own = layer(hidden[:, group])
-            levels[:, group, : own.shape[2]] = own
+            decoded = layer(hidden[:, group])
+            levels[:, group, : decoded.shape[2]] = decoded
         return levels
 
     def column_logits(self, column: int, codes: Tensor, z: Tensor) -> Tensor:
-        """Logits of one column, `[batch, levels of the column]`: what `logits` gives for it,
-        without the others.
-        """
+        """Logits of one column alone, `[batch, levels of the column]`."""
         rows = slice(column * self.architecture.hidden, (column + 1) * self.architecture.hidden)
         latent = self.decode_latent
         hidden = F.linear(z, (latent.weight * latent.mask)[rows], latent.bias[rows])
@@ -252,11 +244,11 @@ class CausalVae(PerExampleLoss):
 
 
 class _Activation(torch.autograd.Function):
-    """tanh of the hidden units `[..., batch, columns, hidden]` of the columns in `order`, in that
-    order; what is of one column lies together.
+    """tanh of the hidden units of the columns in `order`, in that order.
 
-    As 2 sigmoid(2 x) - 1, which takes a fraction of the time; what it loses of the digits near zero
-    does not matter in training.
+    Inputs have the shape `[..., batch, columns, hidden]`; in memory, the values of a column lie
+    together. tanh is computed as 2 sigmoid(2 x) - 1, which takes a fraction of the time; the digits
+    that this loses near zero do not matter in training.
     """
 
     @staticmethod
@@ -277,11 +269,11 @@ class _Activation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         hidden, order = ctx.saved_tensors
-        own = torch.ops.aten.tanh_backward(gradient, hidden)
+        inner = torch.ops.aten.tanh_backward(gradient, hidden)
         if len(order) == ctx.columns:
-            return own.index_select(-2, order.argsort()), None
-        whole = own.new_zeros(*own.shape[:-2], ctx.columns, own.shape[-1])
-        return whole.index_copy_(-2, order, own), None
+            return inner.index_select(-2, order.argsort()), None
+        whole = inner.new_zeros(*inner.shape[:-2], ctx.columns, inner.shape[-1])
+        return whole.index_copy_(-2, order, inner), None
 
 
 def _decoder(group: int) -> str:
@@ -290,14 +282,15 @@ def _decoder(group: int) -> str:
 
 
 def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """`columns` in two groups of alike `sizes`, so that padding each to its widest column adds the
-    fewest levels; in one if that saves little.
+    """`columns` in two groups of similar `sizes`, or in one if two save little.
+
+    Each group is padded to its widest column; the groups are those with the fewest padded levels.
     """
     order = sorted(columns, key=lambda i: sizes[i])
     levels = [sizes[i] for i in order]
     cells = [k * levels[k - 1] + (len(order) - k) * levels[-1] for k in range(1, len(order) + 1)]
     cut = 1 + int(np.argmin(cells))
-    if cells[cut - 1] > min(WORTHWHILE * cells[-1], cells[-1] - MIN_SAVED):
+    if cells[cut - 1] > min(MAX_PADDED_SHARE * cells[-1], cells[-1] - MIN_SAVED):
         return (tuple(sorted(order)),)
     return tuple(tuple(sorted(part)) for part in (order[:cut], order[cut:]) if part)
 

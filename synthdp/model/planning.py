@@ -1,5 +1,6 @@
-"""The plan of everything that `fit` will release, without torch: it is asked for far more often
-than anything is trained.
+"""The plan of everything that `fit` will release.
+
+This module does not import torch: plans are made far more often than models are trained.
 """
 
 from __future__ import annotations
@@ -19,19 +20,14 @@ def plan_for(spec: ReleaseSpec, domain: Domain) -> Plan:
 
 
 def serves(spend: PlannedPurpose) -> tuple[str, ...]:
-    """What a planned spend is used for: noisy tables serve everything that can use them, at one
-    price.
-    """
+    """The uses of a planned spend. Noisy tables serve all steps that can use them, at one price."""
     if spend.purpose in ("train", "targets"):
         return ("model",)
     if spend.purpose == "scores":
         return ("published scores",)
-    tables = (
-        ("start of the model", "raking", "published counts")
-        if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals)
-        else ()
-    )
-    if spend.purpose == "measure":
-        return tables
-    both = ("balance", *tables) if tables else ()
-    return both if spend.purpose == "pairs" else ("graph", *both)
+    uses: tuple[str, ...] = ()
+    if isinstance(spend.mechanism, NoisyMarginals | AdaptiveMarginals):
+        uses = ("start of the model", "raking", "published counts")
+        if spend.purpose != "measure":
+            uses = ("balance", *uses)
+    return uses if spend.purpose in ("measure", "pairs") else ("graph", *uses)

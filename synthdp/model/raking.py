@@ -1,6 +1,4 @@
-"""Noisy tables as one-way probabilities, and raking a sample to these. All of it is
-post-processing.
-"""
+"""One-way probabilities from noisy tables, and raking. All of it is post-processing."""
 
 from __future__ import annotations
 
@@ -14,44 +12,44 @@ from synthdp.data.encoding import Codes
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
 Probabilities = npt.NDArray[np.float64]
+"""Probabilities over levels; the last axis sums to 1."""
 
 RAKING_ROUNDS = 50
+"""Most rounds of proportional fitting."""
 RAKING_TOLERANCE = 1e-4
+"""Total variation of the worst margin at which fitting stops."""
 
 
 def one_way_probabilities(
     tables: Sequence[NoisyTable], names: Sequence[str]
 ) -> list[Probabilities]:
-    """Probabilities of the levels of each named column, shape `[levels]`: the nearest point of the
-    simplex.
+    """Probabilities of the levels of each named column, `[levels]` each.
 
-    Every table that holds a column speaks on it, whatever it was measured for. All tables count the
-    same rows, so their totals are first pooled into one estimate. Projection onto the simplex keeps
-    the noise of empty cells from becoming mass, as plain clipping at zero would.
+    They use every table that contains the column, whatever it was measured for. All tables count
+    the same rows, so their totals are first pooled into one estimate. The estimate is projected
+    onto the probability simplex, which keeps the noise of empty cells from becoming mass, as plain
+    clipping at zero would.
     """
     total = max(1.0, float(pooled(tables, ()).counts))
     return [project_to_simplex(pooled(tables, (name,)).counts / total) for name in names]
 
 
 def pooled(tables: Sequence[NoisyTable], columns: tuple[str, ...]) -> NoisyTable:
-    """The margin over `columns` of all tables that hold them: an inverse-variance mean.
+    """The margin over `columns` of all tables that contain them: an inverse-variance mean.
 
-    The noise of a margin's cell grows with the cells that it sums.
+    The noise of a margin's cell grows with the number of cells in its sum.
     """
     counts, precision = [], []
     for table in tables:
         if set(columns) <= set(table.columns):
             summed = tuple(i for i, name in enumerate(table.columns) if name not in columns)
             kept = [name for name in table.columns if name in columns]
-            counts.append(
-                table.counts.sum(summed).transpose([kept.index(name) for name in columns])
-            )
-            precision.append(
-                1 / (table.sigma**2 * math.prod(table.counts.shape[i] for i in summed))
-            )
-    return NoisyTable(
-        columns, np.average(counts, weights=precision, axis=0), math.fsum(precision) ** -0.5
-    )
+            axes = [kept.index(name) for name in columns]
+            counts.append(table.counts.sum(summed).transpose(axes))
+            cells = math.prod(table.counts.shape[i] for i in summed)
+            precision.append(1 / (table.sigma**2 * cells))
+    mean = np.average(counts, weights=precision, axis=0)
+    return NoisyTable(columns, mean, math.fsum(precision) ** -0.5)
 
 
 def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
@@ -59,6 +57,9 @@ def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
 
     Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient Projections onto the l1-Ball" (2008), Figure
     1.
+
+    >>> project_to_simplex(np.array([0.7, 0.7, -0.2])).tolist()
+    [0.5, 0.5, 0.0]
     """
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
@@ -69,7 +70,7 @@ def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
 
 
 def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
-    """`p` with every level at least `floor` before normalising, for logarithms."""
+    """`p` with every level at least `floor` before normalisation, so that logarithms exist."""
     raised: Probabilities = np.maximum(p, floor)
     normal: Probabilities = raised / raised.sum()
     return normal
@@ -85,9 +86,9 @@ def rake(
 ) -> Codes:
     """`rows` rows resampled from `codes` so that the named columns follow `targets`.
 
-    Rows are weighted by `raking_factors`; systematic resampling then uses a row at most one time
-    more or less than its weight says. Only rows of `codes` are ever returned, so a target on levels
-    that none of them has is met as far as they allow.
+    Rows are weighted by `raking_factors`. Systematic resampling then uses a row at most one time
+    more or less than its weight says. Only rows of `codes` are returned, so a target on levels that
+    none of them has is met only as far as they allow.
     """
     weights = raking_weights(
         codes, raking_factors(codes, targets, columns=columns), columns=columns
@@ -101,7 +102,7 @@ def rake(
 def raking_weights(
     codes: Codes, factors: Sequence[npt.NDArray[np.float64]], *, columns: Sequence[int]
 ) -> npt.NDArray[np.float64]:
-    """The product of each row's factors, shape `[rows]`."""
+    """The product of each row's factors, `[rows]`."""
     weights = np.ones(len(codes))
     for factor, column in zip(factors, columns, strict=True):
         weights *= factor[codes[:, column]]
@@ -111,11 +112,10 @@ def raking_weights(
 def raking_factors(
     codes: Codes, targets: Sequence[Probabilities], *, columns: Sequence[int]
 ) -> list[npt.NDArray[np.float64]]:
-    """A factor of each level of the named columns, shape `[levels]` each: rows weighted by the
-    product of theirs follow `targets`.
+    """A factor of each level of the named columns, `[levels]` each.
 
-    Iterative proportional fitting of row weights (Deming and Stephan, 1940). A level that `codes`
-    lacks has the factor 1.
+    Rows weighted by the product of their factors follow `targets`. Iterative proportional fitting
+    of row weights (Deming and Stephan, 1940). A level that `codes` lacks has the factor 1.
     """
     weights = np.full(len(codes), 1 / len(codes))
     factors = [np.ones(len(target)) for target in targets]
@@ -126,9 +126,8 @@ def raking_factors(
             worst = max(worst, float(np.abs(current - target).sum()) / 2)
             ratio = np.divide(target, current, out=np.ones_like(target), where=current > 0)
             moved = weights * ratio[codes[:, column]]
-            if (
-                moved.sum() > 0
-            ):  # no row of the pool has a level that the target wants: leave the column as drawn
+            # Without any row that has a level of the target, the column stays as drawn.
+            if moved.sum() > 0:
                 weights = moved / moved.sum()
                 factor *= ratio / moved.sum()
         if worst < RAKING_TOLERANCE:

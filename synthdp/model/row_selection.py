@@ -1,12 +1,11 @@
-"""A sample that is closer to the model than independent draws are. All of it is post-processing of
-drawn rows.
+"""Selection of rows that are closer to the model than independent draws: post-processing.
 
-Independent draws add an error of their own to every table that is counted in them. Here rows are
-chosen from a larger pool so that their one- and two-way tables are, as nearly as whole rows allow,
-those of the whole weighted pool. Exchanges of rows are kept while they bring the chosen rows
-nearer, in a weighted sum of squares over the cells: a local search for a balanced sample in the
-sense of Deville and Tille, "Efficient balanced sampling: the cube method" (2004). Only rows of the
-pool are returned, so nothing comes out that the model does not draw.
+Independent draws add a sampling error to every table of counts. Here rows are chosen from a larger
+pool so that their one- and two-way tables are, as nearly as whole rows allow, those of the whole
+weighted pool. Exchanges of rows are kept while they reduce a weighted sum of squares over the
+cells: a local search for a balanced sample in the sense of Deville and Tille, "Efficient balanced
+sampling: the cube method" (2004). Only rows of the pool are returned, so the result contains
+nothing that the model does not draw.
 """
 
 from __future__ import annotations
@@ -24,33 +23,43 @@ from synthdp.data.encoding import Codes
 from synthdp.model.raking import pooled
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
-MAX_PAIRS, MAX_CELLS = (
-    512,
-    1 << 20,
-)  # of columns whose tables are held, and of these tables; beyond it a random choice
-MAX_ROWS = 1_000_000  # beyond it the error of independent draws is not worth the time
-MAX_ROUNDS, ROWS_OF_ROUND = 400, 20  # rounds: one for so many rows, up to the most
-MIN_TRIED = 500  # rows looked at in a round, of the chosen ones and of the pool
-MAX_KEPT = 1 << 20  # cells of a pool's rows that are kept: 8 MiB
-MAX_LOOKED_UP = (
-    1 << 22
-    # cells of the rows that are looked at in a round: 32 MiB; nearly all rows of Adult, and fewer
-    # where there are more pairs
-)
-TRIED = 6  # rows looked at for one that is exchanged
-CLEAR = 3.0  # standard deviations of its noise that the sum of a measured table must exceed
-FASTER, SLOWER = (
-    1.2,
-    0.5,
-)  # how many are exchanged at once, after a round that helped and after one that did not
+MAX_PAIRS = 512
+"""Most pairs of columns whose tables are counted; of more, a random choice."""
+MAX_CELLS = 1 << 20
+"""Most cells of the counted tables; of more, a random choice."""
+MAX_ROWS = 1_000_000
+"""Number of rows above which the error of independent draws is not worth the time."""
+MAX_ROUNDS = 400
+"""Most rounds of exchanges."""
+ROWS_OF_ROUND = 20
+"""Rows of the table for each round."""
+MIN_TRIED = 500
+"""Fewest rows that a round looks at, of the chosen ones and of the pool."""
+MAX_KEPT = 1 << 20
+"""Most cells of a pool's rows that are kept: 8 MiB."""
+MAX_LOOKED_UP = 1 << 22
+"""Most cells of the rows that a round looks at: 32 MiB.
+
+It allows nearly all rows of Adult, and fewer where there are more pairs.
+"""
+TRIED = 6
+"""Rows that are looked at for each exchanged row."""
+CLEAR = 3.0
+"""Standard deviations of its noise that the sum of a measured table must exceed."""
+FASTER = 1.2
+"""Factor of the number of rows exchanged at once, after a round that helped."""
+SLOWER = 0.5
+"""Factor of the number of rows exchanged at once, after a round that did not help."""
 
 Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """A noisy two-way table: positions of its columns, counts `[levels, levels]`, and the standard
-    deviation of their noise.
+    """A noisy two-way table.
+
+    `columns` are positions, `counts` `[levels, levels]`, and `sigma` the standard deviation of the
+    noise per cell.
     """
 
     columns: tuple[int, int]
@@ -59,25 +68,23 @@ class MeasuredPair:
 
 
 def measured_pairs(tables: Sequence[NoisyTable], names: Sequence[str]) -> list[MeasuredPair]:
-    """What `tables`, whatever they were measured for, say together of each pair of columns; within
-    the limits the most precise.
+    """The pooled two-way tables of all pairs of columns that `tables` contain together.
+
+    It does not matter what the tables were measured for. Within the limits the most precise are
+    kept.
     """
     position = {name: i for i, name in enumerate(names)}
-    holding: dict[tuple[str, str], list[NoisyTable]] = defaultdict(list)
+    by_pair: dict[tuple[str, str], list[NoisyTable]] = defaultdict(list)
     for table in tables:
-        for first, second in itertools.combinations(
-            sorted(table.columns, key=position.__getitem__), 2
-        ):
-            holding[first, second].append(table)
-    margins = sorted(
-        (pooled(held, pair) for pair, held in holding.items()),
-        key=lambda t: (t.sigma, t.counts.size),
-    )[:MAX_PAIRS]
-    fits = np.cumsum([t.counts.size for t in margins]) <= MAX_CELLS
+        columns = sorted(table.columns, key=position.__getitem__)
+        for pair in itertools.combinations(columns, 2):
+            by_pair[pair].append(table)
+    margins = [pooled(containing, pair) for pair, containing in by_pair.items()]
+    margins = sorted(margins, key=lambda t: (t.sigma, t.counts.size))[:MAX_PAIRS]
+    cells = np.cumsum([t.counts.size for t in margins])
     return [
         MeasuredPair((position[t.columns[0]], position[t.columns[1]]), t.counts, t.sigma)
-        for t, fit in zip(margins, fits, strict=True)
-        if fit
+        for t in margins[: int((cells <= MAX_CELLS).sum())]
     ]
 
 
@@ -90,12 +97,12 @@ def balanced(
     rng: np.random.Generator,
     measured: Sequence[MeasuredPair] = (),
 ) -> Codes:
-    """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the pool's under
-    `weights` `[pool rows]`.
+    """`rows` rows of `pool` `[pool rows, columns]` whose two-way tables follow the weighted pool's.
 
-    Tables that were `measured` follow what measurement and pool say together. Starts from a
-    systematic sample by weight. A round exchanges rows that crowd their cells for rows that would
-    fill theirs; a cell's deviation counts in proportion to one over its size, as in chi-square.
+    `weights` is `[pool rows]`. Tables that were `measured` follow measurement and pool together.
+    The search starts from a systematic sample by weight. A round exchanges rows in overfull cells
+    for rows in underfull ones; a cell's deviation counts in proportion to one over its size, as in
+    chi-square.
     """
     share = weights / weights.sum()
     points = (np.arange(rows) + rng.random()) / rows
@@ -103,21 +110,33 @@ def balanced(
     if len(sizes) < 2 or (rows > MAX_ROWS and not measured):
         return _shuffled(pool, chosen, rng)
     cells = _Cells(sizes, [m.columns for m in measured], rng)
-    if not cells.total:
-        return _shuffled(pool, chosen, rng)
-    wanted = cells.counts(pool, share * rows)
-    for table in measured:
-        own = cells.slice_of(table.columns)
-        wanted[own] = blended(wanted[own].reshape(cells.shape_of(table.columns)), table).ravel()
-    importance, of = 1 / (wanted + 1), cells.lookup(pool)
+    if cells.total:
+        wanted = cells.counts(pool, share * rows)
+        for table in measured:
+            part = cells.slice_of(table.columns)
+            model = wanted[part].reshape(cells.shape_of(table.columns))
+            wanted[part] = blended(model, table).ravel()
+        _exchange(pool, chosen, cells, wanted, rng)
+    return _shuffled(pool, chosen, rng)
+
+
+def _exchange(
+    pool: Codes,
+    chosen: npt.NDArray[np.intp],
+    cells: _Cells,
+    wanted: Weights,
+    rng: np.random.Generator,
+) -> None:
+    """Exchange rows of `chosen`, in place, so that the counts of its cells come near `wanted`."""
+    rows, importance, cells_of = len(chosen), 1 / (wanted + 1), cells.lookup(pool)
     present = cells.counts(pool[chosen], np.ones(rows))
-    most = max(MIN_TRIED, min(rows, MAX_LOOKED_UP // len(cells.first)))
-    step = max(1.0, min(rows, most) / 400)
+    max_tried = max(MIN_TRIED, min(rows, MAX_LOOKED_UP // len(cells.first)))
+    step = max(1.0, min(rows, max_tried) / 400)
     for _ in range(min(MAX_ROUNDS, 1 + rows // ROWS_OF_ROUND)):
         excess = present - wanted
-        tried = min(rows, most, max(MIN_TRIED, int(TRIED * step)))
+        tried = min(rows, max_tried, max(MIN_TRIED, int(TRIED * step)))
         place, other = rng.choice(rows, tried, replace=False), rng.integers(0, len(pool), tried)
-        leave, enter = of(chosen[place]), of(other)
+        leave, enter = cells_of(chosen[place]), cells_of(other)
         pull = (2 * excess * importance).astype(np.float32)
         weight = importance.astype(np.float32)
         gained = (pull[leave] - weight[leave]).sum(1)
@@ -131,30 +150,29 @@ def balanced(
         if (importance * change * (2 * excess + change)).sum() < 0:
             present += change
             chosen[place[first]] = other[second]
-            step = min(step * FASTER, most / 4)
+            step = min(step * FASTER, max_tried / 4)
         else:
             step = max(step * SLOWER, 1.0)
-    return _shuffled(pool, chosen, rng)
 
 
 def blended(
     model: Weights, measured: MeasuredPair, *, doubt: tuple[float, float] = (0.0, 0.0)
 ) -> Weights:
-    """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances;
-    the total is the model's.
+    """Counts `[levels, levels]` from the model's and measured ones, each cell by inverse variances.
 
-    The model's error is taken to have a variance in proportion to the cell, as counts have; the
-    proportion is what the squared differences are more than the noise explains (method of moments).
-    To that comes a standard error of `doubt`: a part of the cell, and at most so many rows. A table
-    whose sum is not clear of its noise says nothing.
+    The total is the model's. The model's error is taken to have a variance in proportion to the
+    cell, as counts have; the proportion is the excess of the squared differences over the noise
+    (method of moments). A standard error of `doubt` is added: a share of the cell, and at most so
+    many rows. A table whose sum is not clear of its noise changes nothing.
     """
     first, second = measured.columns
-    heard = measured.counts.sum()
-    if heard <= CLEAR * measured.sigma * math.sqrt(measured.counts.size):
+    measured_total = measured.counts.sum()
+    if measured_total <= CLEAR * measured.sigma * math.sqrt(measured.counts.size):
         return model
     model = model if first < second else model.T
     total = model.sum()
-    noisy, sigma = measured.counts * total / heard, measured.sigma * total / heard
+    scale = total / measured_total
+    noisy, sigma = measured.counts * scale, measured.sigma * scale
     beyond = float(((noisy - model) ** 2).sum()) - noisy.size * sigma**2
     variance = max(0.0, beyond) / total * model + np.minimum(doubt[0] * model, doubt[1]) ** 2
     mixed = np.maximum(model + (noisy - model) * variance / (variance + sigma**2), 0)
@@ -164,21 +182,21 @@ def blended(
 
 
 class _Cells:
-    """The cells of the two-way tables that are held, one table after the other."""
+    """The cells of the counted two-way tables, one table after the other."""
 
     def __init__(
         self, sizes: Sequence[int], needed: Sequence[tuple[int, int]], rng: np.random.Generator
     ) -> None:
-        held = _held(sizes, {(min(pair), max(pair)) for pair in needed}, rng)
-        self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(held)}
-        self.first, self.second = np.asarray(held, dtype=np.int64).reshape(-1, 2).T
+        pairs = _counted_pairs(sizes, {(min(pair), max(pair)) for pair in needed}, rng)
+        self.sizes, self.place = tuple(sizes), {pair: k for k, pair in enumerate(pairs)}
+        self.first, self.second = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
         self.width = np.asarray(sizes, dtype=np.int64)[self.second]
         lengths = np.asarray(sizes, dtype=np.int64)[self.first] * self.width
         self.offset = np.cumsum(lengths) - lengths
         self.total = int(lengths.sum())
 
     def shape_of(self, columns: tuple[int, int]) -> tuple[int, int]:
-        """Levels of a table as it is held."""
+        """Levels of a counted table, `(rows, columns)`."""
         return self.sizes[min(columns)], self.sizes[max(columns)]
 
     def slice_of(self, columns: tuple[int, int]) -> slice:
@@ -195,8 +213,9 @@ class _Cells:
         return cells
 
     def lookup(self, pool: Codes) -> Callable[[npt.NDArray[np.intp]], npt.NDArray[np.int64]]:
-        """The cells of rows of the pool by their positions; computed once for all of a small
-        pool.
+        """The cells of rows of the pool by their positions.
+
+        They are computed once for all rows of a small pool.
         """
         if len(pool) * len(self.first) > MAX_KEPT:
             return lambda rows: self.of(pool[rows])
@@ -209,22 +228,18 @@ class _Cells:
     def counts(self, rows: Codes, weights: Weights) -> Weights:
         """Sum of `weights` in each cell, `[cells]`, one table at a time."""
         out = np.zeros(self.total)
-        for first, second, width, offset in zip(
-            self.first, self.second, self.width, self.offset, strict=True
-        ):
-            counted = np.bincount(
-                rows[:, first].astype(np.int64) * width + rows[:, second], weights=weights
-            )
+        tables = zip(self.first, self.second, self.width, self.offset, strict=True)
+        for first, second, width, offset in tables:
+            cells = rows[:, first].astype(np.int64) * width + rows[:, second]
+            counted = np.bincount(cells, weights=weights)
             out[offset : offset + len(counted)] = counted
         return out
 
 
-def _held(
+def _counted_pairs(
     sizes: Sequence[int], needed: set[tuple[int, int]], rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """The pairs whose tables are held: those `needed`, and of the others as many as the limits
-    allow.
-    """
+    """The pairs whose tables are counted: those `needed`, and others within the limits."""
     others = [pair for pair in itertools.combinations(range(len(sizes)), 2) if pair not in needed]
     if len(others) > MAX_PAIRS:
         others = [others[k] for k in rng.choice(len(others), MAX_PAIRS, replace=False)]

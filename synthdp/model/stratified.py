@@ -1,14 +1,14 @@
-"""Levels of a target that are drawn evenly over rows that are alike. All of it is post-processing
-of drawn rows.
+"""Stratified draws of a target over similar rows. All of it is post-processing of drawn rows.
 
-Where a target is drawn for each row by a coin of its own, rows that are alike differ in it by
-chance, and what is learned from few neighbours learns that chance. Here the coins of neighbours are
-spread: rows are put in an order in which neighbours are close, and get uniform numbers in that
-order of which any block of 2^k has one in each 2^-k of the unit interval. Each row's number is
-uniform, so that its level has just the chance that the model gives it; blocks of neighbours have as
-many of a level as their chances add up to, but for one or two [stratified sampling along sorted
-chains; L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte Carlo Simulation Method for Markov
-Chains" (2008)]. Every target has coins of its own: given its causes, one says nothing of another.
+If a target is drawn for each row by an independent random number, similar rows differ in it at
+random, and a learner that uses few neighbours learns that randomness. Here the random numbers of
+neighbours are stratified. Rows are put in an order in which neighbours are close, and get uniform
+numbers in that order, of which any block of 2^k has one in each 2^-k of the unit interval. Each
+row's number is uniform, so that its level has exactly the model's probability. In a block of
+neighbours the number of rows with a level is the sum of their probabilities, up to one or two
+[stratified sampling along sorted chains; L'Ecuyer, Lecot and Tuffin, "A Randomized Quasi-Monte
+Carlo Simulation Method for Markov Chains" (2008)]. Every target has independent numbers: given
+their causes, two targets are independent.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from synthdp.data.domain import ColumnDomain
 from synthdp.data.encoding import Codes
 from synthdp.model.row_selection import MeasuredPair, blended
 
-DIRECTIONS = 20  # principal ones, in which rows are split
-LEAF = 4  # rows that are not split any more
-ROUNDS = 10  # of proportional fitting
-DOUBT = (
-    0.5,
-    50.0,
-    # standard error of the model's rows with a cause's level and a target's: a part of them, and at
-    # most so many
-)
+DIRECTIONS = 20
+"""Number of principal directions in which rows are split."""
+LEAF = 4
+"""Number of rows that are not split any more."""
+ROUNDS = 10
+"""Rounds of proportional fitting."""
+DOUBT = (0.5, 50.0)
+"""Standard error of the model's counts of a cause's and a target's level: share, and most rows."""
 
 Points = npt.NDArray[np.float32]
 Probabilities = npt.NDArray[np.float64]
@@ -39,22 +38,23 @@ Probabilities = npt.NDArray[np.float64]
 def stratified_draw(
     probabilities: Probabilities, order: npt.NDArray[np.intp], *, rng: np.random.Generator
 ) -> npt.NDArray[np.uint16]:
-    """A level of each row, `[rows]`, with the `probabilities` `[rows, levels]`, evenly along
-    `order`, a permutation of the rows.
+    """A level of each row, `[rows]`, with the `probabilities` `[rows, levels]`.
+
+    Draws are stratified along `order`, a permutation of the rows.
     """
     uniform = np.empty(len(order))
-    uniform[order] = even_numbers(len(order), rng=rng)
+    uniform[order] = stratified_uniforms(len(order), rng=rng)
     sums = np.cumsum(probabilities[:, :-1], 1) / probabilities.sum(1, keepdims=True)
     levels: npt.NDArray[np.uint16] = (sums <= uniform[:, None]).sum(1).astype(np.uint16)
     return levels
 
 
-def even_numbers(count: int, *, rng: np.random.Generator) -> Probabilities:
-    """Uniform numbers `[count]`; of each 2^k that follow each other from a multiple of 2^k on, one
-    is in each 2^-k of the unit interval.
+def stratified_uniforms(count: int, *, rng: np.random.Generator) -> Probabilities:
+    """Uniform numbers `[count]`, stratified along their positions.
 
-    Binary digits from the first on: of the two numbers of a block that agree in all digits before,
-    one is in its left half, one in its right; which of them has a 1 next is a coin's choice.
+    Of each 2^k successive numbers from a multiple of 2^k on, one is in each 2^-k of the unit
+    interval. Binary digits are drawn from the first on: of the two numbers of a block that agree in
+    all digits before, one gets the digit 0 and one the digit 1, in random order.
     """
     position, prefix = np.arange(count), np.zeros(count, np.int64)
     digits = int(count - 1).bit_length()
@@ -72,13 +72,12 @@ def raked_probabilities(
     measured: Sequence[MeasuredPair],
     sizes: Sequence[int],
 ) -> Probabilities:
-    """`probabilities` `[rows, levels]` of the target at position `target` of `codes` `[rows,
-    columns]`, changed as little as its tables ask for.
+    """`probabilities` `[rows, levels]` of a target, changed as little as its tables ask for.
 
-    On average over the rows they are then its `margin` `[levels]`, and over those with a level of
-    another column what model and measurement
-    say together where that pair was `measured`: iterative proportional fitting, of chances instead
-    of counts.
+    The target is at position `target` of `codes` `[rows, columns]`. On average over the rows the
+    result is its `margin` `[levels]`. Over the rows with a level of another column it is what model
+    and measurement together say, where that pair was `measured`. The method is iterative
+    proportional fitting of probabilities instead of counts.
     """
     raked = probabilities.copy()
     wanted: list[tuple[npt.NDArray[np.intp], Probabilities]] = [
@@ -94,29 +93,28 @@ def raked_probabilities(
     for _ in range(ROUNDS):
         for level, counts in wanted:
             now, rows = _sums(raked, level, len(counts)), counts.sum(1, keepdims=True)
-            asked = (now > 0) & (rows > 0)  # of levels that neither has rows of, nothing is known
-            ratio = np.divide(
-                counts * now.sum(1, keepdims=True), now * rows, out=np.ones_like(now), where=asked
-            )
+            wanted_counts = counts * now.sum(1, keepdims=True)
+            known = (now > 0) & (rows > 0)  # other levels keep their probabilities
+            ratio = np.divide(wanted_counts, now * rows, out=np.ones_like(now), where=known)
             raked *= ratio[level]
             raked /= np.maximum(raked.sum(1, keepdims=True), 1e-12)
     return raked
 
 
 def _sums(probabilities: Probabilities, level: npt.NDArray[np.intp], levels: int) -> Probabilities:
-    """Sums of `probabilities` `[rows, target levels]` over the rows with each `level`, `[levels,
-    target levels]`.
+    """Sums of `probabilities` over the rows with each `level`, `[levels, target levels]`.
+
+    `probabilities` is `[rows, target levels]`, and `level` `[rows]`.
     """
-    return np.stack(
-        [np.bincount(level, weights=own, minlength=levels) for own in probabilities.T], 1
-    )
+    sums = [np.bincount(level, weights=column, minlength=levels) for column in probabilities.T]
+    return np.stack(sums, 1)
 
 
 def kd_tree_order(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[np.intp]:
-    """An order of the rows of levels `[rows, columns]` in which neighbours are alike, `[rows]`.
+    """An order `[rows]` of the rows of levels `[rows, columns]` in which neighbours are similar.
 
-    Rows are halved at the median of the principal direction in which they differ most, and so are
-    the halves: a k-d tree, read from left to right.
+    Rows are halved at the median of the principal direction of largest variance, and so are the
+    halves: a k-d tree, read from left to right.
     """
     points = _points(codes, columns)
     turned: Points = points @ np.linalg.eigh(points.T @ points)[1][:, -DIRECTIONS:]
@@ -132,8 +130,9 @@ def kd_tree_order(codes: Codes, columns: Sequence[ColumnDomain]) -> npt.NDArray[
 
 
 def _points(codes: Codes, columns: Sequence[ColumnDomain]) -> Points:
-    """Rows as centred points `[rows, dimensions]`: levels in order as standardised numbers, others
-    as indicators.
+    """Rows as centred points `[rows, dimensions]`.
+
+    Ordered levels become standardised numbers, others indicators.
     """
     parts: list[Points] = []
     for level, column in zip(codes.T, columns, strict=True):

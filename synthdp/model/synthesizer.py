@@ -1,8 +1,8 @@
-"""A trained synthesizer: architecture and released weights, ancestral sampling, saving and loading.
+"""A trained synthesizer: architecture and released weights, sampling, and its files.
 
-Sampling reads nothing but the released weights, so it is free: as many rows as wanted,
+Sampling reads nothing but the released weights, so it costs no privacy: any number of rows,
 interventions `do(column = level)`, which cut a column off from its parents and set it, and
-conditions `column = level`, as weights.
+conditions `column = level`, by weights.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ from synthdp.model.ancestral import CHUNK_ROWS, causal_order, column_samplers, d
 from synthdp.model.calibration import calibrated_bias
 from synthdp.model.network import Architecture, CausalVae
 from synthdp.model.raking import Probabilities
-from synthdp.model.redraw import chances_given_others
+from synthdp.model.redraw import probabilities_given_others
 
-MAX_SLOTS = (
-    1 << 26
-)  # columns times the most parents of one: what the lookups of a foreign model may take
+MAX_SLOTS = 1 << 26
+"""Most columns times parents of one column: a bound on the look-ups of a foreign model."""
 WEIGHTS_FILE, MODEL_FILE = "model.safetensors", "model.json"
 
 LogWeights = npt.NDArray[np.float32]
+"""Log of each row's weight, `[rows]`."""
 Draws = Generator[tuple[Codes, LogWeights], None, None]
+"""Chunks of levels `[rows, columns]` with the log weights of their rows."""
 
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A causal VAE that can be sampled. `columns` are the column names in the order of the
-    architecture.
+    """A causal VAE that can be sampled.
+
+    `columns` are the column names in the order of the architecture.
     """
 
     columns: tuple[str, ...]
@@ -60,8 +62,7 @@ class Synthesizer:
         threads: int | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Codes:
-        """`rows` rows of levels, shape `[rows, columns]`; `do` maps column names to the level they
-        are set to.
+        """`rows` rows of levels, `[rows, columns]`; `do` maps column names to levels.
 
         Raises:
             ValueError: `do` names an unknown column or level.
@@ -103,8 +104,7 @@ class Synthesizer:
                 f"given: column {both[0]!r} is set by do, so it cannot be conditioned on"
             )
         samplers = column_samplers(self._model())
-        # Sampling is post-processing; its generator may be seeded by the caller for repeatable
-        # samples.
+        # Sampling is post-processing, so the caller may seed its generator for repeatable samples.
         seeds = np.random.default_rng(int(rng.integers(2**63)))
 
         def chunk(size: int, seed: int) -> tuple[Codes, LogWeights]:
@@ -123,22 +123,23 @@ class Synthesizer:
     def probabilities(
         self, codes: Codes, columns: Sequence[int], *, rng: np.random.Generator
     ) -> Iterator[Probabilities]:
-        """For one of `columns` (positions) after the other the chances of its levels given all
-        others of each row, `[rows, levels]`.
+        """Conditional probabilities of the levels of each of `columns` (positions) in turn.
 
-        `codes` `[rows, all columns]` are read when chances are asked for: what was drawn again
-        before counts.
+        They are `[rows, levels]`, given all other columns of each row. `codes`
+        `[rows, all columns]` are read at each step of the iterator, so a caller may draw a column
+        again before the next one.
         """
         samplers = {s.column: s for s in column_samplers(self._model())} if columns else {}
         for column in columns:
-            yield chances_given_others(samplers, codes, column, rng=rng)
+            yield probabilities_given_others(samplers, codes, column, rng=rng)
 
     @torch.no_grad()
     def elbo(
         self, codes: Codes, *, draws: int, generator: torch.Generator
     ) -> npt.NDArray[np.float64]:
-        """Evidence lower bound of each row of levels `[rows, columns]` in nats, the mean over
-        `draws` of z; shape `[rows]`.
+        """Evidence lower bound of each row of levels `[rows, columns]` in nats, `[rows]`.
+
+        It is the mean over `draws` of z.
         """
         model, levels = self._model(), torch.from_numpy(codes.astype(np.int64)).repeat(draws, 1)
         noise = torch.randn(draws, model.latent, generator=generator).repeat_interleave(
@@ -192,8 +193,7 @@ class Synthesizer:
 
     @classmethod
     def load(cls, folder: Path) -> Synthesizer:
-        """Read what `save` wrote. Only safetensors and JSON are read: nothing in a model file can
-        run.
+        """Read what `save` wrote. It reads only safetensors and JSON, so nothing in a file can run.
 
         Raises:
             VerifyError: the files are damaged, or do not belong together.
@@ -223,34 +223,40 @@ class Synthesizer:
     def _whole(self) -> bool:
         """Whether columns, architecture and weights make one model whose graph has no cycle.
 
-        Sizes are held against the weights first, so that no file can ask for more memory than it
+        Sizes are compared with the weights first, so that no file can ask for more memory than it
         brings.
         """
-        own, columns = self.architecture, range(len(self.columns))
-        if not all(isinstance(name, str) for name in self.columns) or not len(
-            set(self.columns)
-        ) == len(own.sizes) == len(own.parents) == len(columns):
+        if not self._plausible_architecture():
             return False
-        if not columns or not own.latent_of or own.hidden < 1 or min(own.sizes) < 1:
+        shapes = {name: tuple(weight.shape) for name, weight in self.weights.items()}
+        if shapes != self.architecture.shapes():
             return False
-        if not all(
-            column in columns for row in own.parents + own.latent_of for column in row
-        ) or any(len(set(p)) < len(p) for p in own.parents):
-            return False
-        if (
-            len(columns) * max(map(len, own.parents)) > MAX_SLOTS
-            or {k: tuple(v.shape) for k, v in self.weights.items()} != own.shapes()
-        ):
-            return False
-        if not all(
-            v.dtype == torch.float32 and bool(v.isfinite().all()) for v in self.weights.values()
-        ):
+        if not all(map(_finite_float32, self.weights.values())):
             return False
         try:
-            causal_order(own)
+            causal_order(self.architecture)
         except nx.NetworkXUnfeasible:
             return False
         return True
+
+    def _plausible_architecture(self) -> bool:
+        """Whether the architecture is one of these columns, and its look-ups fit in memory."""
+        shape, columns = self.architecture, range(len(self.columns))
+        if not columns or not all(isinstance(name, str) for name in self.columns):
+            return False
+        if not len(set(self.columns)) == len(shape.sizes) == len(shape.parents) == len(columns):
+            return False
+        if not shape.latent_of or shape.hidden < 1 or min(shape.sizes) < 1:
+            return False
+        if not set(columns).issuperset(itertools.chain(*shape.parents, *shape.latent_of)):
+            return False
+        if any(len(set(parents)) < len(parents) for parents in shape.parents):
+            return False
+        return len(columns) * max(map(len, shape.parents)) <= MAX_SLOTS
+
+
+def _finite_float32(weight: Tensor) -> bool:
+    return weight.dtype == torch.float32 and bool(weight.isfinite().all())
 
 
 def untrained(domain: Domain, architecture: Architecture) -> Synthesizer:
@@ -266,8 +272,9 @@ def _in_threads(
     tasks: Iterator[tuple[int, int]],
     threads: int,
 ) -> Draws:
-    """Results of `chunk` in the order of `tasks`, at most twice as many chunks ahead as there are
-    threads.
+    """Results of `chunk` in the order of `tasks`.
+
+    At most twice as many chunks as there are threads are computed ahead.
     """
     first = list(itertools.islice(tasks, 2))
     if threads == 1 or len(first) < 2:  # a single chunk is not worth a thread

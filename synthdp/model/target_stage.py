@@ -1,18 +1,18 @@
-"""A training stage of its own for target columns, those that will be predicted.
+"""A separate training stage for target columns, those that will be predicted.
 
-What the clipped gradient of a whole row says of one column drowns in what it says of the others.
-Here a target's conditional p(target | parents) is a multinomial logistic regression on the public
-features of its parents' levels, trained by DP-SGD on a loss that holds targets alone. The network
-then leaves them out of its loss, and `into_network` puts the
-regression in its place there: tanh(s u) / s is u for small s, so that hidden units pass the logits
-on. In the graph nothing
-changes: a target depends on its parents, no longer on z.
+The clipped gradient of a whole row says little of one column beside all the others. Here a target's
+conditional p(target | parents) is a multinomial logistic regression on the public features of its
+parents' levels, trained by DP-SGD on a loss of the targets alone. The network then leaves them out
+of its loss, and `into_network` writes the regression into the network: tanh(s u) / s is u for small
+s, so that hidden units pass the logits on. The graph does not change: a target depends on its
+parents, and no longer on z.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import networkx as nx
 import numpy as np
@@ -29,28 +29,25 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.noise import fresh_generator
 
-SCALE = (
-    2.0**-12
-)  # of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u below 10
-DIFFERS, STEPS = (
-    0.25,
-    0.05,
-    # prior variances of a level's chances, around all rows' and around its neighbour's, of the most
-    # that they can be
-)
-ANCHOR = 0.02  # of that first prior is kept for a body, as a whole
-CLEAR = 2.5  # standard deviations of its noise that the rows of a level must exceed
-MIN_CHANCE = (
-    1e-3  # that a level of a target keeps, whatever was counted, and the least spread of its levels
-)
+SCALE = 2.0**-12
+"""Factor of hidden units that pass a logit on: tanh(u SCALE) / SCALE is u up to 2e-6 for u < 10."""
+LEVEL_VARIANCE = 0.25
+"""Prior variance of a level's probabilities around p(target), relative to the largest possible."""
+STEP_VARIANCE = 0.05
+"""Prior variance of the difference between neighbouring levels, likewise."""
+ANCHOR = 0.02
+"""Share of the prior around p(target) that the ordered levels keep together."""
+CLEAR = 2.5
+"""Standard deviations of its noise that the rows of a level must exceed."""
+MIN_PROBABILITY = 1e-3
+"""Smallest probability of a target's level, whatever was counted, and its smallest spread."""
 
 
 class TargetRegression(PerExampleLoss):
-    """Logits of each target's levels, linear in the features of its parents' levels. All targets
-    are trained together, by one clipped gradient.
+    """Logits of each target's levels, linear in the features of its parents' levels.
 
-    Features are centred by released margins: what all rows have in common would otherwise take most
-    of a gradient's norm.
+    All targets are trained together, by one clipped gradient. Features are centred by released
+    margins: otherwise the part that all rows have in common would take most of a gradient's norm.
     """
 
     latent = 0
@@ -62,130 +59,118 @@ class TargetRegression(PerExampleLoss):
         features: Mapping[int, Tensor],
         margins: Sequence[Probabilities],
     ) -> None:
-        """`targets` are column positions; `margins[c]` `[levels]`, which may have no zero, are of
-        column c, and so are `features[c]` `[levels, features]`, which are needed for parents of
-        targets.
+        """`targets` are column positions.
+
+        `margins[c]` `[levels]` are the probabilities of column c, without a zero. `features[c]`
+        `[levels, features]` are needed for the parents of targets.
         """
         super().__init__()
         sizes = architecture.sizes
-        self.targets, self.parents, self.margins = (
-            tuple(targets),
-            {t: architecture.parents[t] for t in targets},
-            list(margins),
-        )
-        self.inputs = tuple(sorted({p for own in self.parents.values() for p in own}))
+        self.targets, self.margins = tuple(targets), list(margins)
+        self.parents = {t: architecture.parents[t] for t in targets}
+        self.inputs = tuple(sorted(set(chain.from_iterable(self.parents.values()))))
         self.columns = _slices(self.inputs, [features[c].shape[1] for c in self.inputs])
         self.rows = _slices(self.targets, [sizes[t] for t in targets])
         for c in self.inputs:
             mean = torch.from_numpy(margins[c]).float() @ features[c]
             self.register_buffer(f"mean_{c}", mean.unsqueeze(0), persistent=False)
             self.register_buffer(f"features_{c}", features[c], persistent=False)
-        mask = torch.zeros(
-            sum(sizes[t] for t in targets), sum(features[c].shape[1] for c in self.inputs)
-        )
+        width = sum(features[c].shape[1] for c in self.inputs)
+        mask = torch.zeros(sum(sizes[t] for t in targets), width)
         for t in targets:
             for p in self.parents[t]:
                 mask[self.rows[t], self.columns[p]] = 1
         self.linear = MaskedLinear(mask)
         with torch.no_grad():
-            self.linear.bias.copy_(
-                torch.from_numpy(np.log(np.concatenate([margins[t] for t in targets])))
-            )
+            logs = np.log(np.concatenate([margins[t] for t in targets]))
+            self.linear.bias.copy_(torch.from_numpy(logs))
 
     @torch.no_grad()
     def start_from(self, tables: Sequence[NoisyTable], domain: Domain) -> None:
-        """Start from measured tables of a parent and a target, at the log of how much likelier
-        levels of one make those of the other.
+        """Start at log(p(target | parent) / p(target)), where a table of both columns was measured.
 
         Rare levels that decide a target, which gradients hardly show through their noise, are then
-        known from the first step. Where enough arrows between columns with an order were measured,
-        all such arrows start from their common strength instead.
+        known from the first step. Where enough arrows between ordered columns were measured, all
+        such arrows start from their common strength instead.
         """
-        strength, arrows = self._strength(tables, domain)
-        shares = {
-            t: self.linear.bias[rows].softmax(0).double().numpy() for t, rows in self.rows.items()
-        }
+        by_level = {c: scores(column) for c, column in enumerate(domain.columns)}
+        scored = {c: values for c, values in by_level.items() if values is not None}
+        arrows = self._scored_arrows(scored)
+        rng = fresh_generator()
+        strength = common_strength(tables, domain.columns, arrows, self.margins, rng=rng)
+        shared = {(p, t) for t, causes in arrows.items() for p in causes} if strength else set()
+        biases = {t: self.linear.bias[rows].softmax(0) for t, rows in self.rows.items()}
+        shares = {t: share.double().numpy() for t, share in biases.items()}
         for table in tables:
-            own = [domain.index(name) for name in table.columns]
-            for parent, target in (own, own[::-1]) if len(own) == 2 else ():
-                if (
-                    target in self.rows
-                    and parent in self.parents[target]
-                    and not (strength and parent in arrows.get(target, ()))
-                ):
-                    rows, mean = self.rows[target], self.get_buffer(f"mean_{parent}").squeeze(0)
-                    features = self.get_buffer(f"features_{parent}").double()
-                    counts = table.counts if own[0] == parent else table.counts.T
-                    likelier = _likelier(
-                        counts, shares[target], domain.columns[parent], sigma=table.sigma
-                    )
-                    weight = (torch.linalg.pinv(features) @ torch.from_numpy(likelier)).float()
-                    self.linear.weight[rows, self.columns[parent]] = weight.T
-                    self.linear.bias[rows] += mean @ weight
-        for target, causes in arrows.items() if strength else ():
-            for cause in causes:
-                push = strength * np.outer(
-                    *(
-                        score
-                        for c in (cause, target)
-                        if (score := scores(domain.columns[c])) is not None
-                    )
-                )
-                features = self.get_buffer(f"features_{cause}").double()
-                self.linear.weight[self.rows[target], self.columns[cause]] = (
-                    (torch.linalg.pinv(features) @ torch.from_numpy(push)).float().T
-                )
+            for parent, target, counts in self._arrows_of(table, domain):
+                if (parent, target) not in shared:
+                    column, share = domain.columns[parent], shares[target]
+                    ratio = _log_ratio(counts, share, column, sigma=table.sigma)
+                    weight = self._set_logits(parent, target, ratio)
+                    mean = self.get_buffer(f"mean_{parent}").squeeze(0)
+                    self.linear.bias[self.rows[target]] += mean @ weight
+        for parent, target in sorted(shared):
+            self._set_logits(parent, target, strength * np.outer(scored[parent], scored[target]))
 
-    def _strength(
-        self, tables: Sequence[NoisyTable], domain: Domain
-    ) -> tuple[float, dict[int, list[int]]]:
-        """The common strength of the arrows to targets between columns with an order, and these
-        arrows.
+    def _arrows_of(
+        self, table: NoisyTable, domain: Domain
+    ) -> Iterator[tuple[int, int, Probabilities]]:
+        """The arrow of a two-way table to a target: parent, target, counts `[parent, target]`."""
+        if len(table.columns) == 2:
+            first, second = (domain.index(name) for name in table.columns)
+            if first in self.parents.get(second, ()):
+                yield first, second, table.counts
+            if second in self.parents.get(first, ()):
+                yield second, first, table.counts.T
+
+    def _set_logits(self, parent: int, target: int, logits: Probabilities) -> Tensor:
+        """Set the weights of a parent to those whose logits are nearest, and return them.
+
+        `logits` is `[levels of the parent, levels of the target]`, the weights `[features, levels
+        of the target]`.
         """
-        scored = {c for c, column in enumerate(domain.columns) if scores(column) is not None}
-        order = nx.lexicographical_topological_sort(
-            nx.DiGraph([(p, t) for t in self.targets for p in self.parents[t]])
-        )
-        arrows = {
-            t: [p for p in self.parents[t] if p in scored]
-            for t in order
-            if t in self.rows and t in scored
-        }
-        return common_strength(
-            tables, domain.columns, arrows, self.margins, rng=fresh_generator()
-        ), arrows
+        features = self.get_buffer(f"features_{parent}").double()
+        weight: Tensor = (torch.linalg.pinv(features) @ torch.from_numpy(logits)).float()
+        self.linear.weight[self.rows[target], self.columns[parent]] = weight.T
+        return weight
+
+    def _scored_arrows(self, scored: Collection[int]) -> dict[int, list[int]]:
+        """Parents with scores of each target with scores, targets in causal order."""
+        graph = nx.DiGraph([(p, t) for t in self.targets for p in self.parents[t]])
+        order = nx.lexicographical_topological_sort(graph)
+        targets = [t for t in order if t in self.rows and t in scored]
+        return {t: [p for p in self.parents[t] if p in scored] for t in targets}
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Surprise at the targets of each row of levels `[..., batch, columns]`, in nats, `[...,
-        batch]`; `noise` is `[..., batch, 0]`.
+        """Negative log-likelihood of the targets of each row, in nats, `[..., batch]`.
+
+        `codes` are levels `[..., batch, columns]`; `noise` is `[..., batch, 0]`.
         """
         centred = [
             self.get_buffer(f"features_{c}")[codes[..., c]] - self.get_buffer(f"mean_{c}")
             for c in self.inputs
         ]
         logits = self.linear(torch.cat(centred, -1))
-        losses = [
-            F.cross_entropy(
-                logits[..., rows].flatten(0, -2), codes[..., t].flatten(), reduction="none"
-            )
-            for t, rows in self.rows.items()
-        ]
+        losses = []
+        for t, rows in self.rows.items():
+            of_target, levels = logits[..., rows].flatten(0, -2), codes[..., t].flatten()
+            losses.append(F.cross_entropy(of_target, levels, reduction="none"))
         return torch.stack(losses).sum(0).view(codes.shape[:-1])
 
     @torch.no_grad()
     def tables(
         self, trained: Mapping[str, Tensor]
     ) -> tuple[dict[tuple[int, int], Tensor], dict[int, Tensor]]:
-        """Logits by (target, parent), `[levels of the parent, levels of the target]`, and biases by
-        target, of the `trained` weights.
+        """Logits by (target, parent), and biases by target, of the `trained` weights.
+
+        Logits are `[levels of the parent, levels of the target]`.
         """
         weight, bias = trained["linear.weight"] * self.linear.mask.cpu(), trained["linear.bias"]
-        logits = {
-            (t, p): (self.get_buffer(f"features_{p}") - self.get_buffer(f"mean_{p}")).cpu()
-            @ weight[rows, self.columns[p]].T
-            for t, rows in self.rows.items()
-            for p in self.parents[t]
-        }
+        logits = {}
+        for t, rows in self.rows.items():
+            for p in self.parents[t]:
+                centred = self.get_buffer(f"features_{p}") - self.get_buffer(f"mean_{p}")
+                logits[t, p] = centred.cpu() @ weight[rows, self.columns[p]].T
         return logits, {t: bias[rows] for t, rows in self.rows.items()}
 
 
@@ -197,44 +182,42 @@ def _slices(keys: Sequence[int], lengths: Sequence[int]) -> dict[int, slice]:
     }
 
 
-def _likelier(
+def _log_ratio(
     table: Probabilities, share: Probabilities, column: ColumnDomain, *, sigma: float
 ) -> Probabilities:
-    """Log of p(target | parent) / p(target), `[levels of the parent, levels of the target]`, from
-    the noisy counts `table` of that shape.
+    """log p(target | parent) / p(target), from the noisy counts `table`.
 
-    `share` `[levels of the target]` is p(target), `column` the parent's. What the counts say of
-    levels whose rows are clear of the noise, with the variance of noise and sampling, is weighed
-    against a prior: levels are near p(target), and those of a body in order walk at random, so that
-    a level that few rows have, or none but noise, follows its neighbours on both sides.
+    Counts and result are `[levels of the parent, levels of the target]`; `share`
+    `[levels of the target]` is p(target), and `column` the parent's. The counts of levels whose
+    rows are clear of the noise, with the variance of noise and sampling, are weighed against a
+    prior: levels are near p(target), and ordered levels follow a random walk, so that a level with
+    few rows, or with none but noise, follows its neighbours on both sides.
     """
     seen = np.clip(table, 0, None)
-    rows, spread = np.maximum(seen.sum(1), 1.0), max(float(1 - (share**2).sum()), MIN_CHANCE)
+    rows, spread = np.maximum(seen.sum(1), 1.0), max(float(1 - (share**2).sum()), MIN_PROBABILITY)
     clear = table.sum(1) > CLEAR * sigma * len(share) ** 0.5
     precision = clear / (sigma**2 / rows**2 + spread / rows)
     first, last = len(column.spikes), column.levels - column.missing
     body = range(first, last if column.ordered else first)
-    prior = np.full(len(table), 1 / (DIFFERS * spread))
+    prior = np.full(len(table), 1 / (LEVEL_VARIANCE * spread))
     prior[body.start : body.stop] *= ANCHOR / max(1, len(body))
     system = np.diag(precision + prior)
     for level in body[:-1]:
-        system[level : level + 2, level : level + 2] += np.array([[1, -1], [-1, 1]]) / (
-            STEPS * spread
-        )
-    probabilities = np.linalg.solve(
-        system, precision[:, None] * seen / rows[:, None] + prior[:, None] * share
-    )
-    probabilities = np.maximum(probabilities, np.minimum(MIN_CHANCE, share))
+        step = np.array([[1, -1], [-1, 1]]) / (STEP_VARIANCE * spread)
+        system[level : level + 2, level : level + 2] += step
+    observed = precision[:, None] * seen / rows[:, None]
+    probabilities = np.linalg.solve(system, observed + prior[:, None] * share)
+    probabilities = np.maximum(probabilities, np.minimum(MIN_PROBABILITY, share))
     ratio: Probabilities = np.log(probabilities / probabilities.sum(1, keepdims=True) / share)
     return ratio
 
 
 def without_targets(architecture: Architecture, targets: Sequence[int]) -> Architecture:
-    """The network that is trained while targets are left out: nothing points at them."""
-    return replace(
-        architecture,
-        parents=tuple(() if i in targets else own for i, own in enumerate(architecture.parents)),
-    )
+    """The network that is trained while targets are left out: they have no parents."""
+    parents = list(architecture.parents)
+    for t in targets:
+        parents[t] = ()
+    return replace(architecture, parents=tuple(parents))
 
 
 def into_network(
@@ -243,8 +226,9 @@ def into_network(
     regression: TargetRegression,
     trained: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Weights of the network of `architecture`: those of the one `without_targets`, and the
-    regression where the targets are.
+    """Weights of the network of `architecture`, with the regression in place of the targets.
+
+    `weights` are those of the network `without_targets`.
     """
     tables, biases = regression.tables(trained)
     out = {name: tensor.clone() for name, tensor in weights.items()}
@@ -258,18 +242,19 @@ def into_network(
         out["decode_levels.bias"][t, levels] = bias
     lookups = _lookups(without_targets(architecture, list(biases)))
     rest = iter(torch.split(weights["decode_parents.weight"], lookups) if lookups else ())
-    rows = [
-        F.pad(SCALE * tables[t, p], (0, hidden - architecture.sizes[t]))
-        if t in biases
-        else next(rest)
-        for t, own in enumerate(architecture.parents)
-        for p in own
-    ]
+    rows: list[Tensor] = []
+    for column, parents in enumerate(architecture.parents):
+        for p in parents:
+            if column in biases:
+                padding = hidden - architecture.sizes[column]
+                rows.append(F.pad(SCALE * tables[column, p], (0, padding)))
+            else:
+                rows.append(next(rest))
     shared = out.get("decode_parents.bias", torch.zeros(len(architecture.sizes), hidden)).clone()
     shared[list(biases)] = 0
     return {**out, "decode_parents.weight": torch.cat(rows), "decode_parents.bias": shared}
 
 
 def _lookups(architecture: Architecture) -> list[int]:
-    """Rows of each (node, parent) of `decode_parents`, in its order."""
-    return [architecture.sizes[p] for own in architecture.parents for p in own]
+    """Rows of each (column, parent) of `decode_parents`, in its order."""
+    return [architecture.sizes[p] for parents in architecture.parents for p in parents]

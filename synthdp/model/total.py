@@ -1,9 +1,8 @@
-"""The noisy number of rows, which tables that are paid for hold for free, against the declared one:
-is this the declared table?
+"""The noisy number of rows against the declared one: is this the declared table?
 
 Every table counts all rows, so the sum of its cells is their number plus noise of a known
-deviation. What a total is compared
-with is public: the declared number, or half and twice that, which is what `approximate` allows.
+deviation; it costs nothing more. A total is compared with public numbers: the declared one, or half
+and twice that, which is what `approximate` allows.
 """
 
 from __future__ import annotations
@@ -17,11 +16,14 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import expected_fit_rows
 from synthdp.spec.model import IdUnit, ReleaseSpec
 
-# a declared number that is rounded to one digit is within this of the true one, with room to spare
 FACTOR = 2.0
-# A total of normal noise is further off on the side that counts in 3.2e-5 of all releases whose
-# table is at the limit; in fewer of others.
+"""A declared number that is rounded to one digit is within this factor of the true one."""
 DEVIATIONS = 4.0
+"""Standard deviations by which a total may lie outside.
+
+A total with normal noise is further off on the side that counts in 3.2e-5 of all releases whose
+table is at the limit; in fewer of others.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,21 +35,21 @@ class Total:
 
 
 def noisy_total(tables: Sequence[NoisyTable]) -> Total:
-    """The mean of all tables' sums with weights by their variance, which has the least variance of
-    all means: their noise is independent.
+    """The inverse-variance mean of all tables' sums.
+
+    It has the least variance of all weighted means, because the tables' noises are independent.
     """
     weights = [1 / (table.counts.size * table.sigma**2) for table in tables]
-    rows = sum(
-        w * float(table.counts.sum()) for w, table in zip(weights, tables, strict=True)
-    ) / sum(weights)
-    return Total(rows, 1 / math.sqrt(sum(weights)))
+    sums = (float(table.counts.sum()) for table in tables)
+    weighted = sum(w * total for w, total in zip(weights, sums, strict=True))
+    return Total(weighted / sum(weights), 1 / math.sqrt(sum(weights)))
 
 
 def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
-    """What to tell of a total that is not the declared one, but may be what was meant.
+    """Warnings about a total that is not the declared one, but may be what was meant.
 
-    Where ids are the unit, what is left of a table when `max_rows` of each are kept may be a small
-    part of it, so that no total is too low.
+    Where ids are the unit, the rows left after `max_rows` per id may be a small part of the table,
+    so that no total is too low.
 
     Raises:
         WrongTableError: the total is more than `DEVIATIONS` beyond what `approximate` allows.
@@ -57,27 +59,30 @@ def check_total(tables: Sequence[NoisyTable], spec: ReleaseSpec) -> list[str]:
     high = expected * FACTOR
     declared = spec.dataset.rows.value
     fitted = f", {expected:,.0f} of them to fit" if expected < declared else ""
-    found = (
+    comparison = (
         f"dataset.rows declares {declared:,} rows{fitted}, and the noisy counts say"
         f" {total.rows:,.0f}, give or take {2 * total.deviation:,.0f}"
     )
     if total.rows < low - _slack(total, spec, low) or total.rows > high + _slack(total, spec, high):
         raise WrongTableError(
-            f"this is not the declared table: {found}",
+            f"this is not the declared table: {comparison}",
             hint=(
                 "nothing was trained. Correct the source, or dataset.rows, and release anew"
                 " (--force drops this run): that pays again. `synthdp resume` would stop here again"
             ),
         )
     off = abs(total.rows - expected) > _slack(total, spec, expected)
-    return [f"{found}; noise, batch and steps were chosen for the declared number"] if off else []
+    if not off:
+        return []
+    return [f"{comparison}; noise, batch and steps were chosen for the declared number"]
 
 
 def _slack(total: Total, spec: ReleaseSpec, rows: float) -> float:
-    """How far a total may be off where `rows` are expected: noise, and the coins of the holdout,
-    which all rows of a unit share.
+    """Largest deviation of a total that is allowed where `rows` are expected.
+
+    It covers the noise, and the random holdout, which all rows of a unit share.
     """
     unit = spec.dataset.privacy_unit
-    together = unit.max_rows if isinstance(unit, IdUnit) else 1
-    held_out = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
-    return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * held_out * together))
+    rows_of_unit = unit.max_rows if isinstance(unit, IdUnit) else 1
+    holdout = spec.evaluation.holdout if spec.evaluation.enabled else 0.0
+    return DEVIATIONS * math.hypot(total.deviation, math.sqrt(rows * holdout * rows_of_unit))

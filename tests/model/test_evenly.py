@@ -11,10 +11,10 @@ import pytest
 from synthdp.data.domain import ColumnDomain
 from synthdp.model.row_selection import MeasuredPair
 from synthdp.model.stratified import (
-    even_numbers,
     kd_tree_order,
     raked_probabilities,
     stratified_draw,
+    stratified_uniforms,
 )
 
 COLUMNS = (
@@ -61,7 +61,7 @@ def test_neighbours_have_as_many_of_a_level_as_their_chances_add_up_to() -> None
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 100, 1025])
 def test_each_block_has_one_number_in_each_part_of_the_unit_interval(count: int) -> None:
-    numbers = even_numbers(count, rng=np.random.default_rng(count))
+    numbers = stratified_uniforms(count, rng=np.random.default_rng(count))
     assert numbers.shape == (count,)
     assert ((numbers >= 0) & (numbers < 1)).all()
     for length in (2, 4, 16, 64, 256):

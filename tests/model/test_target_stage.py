@@ -16,7 +16,7 @@ from synthdp.data.features import level_features
 from synthdp.model.build import target_regression
 from synthdp.model.network import Architecture, CausalVae, width_groups
 from synthdp.model.synthesizer import Synthesizer
-from synthdp.model.target_stage import TargetRegression, _likelier, into_network, without_targets
+from synthdp.model.target_stage import TargetRegression, _log_ratio, into_network, without_targets
 from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -266,11 +266,13 @@ def test_a_level_without_rows_follows_its_neighbours_and_not_its_noise() -> None
     counts = counted(probabilities, rows_of) + np.array(
         [[0, 0]] * 3 + [[60, -20]] * 3 + [[0, 0]] * 2
     )
-    found = np.exp(_likelier(counts, np.array([0.5, 0.5]), DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
+    found = (
+        np.exp(_log_ratio(counts, np.array([0.5, 0.5]), DOMAIN.columns[0], sigma=20.0))[:, 1] / 2
+    )
     assert (found[3:6] > 0.87).all() and (found[:2] < 0.15).all() and (found[6:] > 0.85).all()
     unordered = (
         np.exp(
-            _likelier(
+            _log_ratio(
                 counts[:3] * [[1], [0], [1]], np.array([0.5, 0.5]), DOMAIN.columns[1], sigma=20.0
             )
         )[:, 1]
@@ -300,13 +302,13 @@ def test_any_table_gives_numbers(sigma: float, share: tuple[float, ...]) -> None
             np.zeros((column.levels, len(share))),
             rng.normal(0, sigma, (column.levels, len(share))),
         ):
-            assert np.isfinite(_likelier(counts, np.array(share), column, sigma=sigma)).all()
+            assert np.isfinite(_log_ratio(counts, np.array(share), column, sigma=sigma)).all()
 
 
 def test_a_rare_level_of_a_target_stays_rare_where_nothing_speaks_for_it() -> None:
     """However many of its parents were measured."""
     share = np.array([0.6, 0.4 - 5e-6, 5e-6])
-    found = _likelier(np.outer([1e6, 1e6, 1e6], share), share, DOMAIN.columns[1], sigma=20.0)
+    found = _log_ratio(np.outer([1e6, 1e6, 1e6], share), share, DOMAIN.columns[1], sigma=20.0)
     assert np.abs(found).max() < 0.01
 
 
@@ -316,7 +318,7 @@ def test_the_wider_the_target_the_less_is_a_level_of_noise_alone_taken_for_rows(
     quiet = [
         bool(
             (
-                _likelier(rng.normal(0, 20.0, (3, levels)), share, DOMAIN.columns[1], sigma=20.0)
+                _log_ratio(rng.normal(0, 20.0, (3, levels)), share, DOMAIN.columns[1], sigma=20.0)
                 == 0
             ).all()
         )
