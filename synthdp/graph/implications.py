@@ -24,7 +24,11 @@ MAX_TABLES = 10_000
 
 @dataclass(frozen=True)
 class Implication:
-    """One testable claim of a graph: x and y are (in)dependent given other columns."""
+    """One testable claim of a graph: x and y are (in)dependent given other columns.
+
+    >>> str(Implication("rain", "wet", ("season",), "independence"))
+    'rain independent of wet given season'
+    """
 
     x: str
     y: str

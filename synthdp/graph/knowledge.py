@@ -204,6 +204,9 @@ def one_cycle(pairs: Iterable[Pair]) -> list[str]:
     """The nodes of a cycle in order, from the one that `pairs` names first; empty without a cycle.
 
     Takes time in proportion to the number of arrows.
+
+    >>> one_cycle([("a", "b"), ("b", "c"), ("c", "b")])
+    ['b', 'c']
     """
     causes: dict[str, list[str]] = {}
     for cause, effect in pairs:

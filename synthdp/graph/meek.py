@@ -117,7 +117,7 @@ class Pdag:
 
 
 def unshielded(graph: Pdag) -> Iterator[Collider]:
-    """Triples a - b - c whose ends are not adjacent."""
+    """Triples a - b - c whose ends are not adjacent; a comes before c in node order."""
     for b in graph.nodes:
         for a, c in combinations(graph.ordered(graph.around(b)), 2):
             if not graph.adjacent(a, c):
@@ -194,7 +194,14 @@ def _compelled(graph: Pdag, a: str, b: str) -> bool:
 
 
 def cpdag_of(dag: Pdag) -> Pdag:
-    """The CPDAG of a DAG: its skeleton and v-structures, closed under Meek's rules."""
+    """The CPDAG of a DAG: its skeleton and v-structures, closed under Meek's rules.
+
+    >>> chain = cpdag_of(Pdag("abc", directed=[("a", "b"), ("b", "c")]))
+    >>> chain.directed(), chain.undirected()
+    ([], [('a', 'b'), ('b', 'c')])
+    >>> cpdag_of(Pdag("abc", directed=[("a", "b"), ("c", "b")])).directed()
+    [('a', 'b'), ('c', 'b')]
+    """
     graph = Pdag(dag.nodes, undirected=dag.directed(), shielded=dag.shielded)
     for a, b, c in colliders(dag):
         graph.orient(a, b)
@@ -209,6 +216,9 @@ def extend(graph: Pdag) -> Pdag:
     Otherwise the remaining links are oriented by the order of the nodes, which keeps the graph
     acyclic but may add v-structures. Background knowledge allows both directions of every
     undirected link, so any extension agrees with it.
+
+    >>> extend(Pdag("abc", directed=[("a", "b")], undirected=[("b", "c")])).directed()
+    [('a', 'b'), ('b', 'c')]
     """
     done, rest = graph.copy(), graph.copy()
     while rest.nodes:

@@ -9,7 +9,13 @@ from synthdp.graph.knowledge import Pair
 
 
 def hamming_distance(a: CausalGraph, b: CausalGraph) -> int:
-    """Structural Hamming distance: pairs whose link is missing, extra or of another direction."""
+    """Structural Hamming distance: pairs whose link is missing, extra or of another direction.
+
+    >>> from synthdp.graph.causal import GraphEdge
+    >>> arrow = GraphEdge("a", "b", directed=True, provenance="given")
+    >>> hamming_distance(CausalGraph(("a", "b"), (arrow,)), CausalGraph(("a", "b")))
+    1
+    """
     links_a, links_b = _links(a), _links(b)
     return sum(links_a.get(pair) != links_b.get(pair) for pair in links_a.keys() | links_b.keys())
 

@@ -76,6 +76,9 @@ class ColumnSampler:
 def causal_order(architecture: Architecture) -> list[int]:
     """Columns with parents before children.
 
+    >>> causal_order(Architecture((2, 2, 2), parents=((1,), (2,), ()), latent_of=(), hidden=1))
+    [2, 1, 0]
+
     Raises:
         networkx.NetworkXUnfeasible: the parents form a cycle.
     """

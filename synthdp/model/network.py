@@ -285,6 +285,9 @@ def width_groups(sizes: Sequence[int], columns: Sequence[int]) -> tuple[tuple[in
     """`columns` in two groups of similar `sizes`, or in one if two save little.
 
     Each group is padded to its widest column; the groups are those with the fewest padded levels.
+
+    >>> width_groups([2, 100, 3], [0, 1, 2])
+    ((0, 2), (1,))
     """
     order = sorted(columns, key=lambda i: sizes[i])
     levels = [sizes[i] for i in order]

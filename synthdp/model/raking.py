@@ -70,7 +70,11 @@ def project_to_simplex(values: npt.NDArray[np.float64]) -> Probabilities:
 
 
 def smoothed(p: Probabilities, *, floor: float) -> Probabilities:
-    """`p` with every level at least `floor` before normalisation, so that logarithms exist."""
+    """`p` with every level at least `floor` before normalisation, so that logarithms exist.
+
+    >>> smoothed(np.array([1.0, 0.0]), floor=0.25).tolist()
+    [0.8, 0.2]
+    """
     raised: Probabilities = np.maximum(p, floor)
     normal: Probabilities = raised / raised.sum()
     return normal

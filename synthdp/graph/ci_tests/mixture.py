@@ -129,6 +129,9 @@ def normal(weights: Floats) -> Floats:
     """Weights scaled to sum to 1 over the last axis; negative ones count as 0.
 
     The result is uniform if no weight is positive.
+
+    >>> normal(np.array([3.0, 1.0, -1.0])).tolist()
+    [0.75, 0.25, 0.0]
     """
     positive = np.maximum(weights, 0.0)
     total = positive.sum(-1, keepdims=True)

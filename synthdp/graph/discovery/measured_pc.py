@@ -16,9 +16,7 @@ of the round, only the noise of each table (k tables of a round have k times the
 There are two deviations from textbook PC, both because noise makes tests weak. A pair once found
 dependent is separated only by a test that could have seen that dependence again: not when the
 test's upper bound exceeds `BLUNT` times the effect found, or `MAX_SEPARATED_EFFECT`. And a
-v-structure a -> b <- c is claimed only if sets without b explain the independence of a and c `ODDS`
-times better than sets with b, by the ratio of their largest p-values (after PC-max: Ramsey 2016).
-The threshold scales with the noise by itself, so that one rule serves high and low budgets.
+v-structure is claimed only on much evidence (`discovery.colliders`).
 
 Links are three-valued. A pair is present if no test separates it, absent if a test bounds its
 effect below the plan's margin, and otherwise undecided: it is then listed as such, outside the
@@ -31,25 +29,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-
-import numpy as np
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SynthdpError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.ci_tests.answer import Answer, Query
+from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
-from synthdp.graph.discovery.skeleton import Evidence, Skeleton, Test, pc_skeleton
-from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import (
-    Collider,
-    Pdag,
-    meek,
-    orient_colliders,
-    orient_known,
-    unshielded,
+from synthdp.graph.discovery.skeleton import (
+    Evidence,
+    Skeleton,
+    Test,
+    pc_skeleton,
+    subsets_of_either,
 )
+from synthdp.graph.knowledge import Knowledge, Pair
+from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
 from synthdp.graph.tables import NoisyTables, cells
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 
@@ -76,8 +71,6 @@ BLUNT: Mapping[int, float] = {1: 2.0, 2: 1.5, 3: 1.0}
 """Largest upper bound of a separating test, in marginal effects of the pair; by size of the set."""
 MAX_SEPARATED_EFFECT = 0.6
 """Largest upper bound (Cohen's w) of a separating test, whatever the marginal effect."""
-ODDS = 20.0
-"""How much better sets without the middle column of a v-structure must explain independence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,9 +222,8 @@ class _Search:
             strength = {z: self._weaker_effect(z, pair, evidence) for z in candidates}
             strongest = sorted(candidates, key=lambda z: -strength[z])
             candidates = tuple(strongest[: self.plan.candidates[order]])
-        for given in combinations(candidates, order):
-            if set(given) <= adjacency[a] or set(given) <= adjacency[b]:
-                yield self._sorted(given)
+        for given in subsets_of_either(candidates, adjacency[a], adjacency[b], order):
+            yield self._sorted(given)
 
     def _weaker_effect(self, name: str, pair: Pair, evidence: Evidence) -> float:
         """The weaker of a column's marginal effects on the columns of a pair."""
@@ -240,26 +232,23 @@ class _Search:
     def _marginal_effect(self, a: str, b: str, evidence: Evidence) -> float:
         """Marginal effect between two columns; infinite where the spec fixes the pair."""
         tests = evidence.get(self._pair(a, b))
-        return tests[0][1].effect if tests else np.inf
+        return tests[0][1].effect if tests else math.inf
 
     def _pair(self, a: str, b: str) -> Pair:
         return (a, b) if self.domain.index(a) < self.domain.index(b) else (b, a)
 
     def colliders(self, graph: Pdag, skeleton: Skeleton) -> list[Collider]:
         """V-structures with enough evidence, the most certain first."""
-        ends = {(a, b, c): self._pair(a, c) for a, b, c in unshielded(graph)}
-        ends = {triple: pair for triple, pair in ends.items() if skeleton.evidence.get(pair)}
+        triples = tested_triples(graph, skeleton.evidence)
         queries: set[Query] = set()
-        for (_, middle, _), pair in ends.items():
-            queries.update(self._collider_queries(graph, pair, middle))
+        for a, b, c in triples:
+            queries.update(self._collider_queries(graph, (a, c), b))
         ordered = sorted(queries)
-        tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
+        tests: dict[Pair, dict[tuple[str, ...], Answer]] = {}
         answers = self._answer(ordered, level=self.plan.level)
         for (a, c, given), answer in zip(ordered, answers, strict=True):
-            tried.setdefault((a, c), dict(skeleton.evidence[a, c]))[given] = answer
-        odds = {triple: collider_odds(tried[pair], triple[1]) for triple, pair in ends.items()}
-        sure = [triple for triple, value in odds.items() if value > np.log(ODDS)]
-        return sorted(sure, key=lambda triple: -odds[triple])
+            tests.setdefault((a, c), dict(skeleton.evidence[a, c]))[given] = answer
+        return surest_colliders(triples, tests)
 
     def _collider_queries(self, graph: Pdag, pair: Pair, middle: str) -> Iterator[Query]:
         if not self.joint:
@@ -268,18 +257,5 @@ class _Search:
         first, second = (graph.around(end) for end in pair)
         names = self._sorted((first | second) - set(pair))
         for order in range(self.order + 1):
-            for given in combinations(names, order):
-                if set(given) <= first or set(given) <= second:
-                    yield (*pair, given)
-
-
-def collider_odds(tests: Mapping[tuple[str, ...], Answer], middle: str) -> float:
-    """Log ratio of the largest p-values of tests given sets without and with the middle column.
-
-    It says how much better sets without that column explain the independence of the ends.
-    """
-    able = {given: answer for given, answer in tests.items() if np.isfinite(answer.detectable)}
-    without = max((a.p_value for given, a in able.items() if middle not in given), default=0.0)
-    within = max((a.p_value for given, a in able.items() if middle in given), default=1.0)
-    tiny = np.finfo(np.float64).tiny
-    return float(np.log(max(without, tiny)) - np.log(max(within, tiny)))
+            for given in subsets_of_either(names, first, second, order):
+                yield (*pair, given)

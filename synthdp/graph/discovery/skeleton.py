@@ -58,6 +58,15 @@ def neighbours_of_either(
                 yield given
 
 
+def subsets_of_either(
+    names: Sequence[str], first: set[str], second: set[str], order: int
+) -> Iterator[tuple[str, ...]]:
+    """Subsets of `names` with `order` members that lie within `first` or within `second`."""
+    for given in combinations(names, order):
+        if first.issuperset(given) or second.issuperset(given):
+            yield given
+
+
 def not_dependent(answer: Answer, _: Sequence[Test]) -> bool:
     """The textbook's rule: a pair that is not found dependent counts as separated."""
     return answer.verdict != "dependent"

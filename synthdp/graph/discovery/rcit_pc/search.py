@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain, combinations
-
-import numpy as np
+from itertools import chain
 
 from synthdp.data.basis import Basis
 from synthdp.data.domain import Domain
@@ -32,11 +30,11 @@ from synthdp.graph.ci_tests.answer import Answer, Query
 from synthdp.graph.ci_tests.rcit import MomentTests
 from synthdp.graph.discovery.algorithm import Algorithm, Releaser
 from synthdp.graph.discovery.anm_direction import PURPOSE, orient, turn
-from synthdp.graph.discovery.measured_pc import collider_odds
+from synthdp.graph.discovery.colliders import surest_colliders, tested_triples
 from synthdp.graph.discovery.reading import limit_parents, reading
-from synthdp.graph.discovery.skeleton import Skeleton, Test, pc_skeleton
+from synthdp.graph.discovery.skeleton import Skeleton, Test, pc_skeleton, subsets_of_either
 from synthdp.graph.knowledge import Knowledge, Pair
-from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known, unshielded
+from synthdp.graph.meek import Collider, Pdag, meek, orient_colliders, orient_known
 from synthdp.privacy.mechanisms.anm import OrientationBudget
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.privacy.mechanisms.moments import MomentMatrix, NoisyMoments
@@ -64,8 +62,6 @@ COLLIDER_ORDER = 2
 """Largest conditioning set of the tests for v-structures."""
 MARGIN = 0.1
 """Effect below which a pair counts as independent."""
-ODDS = 20.0
-"""How much better sets without the middle column of a v-structure must explain independence."""
 
 
 def rcit_pc(
@@ -113,30 +109,23 @@ def _colliders(graph: Pdag, skeleton: Skeleton, tests: MomentTests, level: float
 
     More tests of the matrix cost nothing.
     """
-    rank = {n: i for i, n in enumerate(graph.nodes)}
-    ends = {triple: _sorted_pair(triple, rank) for triple in unshielded(graph)}
-    ends = {triple: pair for triple, pair in ends.items() if skeleton.evidence.get(pair)}
-    queries = sorted({query for pair in ends.values() for query in _around(graph, pair)})
+    triples = tested_triples(graph, skeleton.evidence)
+    queries = sorted({query for a, _, c in triples for query in _around(graph, (a, c))})
     answers = tests.answer(queries, level=level, margin=MARGIN)
     tried: dict[Pair, dict[tuple[str, ...], Answer]] = {}
     for (a, c, given), answer in zip(queries, answers, strict=True):
         tried.setdefault((a, c), {})[given] = answer
-    odds = {triple: collider_odds(tried[pair], triple[1]) for triple, pair in ends.items()}
-    sure = [triple for triple, value in odds.items() if value > np.log(ODDS)]
-    return sorted(sure, key=lambda triple: -odds[triple])
-
-
-def _sorted_pair(triple: Collider, rank: Mapping[str, int]) -> Pair:
-    a, _, c = triple
-    return (a, c) if rank[a] < rank[c] else (c, a)
+    return surest_colliders(triples, tried)
 
 
 def _around(graph: Pdag, pair: Pair) -> list[Query]:
     """Queries of a pair given small sets of the neighbours of either end."""
     first, second = (graph.around(end) - set(pair) for end in pair)
     names = graph.ordered(first | second)
-    sets = (given for order in range(COLLIDER_ORDER + 1) for given in combinations(names, order))
-    return [(*pair, given) for given in sets if set(given) <= first or set(given) <= second]
+    queries: list[Query] = []
+    for order in range(COLLIDER_ORDER + 1):
+        queries += [(*pair, given) for given in subsets_of_either(names, first, second, order)]
+    return queries
 
 
 def planned_moments(domain: Domain, rows: float, mu: float) -> MomentMatrix:
