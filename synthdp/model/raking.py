@@ -130,7 +130,7 @@ def raking_factors(
             worst = max(worst, float(np.abs(current - target).sum()) / 2)
             ratio = np.divide(target, current, out=np.ones_like(target), where=current > 0)
             moved = weights * ratio[codes[:, column]]
-            # Without any row that has a level of the target, the column stays as drawn.
+            # If no row has a level that the target wants, the column stays as drawn.
             if moved.sum() > 0:
                 weights = moved / moved.sum()
                 factor *= ratio / moved.sum()

@@ -96,7 +96,9 @@ def pc_skeleton(
             for pair in open_pairs
             for given in separators(adjacency, pair, order, evidence)
         ]
-        if not queries:  # a frozen adjacency without sets of this size has no larger ones
+        if not queries:
+            # A frozen adjacency without sets of this size has no larger ones; those of a custom
+            # `separators` are not tried.
             break
         for (a, b, given), answer in zip(queries, test(order, queries), strict=True):
             evidence[a, b].append((given, answer))
