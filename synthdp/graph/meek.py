@@ -38,26 +38,28 @@ class Pdag:
         self.parents: dict[str, set[str]] = {n: set() for n in nodes}
         self.children: dict[str, set[str]] = {n: set() for n in nodes}
         self.neighbours: dict[str, set[str]] = {n: set() for n in nodes}
+        self._linked: dict[str, set[str]] = {n: set() for n in nodes}
         for a, b in directed:
             self.parents[b].add(a)
             self.children[a].add(b)
+            self._link(a, b)
         for a, b in undirected:
-            if b not in self.around(a):
+            if b not in self._linked[a]:
                 self.neighbours[a].add(b)
                 self.neighbours[b].add(a)
+                self._link(a, b)
+
+    def _link(self, a: str, b: str) -> None:
+        self._linked[a].add(b)
+        self._linked[b].add(a)
 
     def adjacent(self, a: str, b: str) -> bool:
         """Whether any link joins the two, or the pair is shielded."""
-        return (
-            b in self.parents[a]
-            or b in self.children[a]
-            or b in self.neighbours[a]
-            or frozenset((a, b)) in self.shielded
-        )
+        return b in self._linked[a] or frozenset((a, b)) in self.shielded
 
     def around(self, a: str) -> set[str]:
-        """Everything linked to `a`."""
-        return self.parents[a] | self.children[a] | self.neighbours[a]
+        """Everything linked to `a`; do not change it."""
+        return self._linked[a]
 
     def directed(self) -> list[Pair]:
         """Arrows, in node order."""
@@ -102,8 +104,9 @@ class Pdag:
 
     def remove(self, node: str) -> None:
         """Remove a node and its links."""
-        for links in (*self.parents.values(), *self.children.values(), *self.neighbours.values()):
-            links.discard(node)
+        for links in (self.parents, self.children, self.neighbours, self._linked):
+            for names in links.values():
+                names.discard(node)
         self.nodes = tuple(n for n in self.nodes if n != node)
 
     def copy(self) -> Pdag:
@@ -126,11 +129,7 @@ def unshielded(graph: Pdag) -> Iterator[Collider]:
 
 def colliders(graph: Pdag) -> list[Collider]:
     """V-structures: unshielded triples whose arrows meet."""
-    return [
-        (a, b, c)
-        for a, b, c in unshielded(graph)
-        if a in graph.parents[b] and c in graph.parents[b]
-    ]
+    return [(a, b, c) for a, b, c in unshielded(graph) if graph.parents[b] >= {a, c}]
 
 
 def orient_known(graph: Pdag, knowledge: Knowledge) -> None:
