@@ -85,13 +85,11 @@ class Synthesizer:
         given: Mapping[str, int] | None = None,
         threads: int | None = None,
     ) -> Draws:
-        """Chunks of `sizes` rows, one after the other: levels `[rows, columns]` and log weights
-        `[rows]`.
+        """Chunks of `sizes` rows each: levels `[rows, columns]` and log weights `[rows]`.
 
         Rows so weighted follow the model's law under `do`, conditioned on `given`; without `given`
-        all weights are
-        one. `sizes` may have no end: only a few chunks are drawn ahead. What is drawn depends on
-        `rng` and not on the number of threads.
+        all weights are one. `sizes` may be endless: only a few chunks are drawn ahead. The draws
+        depend on `rng`, and not on the number of threads.
 
         Raises:
             ValueError: `do` or `given` names an unknown column or level, or both name the same
