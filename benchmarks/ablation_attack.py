@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.ablation_cells import ROOT, Cell, adult, plan_of, release_of
 from benchmarks.adult_protocol import split
-from synthdp.audit.membership import ShadowTrainer, shadow_spec
+from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode
 from synthdp.graph.causal import CausalGraph

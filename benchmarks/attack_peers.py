@@ -36,7 +36,8 @@ from benchmarks.fleet import survey
 from benchmarks.membership import figures
 from benchmarks.peers import PEERS
 from benchmarks.peers_run import Peer, Request, python_of, run_many
-from synthdp.audit.membership import WHITE_BOX, ShadowTrainer
+from synthdp.audit.membership import WHITE_BOX
+from synthdp.audit.shadow_models import ShadowTrainer
 from synthdp.data.domain import Domain
 from synthdp.privacy.plan import make_plan
 from synthdp.spec.model import Edge, ReleaseSpec

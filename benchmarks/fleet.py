@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from synthdp.audit.membership import ShadowTrainer, shadow_spec
+from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode

@@ -19,8 +19,12 @@ import numpy.typing as npt
 
 from benchmarks.ablation_cells import Cell as Ablated
 from benchmarks.ablation_cells import plan_of, release_of
-from synthdp.audit.membership import ShadowTrainer, released_scores, shadow_spec
-from synthdp.audit.shadow_models import fitted_shadows
+from synthdp.audit.shadow_models import (
+    ShadowTrainer,
+    fitted_shadows,
+    released_scores,
+    shadow_spec,
+)
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from synthdp.audit.membership import shadow_spec
+from synthdp.audit.shadow_models import shadow_spec
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode

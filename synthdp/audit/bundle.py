@@ -1,10 +1,9 @@
-"""`synthdp audit BUNDLE`: all that can be audited of a release by whoever holds it, without a
-single row of its source.
+"""`synthdp audit BUNDLE`: everything that its recipient can audit, without a row of the source.
 
-Verified; its plan replayed from its own spec; its noisy tables held against each other, since they
-all count the same rows; and, unless only a replay is asked for, the worst-case audits, and canaries
-and the membership attack on rows drawn from its model. What needs the real rows stays with the
-steward.
+The bundle is verified. Its plan is replayed from its spec. Its noisy tables are compared with each
+other, since they all count the same rows. Unless only a replay is asked for, the worst-case audits
+run as well, and canaries and the membership attack run on rows drawn from its model. What needs the
+real rows stays with the steward.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ NEEDS_ROWS = (
     " real rows. Whoever has them runs `synthdp audit SPEC` with the spec that made this bundle;"
     " the result is for the steward alone."
 )
-FALSE_ALARMS = (
-    1e-3  # of the test on noisy tables, which cannot be repeated: the tables are as they are
-)
+FALSE_ALARMS = 1e-3  # of the test on noisy tables; it cannot be repeated on new noise
 
 
 def audit_bundle(
@@ -43,8 +40,9 @@ def audit_bundle(
     pairs: int = PAIRS,
     reporter: Reporter | None = None,
 ) -> tuple[AuditRecord, Path]:
-    """Audit the bundle in `folder`; returns what was found and the file that holds it, by default
-    `audits/<dataset id>/audit.json`.
+    """Audit the bundle in `folder`; return the record and the file that holds it.
+
+    The file is by default `audits/<dataset id>/audit.json`.
 
     Args:
         replay_only: leaves out what takes many runs or trainings.
@@ -59,14 +57,8 @@ def audit_bundle(
         verify_bundle(folder)
     with reporter.stage("plan"):
         spec = load_spec(folder / "spec.yaml")
-        domain = Domain.from_spec(spec.columns)
-        job = AuditJob(
-            spec,
-            domain,
-            plan_for(spec, domain),
-            out or Path("audits") / spec.dataset.id,
-            reporter,
-        )
+        domain, out = Domain.from_spec(spec.columns), out or Path("audits") / spec.dataset.id
+        job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
     with audit_folder(job.out, "bundle") as kept:
         record = _without_source(folder, job, kept, replay_only=replay_only, runs=runs, pairs=pairs)
         return record, write_record(record, job.out / PUBLIC_FILE)
@@ -75,26 +67,18 @@ def audit_bundle(
 def _without_source(
     folder: Path, job: AuditJob, kept: AttackFolder, *, replay_only: bool, runs: int, pairs: int
 ) -> AuditRecord:
-    """All that needs no row of the source."""
+    """All audits that need no row of the source."""
     record = without_rows(job, "none" if replay_only else "simulated", runs=runs, pairs=pairs)
-    charges = [
-        e["body"]
-        for e in parse_json(read_text(folder / "privacy" / "ledger.json"))["entries"]
-        if e["kind"] == "charge"
-    ]
+    ledger = parse_json(read_text(folder / "privacy" / "ledger.json"))
+    charges = [entry["body"] for entry in ledger["entries"] if entry["kind"] == "charge"]
     if not record.covers((charge["purpose"], charge["event"]) for charge in charges):
         hint = f"audit it with the version of synthdp that made it; this is {record.program}"
         raise OutputError(
             f"the spec in {folder} plans other spends here than its ledger charged", hint=hint
         )
-    record = record.model_copy(
-        update={"tables": noise_of(published_tables(folder), false_alarms=FALSE_ALARMS)}
-    )
-    if not replay_only:
-        record = with_rows(
-            job,
-            record,
-            simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin")),
-            kept,
-        )
-    return record
+    tables = noise_of(published_tables(folder), false_alarms=FALSE_ALARMS)
+    record = record.model_copy(update={"tables": tables})
+    if replay_only:
+        return record
+    twin = simulated_twin(job.spec, job.domain, bundle=folder, rng=kept.coins("twin"))
+    return with_rows(job, record, twin, kept)

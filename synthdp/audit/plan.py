@@ -1,12 +1,15 @@
-"""`synthdp audit`: does what a spec plans keep what it claims?
+"""`synthdp audit SPEC`: does the plan of a spec keep its claim?
 
-Three kinds of evidence, from the sharpest to the bluntest: record and replay of every planned
-mechanism on neighbouring made-up tables (finds bugs, needs no rows); statistical audits, in which a
-strong adversary tries to tell two neighbours apart from many runs of a mechanism, or from one
-training run with canaries; and a membership attack on the whole pipeline.
+There are three kinds of evidence, from the sharpest to the bluntest:
+
+- Record and replay of every planned mechanism on constructed neighbouring tables. It finds bugs and
+  needs no rows.
+- Statistical audits. A strong adversary tries to distinguish two neighbours from many runs of a
+  mechanism, or from one training run with canaries.
+- A membership attack on the whole pipeline.
 
 On a simulated twin everything is public, and a release of the same plan publishes it in its
-certificate. On real rows it is confidential and goes to the steward's report. Nothing here spends
+certificate. On real rows it is confidential and goes to the steward's report. No audit spends
 budget.
 """
 
@@ -58,8 +61,8 @@ Rows = Literal["none", "simulated", "real"]
 
 RUNS = 5000  # of each mechanism in the statistical audits
 PAIRS = 100  # random neighbours beside the corner cases, in the replay
-# An audit of a true claim raises the alarm in up to 5% of its runs. After three alarms in a row it
-# is .0125%.
+# An audit of a true claim raises the alarm with probability at most 5%, three independent ones in a
+# row with at most .0125%.
 CONFIRMATIONS = 2
 
 
@@ -79,30 +82,26 @@ class AuditJob:
         return CausalGraph.from_spec(self.spec.graph, self.domain.names)
 
     def network(self, purpose: str, domain: Domain) -> PerExampleLoss:
-        """What the release would train for `purpose`, with fresh starting weights; a target that
-        nothing leads to yet gets causes.
+        """The model that the release would train for `purpose`, with fresh starting weights.
+
+        A target to which no arrow leads gets other columns as its causes.
         """
         if purpose != "targets":
             return causal_vae(self.spec, domain, self.graph)
-        architecture, targets = (
-            architecture_for(self.spec, domain, self.graph),
-            [domain.index(n) for n in self.spec.synthesizer.targets],
-        )
-        others = tuple(i for i in range(len(domain)) if i not in targets)[
-            : self.spec.graph.max_parents
-        ]
-        caused = tuple(
-            own or (others if i in targets else ()) for i, own in enumerate(architecture.parents)
-        )
+        architecture = architecture_for(self.spec, domain, self.graph)
+        targets = [domain.index(n) for n in self.spec.synthesizer.targets]
+        others = [i for i in range(len(domain)) if i not in targets]
+        parents = list(architecture.parents)
+        for target in targets:
+            parents[target] = parents[target] or tuple(others[: self.spec.graph.max_parents])
         module = target_regression(
             domain,
-            replace(architecture, parents=caused),
+            replace(architecture, parents=tuple(parents)),
             targets,
             [np.full(size, 1 / size) for size in domain.sizes],
         )
-        module.linear.reset(
-            torch.Generator().manual_seed(0)
-        )  # what starts at zero gives all rows the same loss
+        # Weights that start at zero give all rows the same loss.
+        module.linear.reset(torch.Generator().manual_seed(0))
         return module
 
 
@@ -115,11 +114,11 @@ def audit(
     pairs: int = PAIRS,
     reporter: Reporter | None = None,
 ) -> tuple[AuditRecord, Path]:
-    """Audit the plan of the spec at `spec_path`; returns what was found and the file that holds it.
+    """Audit the plan of the spec at `spec_path`; return the record and the file that holds it.
 
-    An audit that was interrupted while shadow models were trained keeps these, and the same call
-    goes on with them. All else is done
-    again: it takes less time, and is evidence of the program that runs now.
+    An audit that is interrupted while it trains shadow models keeps them, and the same call goes on
+    with them. Everything else is done again: it takes less time, and is evidence of the program
+    that runs now.
 
     Args:
         rows: `none` replays only; `simulated` and `real` also run the statistical audits and the
@@ -135,43 +134,41 @@ def audit(
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
         spec = load_spec(spec_path)
-        domain = Domain.from_spec(spec.columns)
-        job = AuditJob(
-            spec,
-            domain,
-            plan_for(spec, domain),
-            out or Path("releases") / spec.dataset.id,
-            reporter,
-        )
+        domain, out = Domain.from_spec(spec.columns), out or Path("releases") / spec.dataset.id
+        job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
     with audit_folder(job.out, rows) as folder:
         record = without_rows(job, rows, runs=runs, pairs=pairs)
         if rows == "simulated":
-            twin = simulated_twin(
-                spec, domain, bundle=released_model(job.out), rng=folder.coins("twin")
-            )
+            bundle, rng = released_model(job.out), folder.coins("twin")
+            twin = simulated_twin(spec, domain, bundle=bundle, rng=rng)
             record = with_rows(job, record, twin, folder)
         if rows == "real":
-            streams = replace(Streams.fresh(), holdout=folder.coins("rows of a unit"))
-            private = read_private(
-                spec.dataset,
-                domain,
-                folder=spec_path.resolve().parent,
-                holdout=0.0,
-                streams=streams,
-                delta=spec.privacy.delta,
-            )
-            record = inspect(
-                private,
-                lambda table: with_rows(job, record, table.fit_codes, folder),
-                reason="audit on real rows",
-            ).for_steward()
-        return record, write_record(
-            record, job.out / (CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE)
-        )
+            record = _with_real_rows(job, record, folder, spec_folder=spec_path.resolve().parent)
+        name = CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE
+        return record, write_record(record, job.out / name)
+
+
+def _with_real_rows(
+    job: AuditJob, record: AuditRecord, folder: AttackFolder, *, spec_folder: Path
+) -> AuditRecord:
+    """`record` with the audits on the rows of the source: confidential, for the steward."""
+    private = read_private(
+        job.spec.dataset,
+        job.domain,
+        folder=spec_folder,
+        holdout=0.0,
+        streams=replace(Streams.fresh(), holdout=folder.coins("rows of a unit")),
+        delta=job.spec.privacy.delta,
+    )
+    return inspect(
+        private,
+        lambda table: with_rows(job, record, table.fit_codes, folder),
+        reason="audit on real rows",
+    ).for_steward()
 
 
 def write_record(record: AuditRecord, path: Path) -> Path:
-    """Write `record` to `path`, which is returned; one on real rows for its owner alone."""
+    """Write `record` to `path` and return `path`; a record on real rows is for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = record.model_dump_json(indent=1) + "\n"
     if record.rows == "real":
@@ -183,7 +180,7 @@ def write_record(record: AuditRecord, path: Path) -> Path:
 
 
 def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRecord:
-    """The replay and, unless `rows` is `none`, the worst-case audits: both on made-up tables."""
+    """The replay and, unless `rows` is `none`, worst-case audits: both on constructed tables."""
     with job.reporter.stage("replay") as progress:
         replayed = replay_plan(
             job.plan, job.domain, module=job.network, random_pairs=pairs, progress=progress
@@ -213,23 +210,20 @@ def without_rows(job: AuditJob, rows: Rows, *, runs: int, pairs: int) -> AuditRe
 def with_rows(
     job: AuditJob, record: AuditRecord, codes: Codes, folder: AttackFolder
 ) -> AuditRecord:
-    """`record` and what needs rows: canaries in one training run, and the membership attack if the
-    spec has it on.
+    """`record` with the audits that need rows: canaries in one training run, and membership.
+
+    The membership attack runs if the spec enables it. `codes` are levels `[rows, columns]`.
     """
     planned = job.plan.find("train")
     assert planned is not None and isinstance(planned.mechanism, DpSgd)
     training = planned.mechanism
 
     def canaries(progress: Advance) -> Sequence[AuditResult]:
-        return (
-            audit_canaries(
-                training,
-                rows=codes,
-                module=job.network("train", job.domain),
-                delta=job.plan.delta,
-                progress=progress,
-            ),
+        module = job.network("train", job.domain)
+        result = audit_canaries(
+            training, rows=codes, module=module, delta=job.plan.delta, progress=progress
         )
+        return (result,)
 
     with job.reporter.stage("canaries") as progress:
         audits = (*record.audits, *confirmed(lambda: canaries(progress)))
@@ -244,8 +238,9 @@ def with_rows(
 
 
 def confirmed(run: Callable[[], Sequence[AuditResult]]) -> Sequence[Audit]:
-    """The results of `run`; a claim counts as refuted if every repetition, all of them independent,
-    raises its alarm.
+    """The results of `run`, repeated independently after an alarm.
+
+    A claim counts as refuted if every repetition raises its alarm.
     """
     results = list(run())
     refuted = [r.alarm for r in results]

@@ -1,29 +1,193 @@
-"""Many rehearsals of the pipeline side by side: the same measuring, training and sampling, with the
-training of all in one program.
+"""Shadow models: releases of the same plan on other rows, one at a time or trained together.
 
-What a fleet of shadow models shares is public: plan, graph, architecture and features. Rows, noise,
-starting weights and draws are each model's own.
+The shadow models share what is public: plan, graph, architecture and features. Each model has rows,
+noise, starting weights and draws of its own.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
-from synthdp.model.fit import Fitted, assemble, build_start, measure, training_of
+from synthdp.model.build import assemble, build_start, training_of
+from synthdp.model.constraints import ConstraintsUnmet
+from synthdp.model.fit import Fitted, measure, train
 from synthdp.model.sampling import sample
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
+from synthdp.privacy.event_kinds import event_to_json
+from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.privacy.plan import Plan
 from synthdp.privacy.private import Released
 from synthdp.privacy.session import Rehearsal
-from synthdp.spec.model import ReleaseSpec
+from synthdp.spec.model import DeclaredRows, ReleaseSpec
+from synthdp_attacks import NoisyCounts, WhiteBox, table_score
+from synthdp_attacks.threat import Codes as AnyCodes
+from synthdp_attacks.threat import Score
+
+SIDE_BY_SIDE = 32  # most shadow models that train together
+LARGE_BATCH = 4096  # most examples of all their batches: beyond it caches overflow
+# Of z, by the attacker: so many that their sampling error is far below the noise of training.
+ELBO_DRAWS = 256
+
+
+@dataclass(frozen=True)
+class ShadowTrainer:
+    """Shadow releases: a fresh rehearsal of the pipeline, and the synthetic table it gives.
+
+    Noise has no seed here either: `seed_sequence` feeds only the sampling. With `white_box` the
+    model and its noisy tables are shown, too.
+    """
+
+    spec: ReleaseSpec
+    domain: Domain
+    plan: Plan
+    graph: CausalGraph
+    white_box: bool = False
+
+    @property
+    def identity(self) -> str:
+        """Everything that determines the models, but not where they are trained."""
+        return f"shadow releases {self.white_box} {game_text(self.spec, self.plan, self.graph)}"
+
+    def __call__(
+        self, rows: AnyCodes, *, seed_sequence: np.random.SeedSequence
+    ) -> AnyCodes | WhiteBox:
+        """Train on levels `[rows, columns]` and sample one synthetic table.
+
+        It has the shadow spec's size.
+        """
+        torch.set_num_threads(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rehearsal = Rehearsal(np.asarray(rows, dtype=np.uint16), self.domain, self.plan)
+            graph = GraphResult(self.graph)
+            marginals = measure(rehearsal)
+            trained = train(rehearsal, self.spec, self.domain, marginals, graph, progress=_quiet)
+            return self._released(Fitted(marginals, graph, trained), seed_sequence)
+
+    @property
+    def group(self) -> int:
+        """Number of models that are trained together: fewer where batches are large.
+
+        The overhead of a call is then small beside the arithmetic.
+        """
+        return max(1, min(SIDE_BY_SIDE, LARGE_BATCH // self.spec.synthesizer.batch))
+
+    def many(
+        self, rows: Sequence[AnyCodes], *, seed_sequences: Sequence[np.random.SeedSequence]
+    ) -> Iterator[AnyCodes | WhiteBox]:
+        """What calls on each of `rows` give, in much less time."""
+        codes = [np.asarray(levels, dtype=np.uint16) for levels in rows]
+        models = fitted_shadows(codes, self.spec, self.domain, self.plan, self.graph)
+        for fitted, seed_sequence in zip(models, seed_sequences, strict=True):
+            yield self._released(fitted, seed_sequence)
+
+    def _released(
+        self, fitted: Fitted, seed_sequence: np.random.SeedSequence
+    ) -> AnyCodes | WhiteBox:
+        """The synthetic table; with `white_box` also the scores that the bundle allows."""
+        synthetic = self._sampled(fitted, np.random.default_rng(seed_sequence))
+        return WhiteBox(synthetic, released_scores(fitted)) if self.white_box else synthetic
+
+    def _sampled(self, fitted: Fitted, rng: np.random.Generator) -> AnyCodes:
+        """The synthetic table.
+
+        A model of so few rows may meet no constraint. It is then sampled without constraints, so
+        that no release fails for it.
+        """
+        try:
+            return sample(fitted, self.spec, rng=rng, progress=_quiet).value
+        except ConstraintsUnmet:
+            unconstrained = self.spec.model_copy(update={"constraints": ()})
+            return sample(fitted, unconstrained, rng=rng, progress=_quiet).value
+
+
+def released_scores(fitted: Fitted) -> dict[str, Score]:
+    """What everyone who has the bundle can compute of one record `[columns]`.
+
+    These are the model's ELBO, and how full the noisy cells of the record are. An ELBO is the mean
+    over the same draws of z for all records and models, so that only what was trained makes a
+    difference.
+    """
+    synthesizer = fitted.synthesizer.value
+    noisy = _with_positions(fitted.tables.value, synthesizer.columns)
+
+    def elbo(record: AnyCodes) -> float:
+        row = np.asarray(record, dtype=np.uint16)[None, :]
+        generator = torch.Generator().manual_seed(0)  # of the attacker, no noise of a mechanism
+        return float(synthesizer.elbo(row, draws=ELBO_DRAWS, generator=generator)[0])
+
+    return {"elbo": elbo, "tables": table_score(noisy)}
+
+
+def _with_positions(tables: Sequence[NoisyTable], columns: Sequence[str]) -> list[NoisyCounts]:
+    """Released tables with column positions, as the adversary names columns."""
+    place = {name: position for position, name in enumerate(columns)}
+    return [
+        NoisyCounts(tuple(place[name] for name in t.columns), t.counts, t.sigma) for t in tables
+    ]
+
+
+@dataclass(frozen=True)
+class TableMeasurer:
+    """The noisy tables with which a release starts, measured anew on any rows."""
+
+    domain: Domain
+    plan: Plan
+
+    def __call__(self, rows: AnyCodes) -> list[NoisyCounts]:
+        """Count `rows` `[rows, columns]` and add the planned noise."""
+        codes = np.asarray(rows, dtype=np.uint16)
+        unread = pd.DataFrame(index=range(len(codes)))  # tables are counted from levels
+        tables = measure(Rehearsal(codes, self.domain, self.plan, frame=unread)).value
+        return _with_positions(tables, self.domain.names)
+
+
+def shadow_spec(spec: ReleaseSpec) -> ReleaseSpec:
+    """The release's spec at the size of a shadow model.
+
+    It has the same budget and model, and fewer rows and steps.
+    """
+    attack, shares = spec.attacks.membership, spec.privacy.shares
+    rows = DeclaredRows(kind="public", value=attack.rows)
+    batch = max(1, math.ceil(attack.rows / 8))
+    no_graph = shares.model_copy(update={"measure": shares.measure + shares.graph, "graph": 0.0})
+    return spec.model_copy(
+        update={
+            "dataset": spec.dataset.model_copy(update={"rows": rows}),
+            "privacy": spec.privacy.model_copy(update={"shares": no_graph}),
+            "graph": spec.graph.model_copy(update={"mode": "given"}),
+            "synthesizer": spec.synthesizer.model_copy(
+                update={"steps": attack.steps, "batch": batch}
+            ),
+            "sampling": spec.sampling.model_copy(update={"rows": attack.rows}),
+            "evaluation": spec.evaluation.model_copy(update={"holdout": 0.0}),
+        }
+    )
+
+
+def game_text(shadow: ReleaseSpec, plan: Plan, graph: CausalGraph) -> str:
+    """Everything that determines the shadow models, as text.
+
+    Where they run is left out: it may change between an interruption and the next call.
+    """
+    trained_by = shadow.model_dump_json(exclude={"compute", "tracking"})
+    spends = [
+        (s.purpose, event_to_json(s.mechanism.event(plan.rows_per_unit))) for s in plan.spends
+    ]
+    return "\n".join([trained_by, json.dumps(spends, sort_keys=True), repr(graph)])
 
 
 def shadows(
@@ -35,10 +199,9 @@ def shadows(
     *,
     rngs: Sequence[np.random.Generator],
 ) -> Iterator[Codes]:
-    """The synthetic set of a shadow release on each of `rows`, levels `[rows, columns]`, one after
-    the other as they are drawn.
+    """The synthetic table of a shadow release on each of `rows`, levels `[rows, columns]`.
 
-    `rngs`: what feeds the sampling of each. All models are trained before the first is sampled.
+    `rngs` feed the sampling, one for each. All models are trained before the first is sampled.
     """
     for fitted, rng in zip(fitted_shadows(rows, spec, domain, plan, graph), rngs, strict=True):
         yield sample(fitted, spec, rng=rng, progress=_quiet).value
@@ -47,31 +210,28 @@ def shadows(
 def fitted_shadows(
     rows: Sequence[Codes], spec: ReleaseSpec, domain: Domain, plan: Plan, graph: CausalGraph
 ) -> Iterator[Fitted]:
-    """All that a shadow release on each of `rows` would publish but its sample."""
+    """Everything that a shadow release on each of `rows` would publish, except its sample."""
     torch.set_num_threads(1)
-    found = GraphResult(graph)
-    rehearsals = [Rehearsal(own, domain, plan) for own in rows]
+    given = GraphResult(graph)
+    rehearsals = [Rehearsal(codes, domain, plan) for codes in rows]
     marginals = [measure(rehearsal) for rehearsal in rehearsals]
-    drafts = [build_start(spec, domain, own, found) for own in marginals]
+    drafts = [build_start(spec, domain, tables, given) for tables in marginals]
     regressions = [draft.regression for draft in drafts if draft.regression is not None]
-    heads = (
-        _together(rehearsals, regressions, plan, "targets") if regressions else [None] * len(drafts)
-    )
+    heads: Sequence[Released[Weights] | None] = [None] * len(drafts)
+    if regressions:
+        heads = _together(rehearsals, regressions, plan, "targets")
     weights = _together(rehearsals, [draft.network for draft in drafts], plan, "train")
-    for draft, own, trained, head in zip(drafts, marginals, weights, heads, strict=True):
-        yield Fitted(own, found, assemble(draft, spec, trained, head))
+    for draft, tables, trained, head in zip(drafts, marginals, weights, heads, strict=True):
+        yield Fitted(tables, given, assemble(draft, spec, trained, head))
 
 
 def _together(
     rehearsals: Sequence[Rehearsal], modules: Sequence[PerExampleLoss], plan: Plan, purpose: str
 ) -> list[Released[Weights]]:
-    """All `modules` trained by their planned spend `purpose`."""
+    """All `modules`, trained by their planned spend `purpose`."""
     settings = training_of(plan, purpose)
-    return train_side_by_side(
-        rehearsals,
-        [Training(settings, module, _quiet, None) for module in modules],
-        purpose=purpose,
-    )
+    trainings = [Training(settings, module, _quiet, None) for module in modules]
+    return train_side_by_side(rehearsals, trainings, purpose=purpose)
 
 
 def _quiet(done: int, total: int) -> None:

@@ -1,9 +1,8 @@
-"""The simulated twin of a spec: rows that look like the declared table and say nothing about the
-real one.
+"""The simulated twin of a spec: rows over the declared columns that depend on no real row.
 
-Drawn from a bundle's released model where there is one, and else from a causal network over the
-spec's columns and given arrows with random effects. Either way a function of public things, so that
-whatever is computed on the twin may be published.
+The rows are drawn from a bundle's released model where there is one. Otherwise they are drawn from
+a causal network over the spec's columns and given arrows, with random effects. Both are functions
+of public values, so everything computed on the twin may be published.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from synthdp.model.network import CausalVae
 from synthdp.model.synthesizer import MODEL_FILE, Synthesizer
 from synthdp.spec.model import ReleaseSpec
 
-EFFECT = 2.0  # spread of the logits that the hidden units add: dependence that is easily seen
+EFFECT = 2.0  # standard deviation that the hidden units add to logits: a strong dependence
 
 
 def simulated_twin(
     spec: ReleaseSpec, domain: Domain, *, bundle: Path | None, rng: np.random.Generator
 ) -> Codes:
-    """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network where
-    that is None.
+    """Levels `[declared rows, columns]` from the model in `bundle`, or from a random network.
+
+    The random network is used where `bundle` is None.
 
     Raises:
         VerifyError: the bundle's model is damaged.
@@ -45,20 +45,20 @@ def simulated_twin(
 
 
 def released_model(out: Path) -> Path | None:
-    """The bundle in the output folder `out`, if it holds a model."""
+    """The bundle in the output folder `out`, if it contains a model."""
     bundle = out / "bundle"
     return bundle if (bundle / MODEL_FILE).exists() else None
 
 
 def _random_network(spec: ReleaseSpec, domain: Domain, rng: np.random.Generator) -> Synthesizer:
+    """The spec's network with independent Gaussian weights."""
     architecture = architecture_for(spec, domain, CausalGraph.from_spec(spec.graph, domain.names))
-    model = CausalVae(
-        architecture, generator=torch.Generator().manual_seed(int(rng.integers(2**63)))
-    )
+    generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+    model = CausalVae(architecture, generator=generator)
     with torch.no_grad():
         for name, p in model.named_parameters():
             scale = EFFECT / architecture.hidden**0.5 if name == "decode_levels.weight" else 1.0
-            p.copy_(torch.from_numpy(scale * rng.standard_normal(tuple(p.shape), dtype=np.float32)))
-    return Synthesizer(
-        domain.names, architecture, {k: v.detach().clone() for k, v in model.state_dict().items()}
-    )
+            values = rng.standard_normal(tuple(p.shape), dtype=np.float32)
+            p.copy_(torch.from_numpy(scale * values))
+    weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+    return Synthesizer(domain.names, architecture, weights)

@@ -100,6 +100,7 @@ def _dense(shapes: Sequence[tuple[int, ...]]) -> list[bool]:
 
 
 def _cells(shape: tuple[int, ...]) -> int:
+    """Number of cells; raises ValueError beyond 64-bit integers."""
     cells = 1
     for size in shape:
         cells *= size
@@ -120,6 +121,7 @@ def _chunks(codes: npt.NDArray[np.integer] | Chunks) -> Iterator[npt.NDArray[np.
 
 
 def _keys(columns: IntArray, table: tuple[int, ...], shape: tuple[int, ...]) -> IntArray:
+    """Number of each row's cell, shape `[rows]`; `columns` has shape `[columns, rows]`."""
     keys: IntArray = columns[table[0]]
     for column, size in zip(table[1:], shape[1:], strict=True):
         keys = keys * size + columns[column]
@@ -127,6 +129,8 @@ def _keys(columns: IntArray, table: tuple[int, ...], shape: tuple[int, ...]) -> 
 
 
 class _Dense:
+    """Counts of all cells."""
+
     def __init__(self, cells: int) -> None:
         self._counts = np.zeros(cells, dtype=np.int64)
 
@@ -138,6 +142,8 @@ class _Dense:
 
 
 class _Sparse:
+    """Counts of the cells that occur."""
+
     def __init__(self) -> None:
         self._keys = np.zeros(0, dtype=np.int64)
         self._counts = np.zeros(0, dtype=np.int64)

@@ -62,6 +62,7 @@ def join(parts: Sequence[Features]) -> Features:
 
 
 def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatrix, FloatMatrix]:
+    """The `wide` and the `narrow` features of one column."""
     if not column.ranged:
         codes = encode_column(column, values).codes
         return _indicators(codes, column.levels), codes.astype(np.float32)[:, None]
@@ -76,6 +77,7 @@ def _column(column: ColumnDomain, values: pd.Series[object]) -> tuple[FloatMatri
 
 
 def _indicators(codes: Codes, levels: int) -> FloatMatrix:
+    """One indicator for each level; of two levels the second one."""
     if levels == 2:  # the second indicator would be the complement of the first
         return codes.astype(np.float32)[:, None]
     return np.eye(min(levels, MAX_INDICATORS), dtype=np.float32)[codes % MAX_INDICATORS]

@@ -110,6 +110,7 @@ def _mean(values: Sequence[float] | FloatArray) -> float | None:
 
 
 def _shares(tables: Sequence[CrossTable], names: Sequence[str]) -> dict[str, FloatArray]:
+    """Relative frequencies of one-way tables by column name, shape `[levels]` each."""
     shares = {}
     for table in tables:
         dense = np.zeros(table.sizes[0])

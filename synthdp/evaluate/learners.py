@@ -159,6 +159,7 @@ def _limit(
     learner: Learner, train: Features, target: npt.NDArray[Any]
 ) -> tuple[Features, npt.NDArray[Any]]:
     # The caller's rows are already in random order, so that the first are a uniform choice.
+    """At most as many rows as the learner can take."""
     if learner.max_rows is None or len(train) <= learner.max_rows:
         return train, target
     return train.take(np.arange(learner.max_rows)), target[: learner.max_rows]
@@ -167,6 +168,7 @@ def _limit(
 def _fit(
     learner: Learner, train: Features, target: npt.NDArray[Any], mask: Mask, seed: int
 ) -> tuple[Any, tuple[str, ...]]:
+    """The trained model, and the kinds of the warnings it gave."""
     model, rows = learner.build(seed, mask), getattr(train, learner.form)
     # Histogram trees cannot make bins of no values.
     rows = np.where(np.isnan(rows).all(axis=0), 0, rows)
@@ -178,6 +180,7 @@ def _fit(
 
 
 def _decision(model: Any, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """One score per row and class, shape `[rows, classes]`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if hasattr(model, "predict_proba"):

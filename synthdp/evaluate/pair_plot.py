@@ -98,6 +98,7 @@ def pair_plot(domain: Domain, codes: Codes, names: Sequence[str], *, like: Codes
 
 
 def _shares(cells: IntArray, sizes: Sequence[int], i: int, j: int) -> FloatArray:
+    """Relative frequencies of columns i and j; of one column where i = j."""
     if i == j:
         return np.bincount(cells[:, i], minlength=sizes[i]) / len(cells)
     keys = cells[:, i] * sizes[j] + cells[:, j]

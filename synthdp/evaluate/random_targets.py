@@ -75,6 +75,7 @@ def summarize(targets: Sequence[str], utility: UtilityReport) -> PaperReport:
 
 
 def _gap(utility: UtilityReport, metric: str, unit: str, scale: float) -> Gap | None:
+    """The mean gap of one metric; None where no target has it."""
     by_target: dict[str, list[float]] = {}
     for row in utility.rows:
         if row.metric == metric and row.difference is not None:

@@ -73,6 +73,7 @@ def two_sample(
 
 
 def _features(domain: Domain, frame: pd.DataFrame, size: int, rng: np.random.Generator) -> Features:
+    """Features of `size` random rows."""
     chosen = frame.iloc[rng.permutation(len(frame))[:size]]
     return join([*build_features(domain, chosen, domain.names).values()])
 

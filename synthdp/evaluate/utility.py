@@ -234,6 +234,7 @@ def _classification(
     features: Mapping[str, Features],
     classifiers: Sequence[str],
 ) -> _Task:
+    """The task of a discrete target."""
     from synthdp.evaluate.learners import CLASSIFIERS, MAX_TREE_LEVELS, class_scores
 
     mask = category_mask(domain, names, most_levels=MAX_TREE_LEVELS)
@@ -268,6 +269,7 @@ def _regression(
     features: Mapping[str, Features],
     classifiers: Sequence[str],
 ) -> _Task | None:
+    """The task of a ranged target; None where a table has fewer than 2 of its values."""
     from synthdp.evaluate.learners import MAX_TREE_LEVELS, REGRESSORS, predictions
 
     column = domain[target]
@@ -299,6 +301,7 @@ def _row(
     values: npt.NDArray[Any],
     weights: scores.Weights,
 ) -> UtilityRow:
+    """One metric of one learner, with a bootstrap interval of the difference."""
     real = fn(outputs["real"], values, weights)
     synthetic = fn(outputs["synthetic"], values, weights)
     difference = real - synthetic

@@ -60,6 +60,7 @@ def audit_tables(records: Sequence[Mapping[str, Any]]) -> list[ReportTable]:
 
 
 def _tables(record: Mapping[str, Any]) -> Iterator[ReportTable]:
+    """The tables of one record."""
     where = f"{ROWS[record['rows']]}, {record['day']}"
     if record["replay"]:
         yield _replay_table(record["replay"], where)
@@ -81,6 +82,7 @@ def _replay_table(replay: Mapping[str, Any], where: str) -> ReportTable:
 
 
 def _membership_tables(attack: Mapping[str, Any], where: str) -> Iterator[ReportTable]:
+    """The tables of an attack: its main figures, each declared attack, its warnings."""
     figures = {
         "pairs of models": str(attack["pairs"]),
         "dropped": str(attack["pairs_dropped"]),

@@ -119,6 +119,7 @@ def measured_pairs(
 def _measured_pair(
     domain: Domain, codes: Codes, pair: tuple[str, str], table: NoisyCounts
 ) -> MeasuredPair:
+    """The pair's distance from the marginal of `table` on it."""
     others = tuple(k for k, name in enumerate(table.columns) if name not in pair)
     counts = np.asarray(table.counts, dtype=np.float64).sum(axis=others)
     if table.columns.index(pair[0]) > table.columns.index(pair[1]):

@@ -22,7 +22,7 @@ from synthdp.audit.mechanisms.canaries import (
     right_guesses,
 )
 from synthdp.audit.mechanisms.f_curve import CurveClaim
-from synthdp.audit.mechanisms.registry import SmallModel
+from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.privacy.dpsgd import layers
 from synthdp.privacy.dpsgd.settings import DpSgd

@@ -18,15 +18,10 @@ import numpy as np
 import pytest
 import torch
 
+from synthdp.audit.mechanisms.examples import BATCH, EXAMPLES
 from synthdp.audit.mechanisms.neighbours import Pair, neighbours
 from synthdp.audit.mechanisms.recording import Call, CoinCall, NoiseCall
-from synthdp.audit.mechanisms.registry import (
-    BATCH,
-    EXAMPLES,
-    mechanism_classes,
-    replay_plan,
-    unregistered,
-)
+from synthdp.audit.mechanisms.registry import mechanism_classes, replay_plan, unregistered
 from synthdp.audit.mechanisms.replay import replay
 from synthdp.audit.mechanisms.verdict import judge
 from synthdp.data.domain import ColumnDomain, Domain

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from synthdp.audit.membership import ShadowTrainer, shadow_spec
-from synthdp.audit.shadow_models import shadows
+from synthdp.audit.shadow_models import ShadowTrainer, shadow_spec, shadows
 from synthdp.data.domain import Domain
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.dpsgd.settings import DpSgd

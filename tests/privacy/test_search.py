@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthdp.audit.mechanisms.examples import EXAMPLES
 from synthdp.audit.mechanisms.neighbours import neighbours
-from synthdp.audit.mechanisms.registry import EXAMPLES
 from synthdp.audit.mechanisms.replay import merged, replay
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes

@@ -21,10 +21,11 @@ import pytest
 
 from synthdp.audit import bundle as audit_bundle
 from synthdp.audit import folder as attack_folder
-from synthdp.audit import membership
+from synthdp.audit import membership, shadow_models
 from synthdp.audit import plan as audit
 from synthdp.audit.folder import AUDITS, AttackFolder, audit_folder
-from synthdp.audit.membership import ShadowTrainer, attack_rows
+from synthdp.audit.membership import attack_rows
+from synthdp.audit.shadow_models import ShadowTrainer
 from synthdp.bundle.certificate.audit_record import (
     CONFIDENTIAL_FILE,
     PUBLIC_FILE,
@@ -66,7 +67,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
         return released
 
     monkeypatch.setattr(membership, "_runner", lambda release: Serial())
-    monkeypatch.setattr(membership, "SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(shadow_models, "SIDE_BY_SIDE", 1)
     monkeypatch.setattr(membership, "TABLE_RELEASES", 1)
     monkeypatch.setattr(ShadowTrainer, "__call__", call)
     return found
@@ -321,7 +322,7 @@ def process(tiny: Any) -> Iterator[subprocess.Popen[str]]:
     membership = {"enabled": True, "rows": 40, "pairs": 40, "steps": 2}
     tiny.write(attacks={"membership": membership}, evaluation={"enabled": False})
     program = (
-        "import synthdp.audit.membership as m; m.SIDE_BY_SIDE = 1; from synthdp.cli.main import"
+        "import synthdp.audit.shadow_models as m; m.SIDE_BY_SIDE = 1; from synthdp.cli.main import"
         " main; main()"
     )
     started = subprocess.Popen(

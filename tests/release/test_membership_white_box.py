@@ -16,17 +16,14 @@ import torch
 from scipy.stats import norm
 
 from benchmarks.ablation_cells import without_privacy
-from synthdp.audit.membership import (
-    TABLE_RELEASES,
-    WHITE_BOX,
+from synthdp.audit.membership import TABLE_RELEASES, WHITE_BOX, table_releases, two_worlds
+from synthdp.audit.shadow_models import (
     ShadowTrainer,
     TableMeasurer,
+    fitted_shadows,
     released_scores,
     shadow_spec,
-    table_releases,
-    two_worlds,
 )
-from synthdp.audit.shadow_models import fitted_shadows
 from synthdp.data import builtin
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import encode

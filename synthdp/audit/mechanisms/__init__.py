@@ -1,3 +1,1 @@
-"""Audits of the kernel's mechanisms on made-up public tables; no row of a user's table is ever read
-here.
-"""
+"""Audits of the kernel's mechanisms on constructed public tables; no row of a user is read here."""

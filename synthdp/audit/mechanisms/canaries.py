@@ -1,14 +1,15 @@
-"""One-run audit of DP-SGD: canaries that are in or out by coins of their own, in one real training.
+"""One-run audit of DP-SGD: canaries that are in or out by independent coins, in one training.
 
-Each canary is a row whose clipped gradient has exactly the clipping norm, along a direction of its
-own (`directions`), added to whatever other rows are trained on. The adversary sees the noisy
-gradients, scores every canary by its likelihood ratio, calls the best scores in, the worst out, and
-abstains on the rest. `one_run` says what the number of right guesses proves.
+Each canary is a row whose clipped gradient has exactly the clipping norm, along a direction that no
+other row uses (`directions`). The canaries are added to whatever other rows are trained on. The
+adversary sees the noisy gradients and scores every canary by its likelihood ratio. It guesses "in"
+for the best scores and "out" for the worst, and abstains on the others. `one_run` gives the
+conclusion from the number of right guesses.
 
-How many guesses to make is chosen beforehand, on simulated canaries. Two statements are made, each
+The number of guesses is chosen beforehand, on simulated canaries. Two statements are made, each
 wrong with probability at most 2.5%: the (epsilon, delta) bound, and the p-value under the claimed
-curve. The alarm is raised when the bound exceeds the claim or the p-value is below 2.5%: false
-alarms are at most 5%.
+curve. The alarm is raised when the bound exceeds the claim or the p-value is below 2.5%. The
+probability of a false alarm is therefore at most 5%.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Coins = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Guesses:
-    """How many guesses to make for the bound on epsilon and for the verdict on the curve."""
+    """Numbers of guesses, for the bound on epsilon and for the test of the curve."""
 
     bound: int
     curve: int
@@ -56,14 +57,14 @@ def audit_canaries(
     progress: Progress = lambda done, total: None,
     fresh: Callable[[], Randomness] = Streams.fresh,
 ) -> AuditResult:
-    """Train once with `canaries` canaries among `rows` `[rows, columns]` and judge the claim of one
-    row under add/remove.
+    """Train once with `canaries` canaries among `rows` `[rows, columns]` and test the claim.
 
-    `module` gives the rows their losses; without one they have no gradient. If `rows` are private,
-    so is the result: the caller keeps it Confidential. `progress` gets steps done and steps in all.
+    The claim is that of one row under add/remove. `module` gives the rows their losses; without one
+    they have no gradient. If `rows` are private, so is the result: the caller keeps it
+    Confidential. `progress` gets the number of steps done and of all steps.
 
     Raises:
-        ValueError: too few canaries to guess any, or more than there can be directions.
+        ValueError: too few canaries to guess any, or more than there are directions.
     """
     begun = time.monotonic()
     if canaries < round(1 / SHARES[0]):
@@ -72,14 +73,8 @@ def audit_canaries(
     honest, faulty = (SimulatedCanaries.of(settings, noise_factor=factor) for factor in (1.0, 0.5))
     guesses = choose_guesses(claim, canaries, honest=honest, faulty=faulty)
     coins = fresh_generator().random(canaries) < 0.5
-    scores = _train(
-        settings,
-        coins,
-        np.zeros((0, 0), dtype=np.uint16) if rows is None else rows,
-        module,
-        fresh(),
-        progress,
-    )
+    others = np.zeros((0, 0), dtype=np.uint16) if rows is None else rows
+    scores = _train(settings, coins, others, module, fresh(), progress)
     lower, alarm = judge_canaries(scores, coins, claim, guesses)
     return AuditResult(
         mechanism=settings.name,
@@ -100,24 +95,21 @@ def audit_canaries(
 def judge_canaries(
     scores: Scores, coins: Coins, claim: CurveClaim, guesses: Guesses
 ) -> tuple[float, bool]:
-    """Lower bound on epsilon, and whether to raise the alarm, from scores and coins
-    `[canaries]`.
-    """
+    """Lower bound on epsilon, and whether to raise the alarm; scores and coins are `[canaries]`."""
     canaries = len(coins)
-    lower = _bound(
-        canaries, guesses.bound, right_guesses(scores, coins, guesses.bound), claim.delta
-    )
-    possible = _possible(
-        claim, canaries, guesses.curve, right_guesses(scores, coins, guesses.curve)
-    )
+    right = right_guesses(scores, coins, guesses.bound)
+    lower = _bound(canaries, guesses.bound, right, claim.delta)
+    right = right_guesses(scores, coins, guesses.curve)
+    possible = _possible(claim, canaries, guesses.curve, right)
     return lower, lower > claim.epsilon or not possible
 
 
 def right_guesses(scores: Scores, coins: Coins, guesses: int) -> int:
-    """Right ones among `guesses` guesses: the better half of them in, the worse half out."""
+    """Number of right ones among `guesses` guesses: the better half "in", the worse half "out"."""
     order = np.argsort(scores, kind="stable")
     half = guesses // 2
-    return int(np.sum(~coins[order[:half]]) + np.sum(coins[order[len(order) - (guesses - half) :]]))
+    guessed_out, guessed_in = order[:half], order[len(order) - (guesses - half) :]
+    return int(np.sum(~coins[guessed_out]) + np.sum(coins[guessed_in]))
 
 
 @dataclass(frozen=True)
@@ -153,41 +145,44 @@ class SimulatedCanaries:
         """Scores and coins of one audit."""
         rng = fresh_generator()
         coins = rng.random(canaries) < 0.5
-        return (
-            np.where(coins, rng.choice(self.inside, canaries), rng.choice(self.out, canaries)),
-            coins,
-        )
+        inside, out = rng.choice(self.inside, canaries), rng.choice(self.out, canaries)
+        return np.where(coins, inside, out), coins
 
     def detection_rate(
         self, claim: CurveClaim, canaries: int, guesses: Guesses, *, repeats: int = REPEATS
     ) -> float:
         """Share of simulated audits that raise the alarm."""
-        return float(
-            np.mean(
-                [judge_canaries(*self.draw(canaries), claim, guesses)[1] for _ in range(repeats)]
-            )
-        )
+        alarms = 0
+        for _ in range(repeats):
+            _, alarm = judge_canaries(*self.draw(canaries), claim, guesses)
+            alarms += alarm
+        return alarms / repeats
 
 
 def choose_guesses(
     claim: CurveClaim, canaries: int, *, honest: SimulatedCanaries, faulty: SimulatedCanaries
 ) -> Guesses:
-    """Numbers of guesses that do best on simulated canaries: true noise for the bound, half the
-    noise for the curve.
+    """The best numbers of guesses on simulated canaries.
+
+    The bound is maximized under the true noise, the detection of the curve under half the noise.
     """
     choices = sorted({int(share * canaries) for share in SHARES})
-    bounds, found = np.zeros(len(choices)), np.zeros(len(choices))
+    bounds, detected = np.zeros(len(choices)), np.zeros(len(choices))
     for _ in range(REPEATS // 2):
         true, half = honest.draw(canaries), faulty.draw(canaries)
         bounds += [_bound(canaries, r, right_guesses(*true, r), claim.delta) for r in choices]
-        found += [not _possible(claim, canaries, r, right_guesses(*half, r)) for r in choices]
-    return Guesses(
-        *(choices[int(np.median(np.flatnonzero(done == done.max())))] for done in (bounds, found))
-    )  # of equals the middle one
+        detected += [not _possible(claim, canaries, r, right_guesses(*half, r)) for r in choices]
+    return Guesses(choices[_best(bounds)], choices[_best(detected)])
+
+
+def _best(worth: npt.NDArray[np.float64]) -> int:
+    """Position of the greatest value; of several the middle one."""
+    return int(np.median(np.flatnonzero(worth == worth.max())))
 
 
 @lru_cache(maxsize=10_000)  # simulated audits ask for the same few counts again and again
 def _bound(canaries: int, guesses: int, right: int, delta: float) -> float:
+    """The lower bound on epsilon that `right` of `guesses` guesses prove."""
     return epsilon_lower_bound(
         canaries=canaries, guesses=guesses, right=right, delta=delta, significance=SIGNIFICANCE
     )
@@ -195,6 +190,7 @@ def _bound(canaries: int, guesses: int, right: int, delta: float) -> float:
 
 @lru_cache(maxsize=10_000)
 def _possible(claim: CurveClaim, canaries: int, guesses: int, right: int) -> bool:
+    """Whether the claimed curve allows `right` of `guesses` guesses."""
     return curve_allows(claim, SIGNIFICANCE, canaries=canaries, guesses=guesses, right=right)
 
 

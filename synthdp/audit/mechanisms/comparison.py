@@ -1,6 +1,4 @@
-"""Two recorded runs on neighbours, side by side: everything that a reader of the output could tell
-them apart by.
-"""
+"""Comparison of two recorded runs on neighbours: everything that could distinguish them."""
 
 from __future__ import annotations
 
@@ -26,8 +24,9 @@ Difference = tuple[Differs, str, str, str]  # what differs, where, found, allowe
 
 @dataclass
 class RecordedRun:
-    """What one run did. `stopped`: it asked for other randomness than the recorded one, and could
-    not go on.
+    """One recorded run.
+
+    `stopped` says that it asked for other randomness than the first run did, and could not go on.
     """
 
     calls: list[Call]
@@ -52,8 +51,9 @@ def compare(
     adjacency: Adjacency,
     sees_held_out: bool = False,
 ) -> tuple[list[ReplayFinding], float]:
-    """Findings of one pair, and the largest part of an allowance that it used. What is held out
-    moves nothing, unless a mechanism `sees_held_out`.
+    """Findings of one pair, and the largest part of an allowance that it used.
+
+    A held-out unit may move nothing, unless a mechanism `sees_held_out`.
     """
     differences = [*_errors(first, second), *_calls(first, second), *_latents(first, second)]
     share = 0.0
@@ -65,20 +65,20 @@ def compare(
         differences += [(p.differs, p.where, p.found, p.allowed) for p in verdict.problems]
         share = verdict.largest_share
         if pair.held_out and share and not sees_held_out:
-            differences.append(
-                ("moved", "a unit that is held out", f"{share:.3g} of the allowance", "nothing")
-            )
+            found = f"{share:.3g} of the allowance"
+            differences.append(("moved", "a unit that is held out", found, "nothing"))
     return [ReplayFinding(mechanism, pair.name, *d) for d in differences], share
 
 
 def _errors(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
+    """An exception on either table; its kind and its text are an output."""
     for which, run in (("first table", first), ("second table", second)):
         if run.error is not None:
             yield "exception", which, run.error, "no exception: its kind and its text are an output"
 
 
 def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
-    """Draws of both runs: kinds, order and number, and all about them but the hidden values."""
+    """Draws of both runs: kinds, order and number, and every parameter except the hidden values."""
     for which, run in (("first table", first), ("second table", second)):
         yield from _each_alone(which, run)
     for number, (one, two) in enumerate(zip_longest(first.calls, second.calls), start=1):
@@ -93,42 +93,32 @@ def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
 
 
 def _each_alone(which: str, run: RecordedRun) -> Iterator[Difference]:
+    """What is wrong with the draws of one run, without the other."""
     for number, call in enumerate(run.calls, start=1):
         where = f"draw {number}, {which}"
         if isinstance(call, CoinCall):
             if call.rows != run.rows:
-                yield (
-                    "coins",
-                    where,
-                    f"coins for {call.rows} rows",
-                    f"a coin for each of the {run.rows} rows",
-                )
+                allowed = f"a coin for each of the {run.rows} rows"
+                yield "coins", where, f"coins for {call.rows} rows", allowed
         elif not np.isfinite(call.rounded).all():
-            yield (
-                "not finite",
-                where,
-                "hidden values that are infinite or not numbers",
-                "finite values, which noise can hide",
-            )
+            found = "hidden values that are infinite or not numbers"
+            yield "not finite", where, found, "finite values, which noise can hide"
         elif not _on_lattice(call):
-            yield (
-                "lattice",
-                where,
-                "noisy values off the lattice",
-                f"whole multiples of {call.spacing:.6g}",
-            )
+            allowed = f"whole multiples of {call.spacing:.6g}"
+            yield "lattice", where, "noisy values off the lattice", allowed
 
 
 def _on_lattice(call: NoiseCall) -> bool:
+    """Whether all noisy values are exact multiples of the spacing."""
     if not call.spacing > 0 or not math.isfinite(call.spacing):
         return False
     steps = np.asarray(call.noisy, dtype=np.float64) / call.spacing
-    return bool(
-        (np.abs(steps) < MAX_STEPS).all() and (np.rint(steps) * call.spacing == call.noisy).all()
-    )
+    exact = (np.abs(steps) < MAX_STEPS).all()
+    return bool(exact and (np.rint(steps) * call.spacing == call.noisy).all())
 
 
 def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Difference]:
+    """Parameters of a draw of noise that differ; all of them must be public."""
     pairs: Sequence[tuple[Differs, object, object]] = (
         ("shape", one.exact.shape, two.exact.shape),
         ("dtype", one.exact.dtype, two.exact.dtype),
@@ -141,32 +131,27 @@ def _about_noise(where: str, one: NoiseCall, two: NoiseCall) -> Iterator[Differe
 
 
 def _latents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
-    """Latents protect nothing, but they must be each row's own, or one row changes what becomes of
-    others.
+    """Latents protect nothing, but each row must have its own.
+
+    Otherwise one row would affect what others get.
     """
     for which, run in (("first table", first), ("second table", second)):
         for call in run.latent_calls:
             if call.rows != call.needed:
-                yield (
-                    "latents",
-                    f"batch {call.batch_number}, {which}",
-                    f"latents of {call.rows} rows",
-                    f"of the {call.needed} rows in the batch",
-                )
+                where = f"batch {call.batch_number}, {which}"
+                found = f"latents of {call.rows} rows"
+                yield "latents", where, found, f"of the {call.needed} rows in the batch"
     draws = zip(_widths(first), _widths(second), strict=False)
     for number, (one, two) in enumerate(draws):
         if one is not None and two is not None and one != two:
-            yield (
-                "latents",
-                f"batch {number}",
-                f"{len(one)} and {len(two)} draws",
-                "the same draws for neighbours",
-            )
+            found = f"{len(one)} and {len(two)} draws"
+            yield "latents", f"batch {number}", found, "the same draws for neighbours"
 
 
 def _widths(run: RecordedRun) -> list[list[int] | None]:
-    """Widths of the draws of latents for each batch (number 0: before the first); None where it had
-    no rows that could need them.
+    """Widths of the draws of latents for each batch; None for a batch without rows.
+
+    Number 0 stands for the draws before the first batch.
     """
     sizes = [run.rows] + [call.batch for call in run.calls if isinstance(call, CoinCall)]
     return [
@@ -176,42 +161,32 @@ def _widths(run: RecordedRun) -> list[list[int] | None]:
 
 
 def _contents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
-    """All that leaves a run. With the same noise it must be the same, to the last bit."""
+    """Everything that leaves a run; given the same noise it must be equal to the last bit."""
     pieces: Sequence[tuple[Differs, Fingerprint, Fingerprint]] = (
         ("output", first.value, second.value),
         ("packed", first.packed, second.packed),
     )
-    for what, ours, theirs in pieces:
-        for where in [*ours, *(theirs.keys() - ours.keys())]:
-            one, two = ours.get(where), theirs.get(where)
+    allowed = "the same, given the same noise"
+    for what, before, after in pieces:
+        for where in [*before, *(after.keys() - before.keys())]:
+            one, two = before.get(where), after.get(where)
             if one != two:
-                yield what, where, _told_apart(one, two), "the same, given the same noise"
+                yield what, where, _piece_difference(one, two), allowed
     if first.files != second.files:
-        yield (
-            "files",
-            ", ".join(sorted(first.files.keys() | second.files.keys())),
-            "other content",
-            "the same, given the same noise",
-        )
+        names = ", ".join(sorted(first.files.keys() | second.files.keys()))
+        yield "files", names, "other content", allowed
     if first.ticks != second.ticks:
-        yield (
-            "progress",
-            "ticks",
-            f"{len(first.ticks)} and {len(second.ticks)}, or other numbers in them",
-            "the same",
-        )
+        found = f"{len(first.ticks)} and {len(second.ticks)}, or other numbers in them"
+        yield "progress", "ticks", found, "the same"
     if first.said != second.said:
-        yield (
-            "said",
-            "printed, logged or warned",
-            str(sorted(set(first.said) ^ set(second.said))),
-            "the same",
-        )
+        found = str(sorted(set(first.said) ^ set(second.said)))
+        yield "said", "printed, logged or warned", found, "the same"
 
 
-def _told_apart(one: tuple[str, bytes] | None, two: tuple[str, bytes] | None) -> str:
-    kinds = [piece[0] if piece else "nothing" for piece in (one, two)]
-    return f"{kinds[0]} and {kinds[1]}" if kinds[0] != kinds[1] else f"{kinds[0]} of other content"
+def _piece_difference(one: tuple[str, bytes] | None, two: tuple[str, bytes] | None) -> str:
+    """How two pieces of a fingerprint differ: in their kinds, or else in their content."""
+    first, second = (piece[0] if piece else "nothing" for piece in (one, two))
+    return f"{first} and {second}" if first != second else f"{first} of other content"
 
 
 def _kind(call: Call | None) -> str:

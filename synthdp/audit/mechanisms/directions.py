@@ -1,13 +1,11 @@
-"""DP-SGD seen from the worst place: rows whose clipped gradient is exactly the clipping norm, each
-along a direction of its own.
+"""DP-SGD in the worst case: a row's clipped gradient is the clipping norm along one direction.
 
-`DirectionLoss` is an ordinary module for `dpsgd.Training`; hooks, clipping, noise, batches and
+`DirectionLoss` is an ordinary module for `dpsgd.Training`. Hooks, clipping, noise, batches and
 optimizer are those of a release. A row's loss is linear in one weight, with a slope far above the
-clipping norm, so that its clipped gradient is +clip or -clip along that weight, whatever the
-weights are. The adversary sees what the optimizer is
-given at every step: the noisy gradient. Along one direction that is a Gaussian around the number of
-its rows in the batch, so the logarithm of the likelihood ratio is a sum over steps of the logarithm
-of a mixture.
+clipping norm. Its clipped gradient is therefore +clip or -clip along that weight, whatever the
+weights are. The adversary sees what the optimizer is given at every step: the noisy gradient. Along
+one direction that is a Gaussian around the number of its rows in the batch. The log likelihood
+ratio is therefore a sum over steps of the logarithm of a mixture.
 """
 
 from __future__ import annotations
@@ -30,12 +28,11 @@ from synthdp.privacy.dpsgd.training import PerExampleLoss, Training
 from synthdp.privacy.noise import Randomness
 from synthdp.privacy.table import Table
 
-Observer = Callable[
-    [Scores], None
-]  # gets each step's noisy sum along each direction, in units of the sensitivity
+# Gets each step's noisy sum along each direction, in units of the sensitivity.
+Observer = Callable[[Scores], None]
 
 ORDINARY = 0  # in the last column: a row of the inner module, or one without a gradient
-# a weight's gradient is INPUT times the bias's, which is thus left 1e-6 of the squared norm
+# A weight's gradient is INPUT times the bias's. The bias has then 1e-6 of the squared norm.
 INPUT = 1000.0
 STEEPNESS = 10.0  # slope of a loss in clipping norms
 SUSPECTED = 0.5  # an audit looks for half the noise
@@ -43,15 +40,15 @@ MAX_DIRECTIONS = (np.iinfo(np.uint16).max - 1) // 2
 
 
 def row_of(direction: npt.ArrayLike, *, sign: int = 1) -> Codes:
-    """Codes of rows that pull with +clip or -clip (`sign`) along `direction`."""
+    """Codes of rows whose gradients are +clip or -clip (`sign`) along `direction`."""
     return (1 + 2 * np.asarray(direction) + (sign < 0)).astype(np.uint16)
 
 
 class DirectionLoss(PerExampleLoss):
-    """Losses of codes `[batch, columns]`: the last column says which direction a row pulls along.
+    """Losses of codes `[batch, columns]`; the last column names the direction of the gradient.
 
     Rows marked `ORDINARY` have the loss of `inner` on the other columns, or no gradient where there
-    is none.
+    is no `inner`.
     """
 
     def __init__(
@@ -65,17 +62,13 @@ class DirectionLoss(PerExampleLoss):
         self.pull = layers.NodeLinear(directions, (1,))
 
     def forward(self, codes: Tensor, noise: Tensor) -> Tensor:
-        """Shape `[batch]`. A loss that does not count is multiplied away, so its gradient is
-        zero.
-        """
+        """Losses, shape `[batch]`; a loss that does not count is multiplied by 0."""
         mark = codes[:, -1] - 1
         pulls = mark >= 0
+        rows = torch.arange(len(codes), device=codes.device)
+        direction = torch.div(mark.clamp(min=0), 2, rounding_mode="floor")
         inputs = torch.zeros(len(codes), 1, self.directions, device=codes.device)
-        inputs[
-            torch.arange(len(codes), device=codes.device),
-            0,
-            torch.div(mark.clamp(min=0), 2, rounding_mode="floor"),
-        ] = pulls * INPUT
+        inputs[rows, 0, direction] = pulls * INPUT
         sign = torch.where(pulls, torch.where(mark % 2 == 0, 1.0, -1.0), 0.0)
         linear: Tensor = self.slope * sign * self.pull(inputs).flatten()
         if self.inner is None:
@@ -86,9 +79,7 @@ class DirectionLoss(PerExampleLoss):
 def train(
     settings: DpSgd, codes: Codes, module: DirectionLoss, randomness: Randomness, observe: Observer
 ) -> None:
-    """Run DP-SGD itself on `codes` `[rows, columns]` and show `observe` the noisy gradient of every
-    step.
-    """
+    """Run DP-SGD on `codes` `[rows, columns]`; `observe` gets the noisy gradient of every step."""
     unit = settings.expected_batch / settings.sensitivity
 
     def after_step(_done: int, _steps: int) -> None:
@@ -104,24 +95,25 @@ def train(
 def log_likelihood(
     seen: Scores, *, settings: DpSgd, rows: int, sign: int = 1, noise_factor: float = SUSPECTED
 ) -> Scores:
-    """log P[seen | `rows` rows pull with `sign`] - log P[seen | none does], for one step's noisy
-    sums, any shape.
+    """Log likelihood ratio of one step's noisy sums, any shape: `rows` rows against none.
 
-    The noise is taken to be `noise_factor` times the stated one. Any score makes a sound audit;
-    that of the fault looked for finds it best.
+    It is log P[seen | `rows` rows with `sign`] - log P[seen | no row]. The noise is taken to be
+    `noise_factor` times the stated one. Any score makes a sound audit; the likelihood ratio of the
+    fault that is looked for detects it best. Each row joins by an independent coin, so the ratio is
 
-    Each row joins by its own coin: sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
+        sum_j Binomial(rows, rate)(j) exp((2 j x - j^2) / (2 noise^2)).
     """
     x, precision = sign * seen, 1 / (noise_factor * settings.noise_multiplier) ** 2
-    probabilities = _log_chances(rows, settings.rate)
-    total: Scores = np.full(seen.shape, probabilities[0])
-    for joined, chance in enumerate(probabilities[1:], start=1):
-        total = np.logaddexp(total, chance + (joined * x - joined**2 / 2) * precision)
+    log_probabilities = _log_probabilities(rows, settings.rate)
+    total: Scores = np.full(seen.shape, log_probabilities[0])
+    for joined, log_probability in enumerate(log_probabilities[1:], start=1):
+        exponent = (joined * x - joined**2 / 2) * precision
+        total = np.logaddexp(total, log_probability + exponent)
     return total
 
 
 @cache
-def _log_chances(rows: int, rate: float) -> tuple[float, ...]:
+def _log_probabilities(rows: int, rate: float) -> tuple[float, ...]:
     """log P[j of the rows are in a batch] for j = 0 .. rows."""
     return tuple(binom.logpmf(np.arange(rows + 1), rows, rate).tolist())
 
@@ -136,13 +128,13 @@ def simulate(
     rng: np.random.Generator,
     ratio: Callable[[Scores], Scores],
 ) -> Scores:
-    """Scores `[runs]` of a run of these settings as the accountant models it, with its noise
-    multiplied by `noise_factor`.
+    """Scores `[runs]` of training runs as the accountant models them.
+
+    The noise is multiplied by `noise_factor`.
     """
     total = np.zeros(runs)
     for _ in range(settings.steps):
         joined = rng.binomial(rows, settings.rate, runs) if rows else 0
-        total += ratio(
-            sign * joined + settings.noise_multiplier * noise_factor * rng.standard_normal(runs)
-        )
+        noise = settings.noise_multiplier * noise_factor * rng.standard_normal(runs)
+        total += ratio(sign * joined + noise)
     return total

@@ -1,4 +1,4 @@
-"""What an audit found: values of made-up public tables only, so all of it may be printed."""
+"""Findings of a replay: values of constructed public tables only, so all of them may be printed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ Differs = Literal[
     "dtype",  # of hidden values
     "sigma",  # a noise scale depends on rows
     "spacing",  # a lattice depends on rows
-    "rate",  # the chance of a row to be in a batch depends on rows
-    "coins",  # coins are not drawn for each row of the table by itself
-    "latents",  # latents are not each row's own
+    "rate",  # the probability of a row to be in a batch depends on rows
+    "coins",  # coins are not drawn for each row of the table
+    "latents",  # latents are not separate for each row
     "not finite",  # hidden values that no noise hides
-    "lattice",  # noisy values that do not lie on their lattice
-    "charged",  # what is drawn is not what the event says
+    "lattice",  # noisy values that are not on their lattice
+    "charged",  # the draws are not those of the event
     "moved",  # hidden values move further than is charged
-    "output",  # what is returned depends on rows other than through the noise
+    "output",  # the returned value depends on rows other than through the noise
     "packed",  # what goes to the journal does
     "files",  # files that are written do
     "progress",  # the ticks of the progress bar do
     "said",  # what is printed, logged or warned of does
-    "reading",  # the reading step makes neighbours of raw tables something else
+    "reading",  # neighbouring raw tables are read as tables that are no neighbours
 ]
 
 
 @dataclass(frozen=True)
 class ReplayFinding:
-    """One thing that two runs on neighbours must not show: what differs, what was found, and what
-    is allowed.
+    """One difference that two runs on neighbours must not show.
+
+    `found` is what they showed, `allowed` what they may show.
     """
 
     mechanism: str
@@ -52,10 +53,9 @@ class ReplayFinding:
 class Replayed:
     """Outcome of a replay.
 
-    `largest_share` is the largest part of a charged allowance that a pair used, near 1 where some
-    pair is the
-    worst one: a replay that moved nothing would have shown nothing. `pairs` counts every
-    mechanism's own.
+    `largest_share` is the largest part of a charged allowance that a pair used. It is near 1 where
+    some pair is the worst case; a replay in which nothing moved would have shown nothing. `pairs`
+    is the sum over mechanisms.
     """
 
     mechanisms: tuple[str, ...]
@@ -65,7 +65,7 @@ class Replayed:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     def to_json(self) -> dict[str, Any]:

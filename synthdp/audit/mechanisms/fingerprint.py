@@ -1,5 +1,6 @@
-"""A value taken apart into named pieces of exact bytes, so that two can be compared to the last bit
-and the difference named.
+"""Fingerprints: a value as named pieces of exact bytes.
+
+Two fingerprints are compared to the last bit, and a difference has a name.
 """
 
 from __future__ import annotations
@@ -14,34 +15,33 @@ Fingerprint = dict[str, tuple[str, bytes]]  # piece -> what it is (type, shape),
 
 
 def fingerprint(value: Any) -> Fingerprint:
-    """Pieces of `value`: arrays, tensors, numbers and texts, in dataclasses, mappings and
-    sequences.
+    """Pieces of `value`: arrays, tensors, numbers, texts, in dataclasses, mappings, sequences.
+
+    >>> fingerprint({"a": 1})["value['a']"]
+    ('int', b'1')
     """
     return dict(_pieces("value", value))
 
 
 def _pieces(where: str, value: Any) -> Iterator[tuple[str, tuple[str, bytes]]]:
+    """The piece of `value` itself, and those of its parts."""
     if hasattr(value, "numpy"):
         value = value.detach().cpu().numpy()
+    kind = type(value).__name__
     if isinstance(value, np.ndarray | np.generic):
-        yield (
-            where,
-            (f"{value.dtype} array of shape {value.shape}", np.ascontiguousarray(value).tobytes()),
-        )
+        kind = f"{value.dtype} array of shape {value.shape}"
+        yield where, (kind, np.ascontiguousarray(value).tobytes())
     elif is_dataclass(value):
-        yield where, (type(value).__name__, b"")
-        for own in fields(value):
-            yield from _pieces(f"{where}.{own.name}", getattr(value, own.name))
+        yield where, (kind, b"")
+        for field in fields(value):
+            yield from _pieces(f"{where}.{field.name}", getattr(value, field.name))
     elif isinstance(value, Mapping):
-        yield (
-            where,
-            (f"{type(value).__name__} of {len(value)}", "\n".join(map(repr, value)).encode()),
-        )
-        for key, own in value.items():
-            yield from _pieces(f"{where}[{key!r}]", own)
+        yield where, (f"{kind} of {len(value)}", "\n".join(map(repr, value)).encode())
+        for key, item in value.items():
+            yield from _pieces(f"{where}[{key!r}]", item)
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        yield where, (f"{type(value).__name__} of {len(value)}", b"")
-        for i, own in enumerate(value):
-            yield from _pieces(f"{where}[{i}]", own)
+        yield where, (f"{kind} of {len(value)}", b"")
+        for i, item in enumerate(value):
+            yield from _pieces(f"{where}[{i}]", item)
     else:
-        yield where, (type(value).__name__, repr(value).encode())
+        yield where, (kind, repr(value).encode())

@@ -1,9 +1,9 @@
-"""The games of the worst-case audit: a mechanism, two tables that differ in one unit, and a score.
+"""Games of the worst-case audit: a mechanism, two tables that differ in one unit, and a score.
 
-One execution of the code hosts many runs of the audit at once: each has a cell or a direction of
-its own, and cells and directions have noise of their own and rows their own coins, so these runs
-are as independent as the mechanism claims. (A mechanism that shared its noise between cells would
-be judged on fewer runs than it seems.)
+One execution of the code hosts many runs of the audit at once. Each run has a cell or a direction
+that no other run uses. Cells and directions have independent noise, and their rows independent
+coins, so these runs are as independent as the mechanism claims. (A mechanism that shared its noise
+between cells would be judged on fewer runs than it seems.)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol
 
 import dp_accounting
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from synthdp.audit.mechanisms import directions
@@ -29,12 +30,10 @@ from synthdp.privacy.table import Table
 
 Fresh = Callable[[], Randomness]
 
-TABLE_CELLS = (
-    32  # cells of one audited table; noise is drawn cell by cell, so more would only cost time
-)
+TABLE_CELLS = 32  # of one audited table; noise is drawn for each cell, so more only cost time
 DIRECTIONS = 1000  # directions of one training: keeps a step at a few milliseconds
 STEPS = 500  # one-step runs of one training
-CROWD = 100  # other rows that pull against the target
+CROWD = 100  # other rows, with the opposite gradient
 HALF_NOISE = "half the noise"
 
 
@@ -53,7 +52,7 @@ class MechanismGame(Protocol):
 
     @property
     def fault(self) -> str:
-        """The fault that this game is made to find."""
+        """The fault that this game looks for."""
         ...
 
     @property
@@ -62,12 +61,13 @@ class MechanismGame(Protocol):
         ...
 
     def event(self) -> dp_accounting.DpEvent:
-        """What is claimed of one run."""
+        """The claim for one run."""
         ...
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
-        """Scores of `runs` real runs on D (world 0) or D' (world 1); `played` is told how many each
-        execution adds.
+        """Scores of `runs` real runs on D (world 0) or D' (world 1).
+
+        `played` is called with the number of runs that each execution adds.
         """
         ...
 
@@ -78,12 +78,11 @@ class MechanismGame(Protocol):
 
 @dataclass(frozen=True)
 class TableGame:
-    """A unit in one cell of every table, against no unit; under replace-one, against the same unit
-    in another cell.
+    """A unit in one cell of every table, against no unit.
 
-    The noise of all tables is Gaussian, so the sum of the noisy counts of the unit's cells, each
-    over its noise squared, is the likelihood ratio's logarithm, up to an offset. `levels` is the
-    number of levels of each column.
+    Under replace-one it is the same unit in another cell. The noise of all tables is Gaussian. The
+    log likelihood ratio is therefore, up to an offset, the sum of the noisy counts of the unit's
+    cells, each over its noise squared. `levels` is the number of levels of each column.
     """
 
     audited: NoisyMarginals | ChosenMarginals
@@ -97,25 +96,16 @@ class TableGame:
     def of(
         cls, mechanism: NoisyMarginals | ChosenMarginals, rows: int, adjacency: Adjacency
     ) -> TableGame:
-        """The game on the mechanism's own tables and noise, its columns cut to a few levels."""
-        levels = max(
-            2, math.floor(TABLE_CELLS ** (1 / max(len(t) for t in mechanism.tables)) + 1e-9)
-        )
+        """The game on the mechanism's tables and noise, its columns cut to a few levels."""
+        widest = max(len(table) for table in mechanism.tables)
+        levels = max(2, math.floor(TABLE_CELLS ** (1 / widest) + 1e-9))
+        labels = tuple(f"level {i}" for i in range(levels))
         names = sorted({c for table in mechanism.tables for c in table})
-        narrow = Domain(
-            tuple(
-                ColumnDomain(n, "categorical", tuple(f"level {i}" for i in range(levels)), False)
-                for n in names
-            )
-        )
+        narrow = Domain(tuple(ColumnDomain(n, "categorical", labels, False) for n in names))
         if isinstance(mechanism, NoisyMarginals):
             return cls(replace(mechanism, domain=narrow), rows, adjacency, levels)
-        return cls(
-            replace(mechanism, budget=replace(mechanism.budget, domain=narrow)),
-            rows,
-            adjacency,
-            levels,
-        )
+        budget = replace(mechanism.budget, domain=narrow)
+        return cls(replace(mechanism, budget=budget), rows, adjacency, levels)
 
     @property
     def mechanism(self) -> str:
@@ -127,57 +117,54 @@ class TableGame:
         return self.audited.event(self.rows)
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
-        """Every level, or pair of levels under replace-one, hosts a run."""
+        """Every level hosts a run; under replace-one, every pair of levels."""
         paired = self.adjacency == "replace_one"
         homes = np.arange(0, self.levels - paired, 1 + paired)
-        columns = len(
-            self.audited.domain
-            if isinstance(self.audited, NoisyMarginals)
-            else self.audited.budget.domain
-        )
-        scores: list[Scores] = []
-        while sum(map(len, scores)) < runs:
-            homes = homes[: runs - sum(map(len, scores))]
+        scores = np.empty(0)
+        while len(scores) < runs:
+            homes = homes[: runs - len(scores)]
             units = homes + world if paired else homes[: len(homes) * world]
-            table = _table(
-                np.repeat(units, self.rows)[:, None].repeat(columns, axis=1).astype(np.uint16)
-            )
-            released = self.audited.run(table, fresh())
-            counts = np.sum(
-                [
-                    t.counts[tuple([np.arange(self.levels)] * t.counts.ndim)] / t.sigma**2
-                    for t in released
-                ],
-                axis=0,
-            )
-            scores.append(counts[homes + 1] - counts[homes] if paired else counts[homes])
+            sums = self._weighted_sums(units, fresh())
+            seen = sums[homes + 1] - sums[homes] if paired else sums[homes]
+            scores = np.concatenate([scores, seen])
             played(len(homes))
-        return np.concatenate(scores)
+        return scores
+
+    def _weighted_sums(self, units: npt.NDArray[np.integer], randomness: Randomness) -> Scores:
+        """Noisy counts over squared noise, summed over the tables, for each level `[levels]`.
+
+        A unit's rows have its level, one of `units`, in every column.
+        """
+        audited = self.audited
+        domain = audited.domain if isinstance(audited, NoisyMarginals) else audited.budget.domain
+        codes = np.repeat(units, self.rows)[:, None].repeat(len(domain), axis=1)
+        total = np.zeros(self.levels)
+        for table in audited.run(_table(codes.astype(np.uint16)), randomness):
+            diagonal = tuple([np.arange(self.levels)] * table.counts.ndim)
+            total += table.counts[diagonal] / table.sigma**2
+        return total
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
         """Half the noise."""
         return self.simulate(world, runs, noise_factor=0.5)
 
     def simulate(self, world: int, runs: int, *, noise_factor: float) -> Scores:
-        """Scores as the accountant models them, with the noise multiplied by `noise_factor`: a sum
-        of Gaussians.
+        """Scores as the accountant models them: a sum of Gaussians.
+
+        The noise is multiplied by `noise_factor`.
         """
-        precision, sides = (
-            math.fsum(sigma**-2 for sigma in self.audited.sigmas),
-            2 if self.adjacency == "replace_one" else 1,
-        )
-        move = self.rows * precision * (2 * world - 1 if sides == 2 else world)
-        return np.asarray(
-            move + fresh_generator().normal(0, noise_factor * math.sqrt(precision * sides), runs)
-        )
+        precision = math.fsum(sigma**-2 for sigma in self.audited.sigmas)
+        cells, sign = (2, 2 * world - 1) if self.adjacency == "replace_one" else (1, world)
+        scale = noise_factor * math.sqrt(precision * cells)
+        noise = fresh_generator().normal(0, scale, runs)
+        return np.asarray(self.rows * precision * sign + noise)
 
 
 @dataclass(frozen=True)
 class GradientGame:
-    """A unit whose gradients are clipped to exactly the clipping norm along one direction, against
-    no unit.
+    """A unit whose gradients have the clipping norm along one direction, against no unit.
 
-    Under replace-one D has a unit that pulls the other way. Rate, steps, clip and noise are the
+    Under replace-one D has a unit with the opposite gradients. Rate, steps, clip and noise are the
     plan's.
     """
 
@@ -205,11 +192,11 @@ class GradientGame:
         return np.concatenate(scores)
 
     def _train(self, world: int, runs: int, randomness: Randomness) -> Scores:
+        """Scores `[runs]` of one training, a direction for each run."""
         codes = np.empty((0, 1), dtype=np.uint16)
         if world == 1 or self.adjacency == "replace_one":
-            codes = directions.row_of(
-                np.repeat(np.arange(runs), self.rows), sign=1 if world else -1
-            )[:, None]
+            direction = np.repeat(np.arange(runs), self.rows)
+            codes = directions.row_of(direction, sign=1 if world else -1)[:, None]
         total = np.zeros(runs)
 
         def observe(seen: Scores) -> None:
@@ -249,13 +236,12 @@ class GradientGame:
 
 @dataclass(frozen=True)
 class BatchGame:
-    """Whether batches are Poisson: one row pulls against a crowd that pulls the other way along the
-    same direction.
+    """Test of Poisson sampling: one row against a crowd with the opposite gradient.
 
     In a Poisson batch the row comes on top of the others: it moves the sum by clip. Where batches
-    have a fixed size it takes another's place and moves the sum by twice that. The sampler alone is
-    on trial, so its settings are not the plan's: rate 1/2 and noise multiplier 1, where a step says
-    the most. Losses are linear, so each step of a training is a one-step run.
+    have a fixed size it takes another row's place and moves the sum by twice that. Only the sampler
+    is tested, so the settings are not the plan's: rate 1/2 and noise multiplier 1, where a step is
+    most informative. Losses are linear, so each step of a training is a one-step run.
     """
 
     planned: DpSgd
@@ -269,6 +255,7 @@ class BatchGame:
         return self.planned.name
 
     def _settings(self, steps: int) -> DpSgd:
+        """The plan's settings with the rate and noise of this game."""
         return replace(
             self.planned, rate=0.5, noise_multiplier=1.0, expected_batch=CROWD / 2, steps=steps
         )
@@ -278,25 +265,21 @@ class BatchGame:
         return self._settings(1).event(self.rows)
 
     def play(self, world: int, runs: int, fresh: Fresh, played: Callable[[int], None]) -> Scores:
-        """Every step of a training is a run; the score is the noisy sum itself."""
+        """Every step of a training is a run; the score is the noisy sum."""
         codes = directions.row_of(np.zeros(CROWD + world), sign=-1)[:, None]
         codes[CROWD:] = directions.row_of(0)
         scores: list[Scores] = []
         for begin in range(0, runs, STEPS):
             settings = self._settings(min(STEPS, runs - begin))
-            directions.train(
-                settings,
-                codes,
-                directions.DirectionLoss(1, clip=settings.clip),
-                fresh(),
-                scores.append,
-            )
+            module = directions.DirectionLoss(1, clip=settings.clip)
+            directions.train(settings, codes, module, fresh(), scores.append)
             played(settings.steps)
         return np.concatenate(scores)
 
     def simulate_fault(self, world: int, runs: int) -> Scores:
-        """Always CROWD / 2 rows in a batch: the crowd's alone, or the target's row and one less of
-        the crowd's.
+        """Always CROWD / 2 rows in a batch.
+
+        They are the crowd's alone, or the target's row and one fewer of the crowd's.
         """
         rng = fresh_generator()
         joined = world * rng.binomial(1, 0.5, runs)
@@ -304,4 +287,5 @@ class BatchGame:
 
 
 def _table(codes: Codes) -> Table:
+    """A table of levels `[rows, columns]` without values."""
     return Table(codes, pd.DataFrame(), np.zeros(len(codes), dtype=bool), {})

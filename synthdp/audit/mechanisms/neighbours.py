@@ -1,8 +1,8 @@
-"""Neighbouring tables that are likely to bring a leak to light, made from public facts alone.
+"""Neighbouring tables that are likely to reveal a leak, constructed from public facts alone.
 
-Corner cases come first: a leak is a branch that one row takes, and a branch is met at the edges -
-the first row, the first of a rare category, a lone extreme, a row count on either side of a
-multiple of the batch. Random pairs can be added in any number.
+Corner cases come first. A leak is a branch that one row takes, and branches are at the edges: the
+first row, the first of a rare category, a lone extreme, a row count on either side of a multiple of
+the batch. Random pairs can be added in any number.
 """
 
 from __future__ import annotations
@@ -22,17 +22,9 @@ from synthdp.data.encoding import Codes, decode_column
 from synthdp.privacy.event_base import Adjacency
 from synthdp.privacy.table import Table
 
-RARE = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    9,
-    10,
-    19,
-)  # rows of a rare category before one more joins: thresholds tend to stand there
-FULL = 30  # rows of a table that is all alike
+# Rows of a rare category before one more joins: thresholds are often at such numbers.
+RARE = (0, 1, 2, 3, 4, 9, 10, 19)
+FULL = 30  # shared rows of a corner case that needs many
 
 
 Case = tuple[str, Codes, Codes]  # name, shared rows, rows of the unit
@@ -41,8 +33,9 @@ PlacedCase = tuple[str, Codes, Codes, int]  # and where the unit stands
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One table of a pair; `identity` `[rows that mechanisms see]` numbers shared rows alike in
-    both tables.
+    """One table of a pair.
+
+    `identity` `[rows that mechanisms see]` gives a shared row the same number in both tables.
     """
 
     table: Table
@@ -51,11 +44,11 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Tables that share rows and differ by one unit: its rows are `before` in the first, `after` in
-    the second.
+    """Two tables that share rows and differ by one unit, all levels `[rows, columns]`.
 
-    All are levels `[rows, columns]`. The unit stands before the shared row of position `place`. A
-    unit that is `held_out` is in the table and may move nothing at all.
+    The unit's rows are `before` in the first table and `after` in the second. The unit stands
+    before the shared row of position `place`. A unit that is `held_out` is in the table and may
+    move nothing at all.
     """
 
     name: str
@@ -73,34 +66,31 @@ class Pair:
     def sides(self, domain: Domain) -> tuple[Side, Side]:
         """Both tables as mechanisms get them."""
         rows = len(self.shared)
-        return self._side(domain, self.before, rows), self._side(
-            domain, self.after, rows + len(self.before)
-        )
+        first = self._side(domain, self.before, rows)
+        return first, self._side(domain, self.after, rows + len(self.before))
 
     def _side(self, domain: Domain, unit: Codes, number: int) -> Side:
-        codes = np.insert(self.shared, [self.place] * len(unit), unit, axis=0)
+        """One table; the unit's rows are numbered from `number`."""
+        places = [self.place] * len(unit)
+        codes = np.insert(self.shared, places, unit, axis=0)
+        identity = np.insert(np.arange(len(self.shared)), places, number + np.arange(len(unit)))
         held_out = np.zeros(len(codes), dtype=bool)
         held_out[self.place : self.place + len(unit)] = self.held_out
-        identity = np.insert(
-            np.arange(len(self.shared)), [self.place] * len(unit), number + np.arange(len(unit))
-        )
-        misfits = {
-            name: {"outside the domain": len(codes)} for name in domain.names
-        }  # as if no row fitted: counts that must not get out
+        # As if no row were in the domain: counts that must not get out.
+        misfits = {name: {"outside the domain": len(codes)} for name in domain.names}
         return Side(Table(codes, _values(domain, codes), held_out, misfits), identity[~held_out])
 
 
 def _values(domain: Domain, codes: Codes) -> pd.DataFrame:
-    """Values of levels, so that a row's values depend on that row alone."""
+    """Values of levels; a row's values depend on that row alone."""
     each = _value_of_level(domain)
-    return pd.DataFrame(
-        {name: values[codes[:, i]] for i, (name, values) in enumerate(each.items())}, copy=False
-    )
+    columns = {name: values[codes[:, i]] for i, (name, values) in enumerate(each.items())}
+    return pd.DataFrame(columns, copy=False)
 
 
 @cache
 def _value_of_level(domain: Domain) -> dict[str, ExtensionArray | npt.NDArray[Any]]:
-    """For each column one value of each of its levels."""
+    """For each column, one value of each of its levels."""
     rng = np.random.Generator(np.random.Philox(key=0))
     return {c.name: decode_column(c, np.arange(c.levels), rng=rng).array for c in domain.columns}
 
@@ -113,68 +103,58 @@ def neighbours(
     adjacency: Adjacency = "add_remove",
     random_pairs: int = 0,
 ) -> Iterator[Pair]:
-    """Corner cases, the unit standing last, first and in the middle; then `random_pairs` random
-    ones.
+    """Corner cases with the unit last, first and in the middle; then `random_pairs` others.
 
     `batch` is the expected batch of a training, `max_rows` the most rows of a unit. Under
-    `add_remove` every second pair adds the unit and the others remove it; under `replace_one` it
+    `add_remove` every second pair adds the unit and the others remove it. Under `replace_one` it
     takes the place of its opposite.
     """
     rng = np.random.Generator(np.random.Philox(key=1))
-    cases = _placed(
-        [
-            *_many_rows(domain, rng, batch, max_rows),
-            *_values_at_edges(domain, rng),
-            *_row_counts(domain, rng, batch),
-        ]
-    )
-    for number, (name, shared, unit, place) in enumerate(
-        [*cases, *_random(domain, rng, batch, max_rows, random_pairs)]
-    ):
+    corners = [
+        *_many_rows(domain, rng, batch, max_rows),
+        *_values_at_edges(domain, rng),
+        *_row_counts(domain, rng, batch),
+    ]
+    cases = [*_placed(corners), *_random(domain, rng, batch, max_rows, random_pairs)]
+    for number, (name, shared, unit, place) in enumerate(cases):
         if adjacency == "replace_one":
             yield Pair(f"{name}, replaced", shared, _highest(domain) - unit, unit, place)
         elif number % 2 == 0:
             yield Pair(f"{name}, added", shared, unit[:0], unit, place)
         else:
             yield Pair(f"{name}, removed", shared, unit, unit[:0], place)
+    name, unit = "a unit that is held out", _highest(domain)
     for shared in (_rows(domain, rng, 2 * batch), np.repeat(_lowest(domain), FULL, axis=0)):
-        yield Pair(
-            "a unit that is held out",
-            shared,
-            shared[:0],
-            _highest(domain),
-            len(shared) // 2,
-            held_out=True,
-        )
+        yield Pair(name, shared, shared[:0], unit, len(shared) // 2, held_out=True)
 
 
 def _placed(cases: list[Case]) -> Iterator[PlacedCase]:
+    """Each case with the unit last, first and in the middle."""
     for name, shared, unit in cases:
-        places = (
-            {"last": len(shared), "first": 0, "in the middle": len(shared) // 2}
-            if len(shared) > 1
-            else {"last": len(shared)}
-        )
+        places = {"last": len(shared)}
+        if len(shared) > 1:
+            places |= {"first": 0, "in the middle": len(shared) // 2}
         for where, place in places.items():
             yield f"{name}, {where}", shared, unit, place
 
 
 def _lowest(domain: Domain) -> Codes:
+    """A row of the first levels, shape `[1, columns]`."""
     return np.zeros((1, len(domain)), dtype=np.uint16)
 
 
 def _highest(domain: Domain) -> Codes:
+    """A row of the last levels, shape `[1, columns]`."""
     return np.array([domain.sizes], dtype=np.uint16) - np.uint16(1)
 
 
 def _rows(domain: Domain, rng: np.random.Generator, rows: int) -> Codes:
+    """Independent uniform levels, shape `[rows, columns]`."""
     return np.column_stack([rng.integers(0, size, rows) for size in domain.sizes]).astype(np.uint16)
 
 
 def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]:
-    """The first row, twins, opposites, thresholds of a rare category, and lone extremes of each
-    column.
-    """
+    """The first row, duplicates, opposites, rare categories, and lone extremes of each column."""
     low, high = _lowest(domain), _highest(domain)
     yield "empty table and a row at the top", low[:0], high
     yield "empty table and a row at the bottom", low[:0], low
@@ -192,36 +172,36 @@ def _values_at_edges(domain: Domain, rng: np.random.Generator) -> Iterator[Case]
         rare[:, widest] = 0
         rare[:have, widest] = high[0, widest]
         yield f"rare category, {have} rows and one more", rare, high
-    for i, column in enumerate(domain.columns):
-        # Spikes stand before bins, so the first bin is the lower end of a range.
-        for extreme in sorted(
-            {0, len(column.spikes), column.levels - 1, column.levels - 1 - column.missing}
-            & set(range(column.levels))
+    for i in range(len(domain)):
+        yield from _lone_extremes(domain, rng, i)
+
+
+def _lone_extremes(domain: Domain, rng: np.random.Generator, i: int) -> Iterator[Case]:
+    """A row with an extreme level of column `i` that no other row has."""
+    column = domain.columns[i]
+    levels = set(range(column.levels))
+    # Spikes come before bins, so the first bin is the lower end of a range.
+    ends = {0, len(column.spikes), column.levels - 1, column.levels - 1 - column.missing}
+    for extreme in sorted(ends & levels):
+        alone = _rows(domain, rng, 1)
+        alone[:, i] = extreme
+        elsewhere = sorted(levels - {extreme}) or [extreme]
+        name = f"lone {column.labels[extreme]} of {column.name}"
+        for kind, choices in (
+            ("all others alike", elsewhere[:1]),
+            ("others everywhere else", elsewhere),
         ):
-            alone, elsewhere = (
-                _rows(domain, rng, 1),
-                [level for level in range(column.levels) if level != extreme],
-            )
-            alone[:, i] = extreme
-            for kind, levels in {
-                "all others alike": elsewhere[:1],
-                "others everywhere else": elsewhere,
-            }.items():
-                others = _rows(domain, rng, FULL)
-                others[:, i] = rng.choice(levels or [extreme], FULL)
-                yield f"lone {column.labels[extreme]} of {column.name}, {kind}", others, alone
+            others = _rows(domain, rng, FULL)
+            others[:, i] = rng.choice(choices, FULL)
+            yield f"{name}, {kind}", others, alone
 
 
 def _row_counts(domain: Domain, rng: np.random.Generator, batch: int) -> Iterator[Case]:
-    """Numbers of rows where whole batches end."""
-    for rows in sorted(
-        {max(0, n) for n in (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)}
-    ):
-        yield (
-            f"{rows} rows where batches end and one more",
-            _rows(domain, rng, rows),
-            _rows(domain, rng, 1),
-        )
+    """Numbers of rows at multiples of the batch."""
+    ends = (batch - 1, batch, 2 * batch - 1, 2 * batch, 3 * batch)
+    for rows in sorted({max(0, n) for n in ends}):
+        name = f"{rows} rows where batches end and one more"
+        yield name, _rows(domain, rng, rows), _rows(domain, rng, 1)
 
 
 def _many_rows(
@@ -232,14 +212,11 @@ def _many_rows(
         return
     low, high = _lowest(domain), _highest(domain)
     equal = np.repeat(high, max_rows, axis=0)
-    half = np.concatenate(
-        [equal[: max_rows // 2], np.repeat(low, max_rows - max_rows // 2, axis=0)]
-    )
-    for kind, unit in {
-        "equal": equal,
-        "different": _rows(domain, rng, max_rows),
-        "half and half": half,
-    }.items():
+    half = equal.copy()
+    half[max_rows // 2 :] = low
+    different = _rows(domain, rng, max_rows)
+    units = {"equal": equal, "different": different, "half and half": half}
+    for kind, unit in units.items():
         yield f"empty table and a unit of {kind} rows", low[:0], unit
         yield f"all at the bottom and a unit of {kind} rows", np.repeat(low, FULL, axis=0), unit
         for rows in (batch, 2 * batch):
@@ -249,14 +226,13 @@ def _many_rows(
 def _random(
     domain: Domain, rng: np.random.Generator, batch: int, max_rows: int, pairs: int
 ) -> Iterator[PlacedCase]:
-    """Tables of any size up to three batches, small ones as likely as large ones, with some columns
-    constant; units of any size, anywhere.
+    """Tables of up to three batches, with some columns constant; units of any size, anywhere.
+
+    The logarithm of the number of rows is uniform, so small tables are as frequent as large ones.
     """
     for number in range(pairs):
-        shared, unit = (
-            _rows(domain, rng, int((3 * batch + 1) ** rng.random()) - 1),
-            _rows(domain, rng, int(rng.integers(1, max_rows + 1))),
-        )
+        shared = _rows(domain, rng, int((3 * batch + 1) ** rng.random()) - 1)
+        unit = _rows(domain, rng, int(rng.integers(1, max_rows + 1)))
         constant = rng.random(len(domain)) < rng.random()
         shared[:, constant] = 0
         if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""A pytest fixture that replays any mechanism on neighbouring tables and fails with what was found.
+"""A pytest fixture that replays any mechanism on neighbouring tables and fails on findings.
 
 def test_my_mechanism(replay):
     replay(MyMechanism(domain, sigma=2.0), domain=domain)
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# pytest loads this module in every project that has synthdp installed: nothing heavy before it is
-# used
+# Pytest loads this module in every project that has synthdp installed, so heavy imports come late.
 if TYPE_CHECKING:
     from synthdp.audit.mechanisms.findings import Replayed
     from synthdp.audit.mechanisms.neighbours import Pair
@@ -25,8 +24,7 @@ MAX_SHOWN = 10  # findings in a failure's message
 
 @pytest.fixture(scope="session")
 def replay() -> Callable[..., Replayed]:
-    """`replay(mechanism, domain=...)`: fails if the mechanism shows more of a unit than its event
-    charges.
+    """`replay(mechanism, domain=...)`: fails if the mechanism shows more than its event charges.
 
     `pairs` are the neighbouring tables (all corner cases by default), `batch` the expected batch of
     a training, `rows_per_unit` the most rows of a unit. Returns the `Replayed`.
@@ -44,22 +42,17 @@ def replay() -> Callable[..., Replayed]:
         from synthdp.audit.mechanisms.neighbours import neighbours
         from synthdp.audit.mechanisms.replay import replay as replay_pairs
 
-        chosen = (
-            pairs
-            if pairs is not None
-            else neighbours(domain, batch=batch, max_rows=rows_per_unit, adjacency=adjacency)
+        if pairs is None:
+            pairs = neighbours(domain, batch=batch, max_rows=rows_per_unit, adjacency=adjacency)
+        replayed = replay_pairs(
+            mechanism, pairs, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency
         )
-        done = replay_pairs(
-            mechanism, chosen, domain=domain, rows_per_unit=rows_per_unit, adjacency=adjacency
-        )
-        if not done.pairs:
+        if not replayed.pairs:
             pytest.fail("no pair of neighbours to replay", pytrace=False)
-        if done.findings:
-            shown = "\n".join(map(str, done.findings[:MAX_SHOWN]))
-            pytest.fail(
-                f"{len(done.findings)} findings on {done.pairs} pairs of neighbours:\n{shown}",
-                pytrace=False,
-            )
-        return done
+        if replayed.findings:
+            head = f"{len(replayed.findings)} findings on {replayed.pairs} pairs of neighbours"
+            shown = "\n".join(map(str, replayed.findings[:MAX_SHOWN]))
+            pytest.fail(f"{head}:\n{shown}", pytrace=False)
+        return replayed
 
     return run

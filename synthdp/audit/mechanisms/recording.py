@@ -1,13 +1,14 @@
-"""Record what a mechanism hides in noise, and replay the same noisy values on a neighbour.
+"""Recording of the randomness of a run, and its replay on a neighbour.
 
-A `Recorder` stands at the seam of all randomness. On the first table it answers with real noise and
-keeps what it was handed; on the neighbour it answers with what the first run was given. Given the
-same noisy values, all that follows is post-processing and must come out the same to the last bit.
+A `Recorder` answers all calls for randomness. On the first table it answers with real noise and
+records the exact values that the noise hides. On the neighbour it answers with the noisy values of
+the first run. Given the same noisy values, everything that follows is post-processing and must be
+equal to the last bit.
 
-Coins, places and latents are coupled by row: a shared row has the same in both runs, and the unit's
-rows take places that are free. How many of the unit's rows are in a batch is set by
-`UNIT_IN_BATCH`: that chance belongs to the accounting; the replay looks at how far they move a sum
-when they are in, and that nothing moves when they are not.
+Coins, places and latents are coupled by row. A shared row has the same in both runs, and the unit's
+rows take free places. `UNIT_IN_BATCH` sets how many of the unit's rows are in a batch: that
+probability belongs to the accounting. The replay tests how far they move a sum when they are in the
+batch, and that nothing moves when they are not.
 """
 
 from __future__ import annotations
@@ -24,23 +25,25 @@ from synthdp.privacy.noise import DRAWS, Floats, Integers, NoiseKind, Randomness
 
 Array = npt.NDArray[Any]
 
-# Of discrete Laplace noise only comparisons are charged (the sparse vector): the neighbour's run
-# gets all of it moved by this much, which changes no comparison, so that a noisy value that gets
-# out is seen.
+# Of discrete Laplace noise only comparisons are charged (the sparse vector). The neighbour's run
+# gets all of it moved by this much. That changes no comparison, and shows a noisy value that gets
+# out.
 SHIFT = 1_000_003
 UNIT_IN_BATCH = (1.0, 0.0, 0.5)  # share of the unit's rows, rounded up, in one batch after another
 
 
 class Diverged(BaseException):
-    """A run cannot go on, because it asks for what the recorded run did not. No `except Exception`
-    may swallow it.
+    """A run cannot go on: it asks for what the recorded run did not ask for.
+
+    It derives from BaseException, so that no `except Exception` swallows it.
     """
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseCall:
-    """One draw of noise: the exact values that it hides, and the noisy ones that were handed back
-    (of a maximum, its position).
+    """One draw of noise: the exact values that it hides, and the noisy ones that were returned.
+
+    Of a noisy maximum, `noisy` is its position.
     """
 
     kind: NoiseKind
@@ -58,9 +61,7 @@ class NoiseCall:
 
 @dataclass(frozen=True)
 class CoinCall:
-    """One Poisson batch: for how many rows it was asked, and how many of the rows in it are the
-    unit's.
-    """
+    """One Poisson batch from `rows` rows: `batch` rows are in it, `of_unit` of them the unit's."""
 
     rows: int
     rate: float
@@ -70,7 +71,7 @@ class CoinCall:
 
 @dataclass(frozen=True)
 class LatentCall:
-    """Latents drawn for `rows` rows, and for how many the batch at hand would have needed them."""
+    """Latents drawn for `rows` rows; the batch at hand `needed` them for so many."""
 
     batch_number: int
     rows: int
@@ -83,8 +84,9 @@ Call = NoiseCall | CoinCall
 
 @dataclass
 class Coupling:
-    """The coins, places and latents of both runs of a pair, drawn from real streams: one for each
-    batch and row.
+    """The coins, places and latents of both runs of a pair, drawn from real streams.
+
+    There is one of each for each batch and row.
     """
 
     streams: Randomness
@@ -99,36 +101,31 @@ class Coupling:
     ) -> npt.NDArray[np.bool_]:
         """Which of the rows `identity` are in batch `number`, shape `[rows]`."""
         if number == len(self.coins):
-            self.coins.append(
-                np.isin(
-                    np.arange(self.shared_rows),
-                    self.streams.poisson_batch(self.shared_rows, rate=rate),
-                )
-            )
+            batch = self.streams.poisson_batch(self.shared_rows, rate=rate)
+            self.coins.append(np.isin(np.arange(self.shared_rows), batch))
         of_unit = identity >= self.shared_rows
         drawn = np.zeros(len(identity), dtype=bool)
         drawn[~of_unit] = self.coins[number][identity[~of_unit]]
-        drawn[of_unit] = np.arange(of_unit.sum()) < np.ceil(
-            of_unit.sum() * UNIT_IN_BATCH[number % len(UNIT_IN_BATCH)]
-        )
+        share = UNIT_IN_BATCH[number % len(UNIT_IN_BATCH)]
+        drawn[of_unit] = np.arange(of_unit.sum()) < np.ceil(of_unit.sum() * share)
         return drawn
 
     def places(self, key: tuple[int, int], identity: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Places of the rows `identity` of a batch; `key` is its number, and how many slots a chunk
-        has.
-        """
+        """Places of the rows `identity` of a batch; `key` is its number and the chunk's slots."""
         shared = identity < self.shared_rows
         if key not in self.shared_places:
             self.shared_places[key] = self.streams.places(int(shared.sum()), key[1])
-        taken, places = self.shared_places[key], np.empty(len(identity), dtype=np.intp)
+        taken = self.shared_places[key]
+        free = np.setdiff1d(np.arange(len(identity)), taken)
+        places = np.empty(len(identity), dtype=np.intp)
         places[shared] = taken
-        places[~shared] = np.setdiff1d(np.arange(len(identity)), taken)[: int((~shared).sum())]
+        places[~shared] = free[: int((~shared).sum())]
         return places
 
     def latents(
         self, key: tuple[int, ...], width: int, identity: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.float32]:
-        """Latents of the rows `identity`, `[rows, width]`; `key` tells one draw from another."""
+        """Latents of the rows `identity`, `[rows, width]`; `key` names the draw."""
         if key not in self.pools:
             self.pools[key] = self.streams.latents(self.all_rows, width)
         return self.pools[key][identity]
@@ -146,7 +143,7 @@ class Answers(Protocol):
 
 @dataclass(frozen=True)
 class RealNoise:
-    """Answers of a first run."""
+    """Answers of a first run: fresh noise."""
 
     streams: Randomness
 
@@ -159,7 +156,7 @@ class RealNoise:
 
 @dataclass(frozen=True)
 class RecordedNoise:
-    """Answers of the run on the neighbour: what the first run was given."""
+    """Answers of the run on the neighbour: the noisy values of the first run."""
 
     calls: list[Call]
 
@@ -178,7 +175,7 @@ class RecordedNoise:
 
 
 class Recorder:
-    """All randomness of a run, with every call written down."""
+    """All randomness of a run; every call is recorded."""
 
     def __init__(self, side: Side, coupling: Coupling, answers: Answers) -> None:
         self.calls: list[Call] = []
@@ -207,6 +204,7 @@ class Recorder:
         return int(self._noise("maximum", scores, scale, 1.0))
 
     def _noise(self, kind: NoiseKind, exact: Array, sigma: float, spacing: float) -> Array:
+        """Ask for the noisy values of one call, and record the call."""
         exact = exact.copy()
         try:
             noisy = self._answers.noisy(len(self.calls), kind, exact, sigma, spacing)
@@ -242,7 +240,7 @@ class Recorder:
         return self._coupling.places((self._batches, slots), self._in_batch)
 
     def latents(self, rows: int, width: int) -> npt.NDArray[np.float32]:
-        """Latents of the rows of the batch at hand; of all rows where there was none.
+        """Latents of the rows of the batch at hand; of all rows where there was no batch.
 
         Raises:
             Diverged: asked for another number of rows, so that rows would not have their own.
@@ -251,21 +249,19 @@ class Recorder:
         self.latent_calls.append(LatentCall(self._batches, rows, needed, width))
         if rows != needed:
             raise Diverged
-        return self._coupling.latents(
-            (self._batches, sum(c.batch_number == self._batches for c in self.latent_calls), width),
-            width,
-            self._in_batch,
-        )
+        draws_of_batch = sum(c.batch_number == self._batches for c in self.latent_calls)
+        key = self._batches, draws_of_batch, width
+        return self._coupling.latents(key, width, self._in_batch)
 
 
 class Kept:
-    """Checkpoints that are written down, to be compared."""
+    """Checkpoints that are recorded for the comparison."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
 
     def last(self) -> None:
-        """Nothing: a replay begins at the start."""
+        """None: a replay begins at the start."""
 
     def keep(self, step: int, arrays: Arrays) -> None:
         """One file a step."""

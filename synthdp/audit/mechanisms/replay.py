@@ -1,9 +1,9 @@
-"""Run a mechanism on a table and, with the same noise, on a neighbour: what differs that the charge
-does not allow?
+"""Replay: run a mechanism on a table and, with the same noise, on a neighbour.
 
-Deterministic where attacks are statistical: a leak on a pair of tables is seen on that pair,
-whatever its size. What it cannot see is a leak on pairs that were not tried, and whether the noise
-itself has its law (tests of `noise`).
+Everything in which the runs differ must be paid for by the mechanism's event. The replay is
+deterministic where attacks are statistical: it sees a leak on a pair of tables whatever the leak's
+size. It cannot see a leak on pairs that were not tried, and not whether the noise has its
+distribution (that is tested with `noise`).
 """
 
 from __future__ import annotations
@@ -46,19 +46,17 @@ def replay(
     adjacency: Adjacency = "add_remove",
     streams: Callable[[], Randomness] = Streams.fresh,
 ) -> Replayed:
-    """Replay `mechanism` on `pairs` of tables of `domain`, and hold it against its event for units
-    of `rows_per_unit` rows.
+    """Replay `mechanism` on `pairs` of tables of `domain`, and compare with its event.
 
-    The mechanism is copied for each run. If it has fields `progress` and `checkpoints`, as
-    trainings have, the ticks and what it keeps are compared too.
+    The event is for units of `rows_per_unit` rows. The mechanism is copied for each run. If it has
+    fields `progress` and `checkpoints`, as trainings have, the ticks and the checkpoints are
+    compared too.
 
     Raises:
         ValueError: a pair has a unit of more rows.
     """
-    event, sees_held_out = (
-        mechanism.event(rows_per_unit),
-        getattr(mechanism, "sees_held_out", False),
-    )
+    event = mechanism.event(rows_per_unit)
+    sees_held_out = getattr(mechanism, "sees_held_out", False)
     findings: list[ReplayFinding] = []
     count, share = 0, 0.0
     for pair in pairs:
@@ -95,10 +93,10 @@ def merged(replays: Iterable[Replayed]) -> Replayed:
 def _both(
     mechanism: Mechanism[Any], pair: Pair, domain: Domain, streams: Randomness
 ) -> tuple[RecordedRun, RecordedRun]:
+    """Both runs of a pair."""
     before, after = pair.sides(domain)
-    coupling = Coupling(
-        streams, len(pair.shared), len(pair.shared) + len(pair.before) + len(pair.after)
-    )
+    shared = len(pair.shared)
+    coupling = Coupling(streams, shared, shared + len(pair.before) + len(pair.after))
     first = _run(mechanism, before, coupling, RealNoise(streams))
     return first, _run(mechanism, after, coupling, RecordedNoise(first.calls))
 
@@ -106,18 +104,19 @@ def _both(
 def _run(
     mechanism: Mechanism[Any], side: Side, coupling: Coupling, answers: Answers
 ) -> RecordedRun:
+    """One recorded run of the mechanism."""
     recorder = Recorder(side, coupling, answers)
     ticks: list[tuple[object, ...]] = []
     said: list[str] = []
     kept = Kept() if getattr(mechanism, "checkpoints", None) is not None else None
     with _overheard(said):
-        own = _redirected(copy.deepcopy(mechanism), kept, lambda *tick: ticks.append(tick))
+        copied = _redirected(copy.deepcopy(mechanism), kept, lambda *tick: ticks.append(tick))
         run = RecordedRun(
             recorder.calls, recorder.latent_calls, rows=len(side.identity), ticks=ticks, said=said
         )
         try:
-            value = own.run(side.table, recorder)
-            run.value, run.packed = fingerprint(value), fingerprint(own.pack(value))
+            value = copied.run(side.table, recorder)
+            run.value, run.packed = fingerprint(value), fingerprint(copied.pack(value))
         except Diverged:
             run.stopped = True
         except Exception as error:
@@ -128,7 +127,7 @@ def _run(
 
 
 def _redirected(mechanism: Any, kept: Kept | None, tick: Callable[..., None]) -> Any:
-    """Its ticks are heard, and its checkpoints, if it keeps any, are `kept`."""
+    """The mechanism with `tick` as its progress and `kept` as its checkpoints, if it has them."""
     names = {f.name for f in fields(mechanism)} if is_dataclass(mechanism) else set()
     changes: dict[str, Any] = {"progress": tick} if "progress" in names else {}
     if kept:
@@ -137,8 +136,9 @@ def _redirected(mechanism: Any, kept: Kept | None, tick: Callable[..., None]) ->
 
 
 class _Ear:
-    """Standard output or error that writes down what this thread prints; a progress bar's thread
-    prints as before.
+    """Standard output or error that records what this thread prints.
+
+    Other threads, such as a progress bar's, print as before.
     """
 
     def __init__(self, said: list[str], through: Any) -> None:
@@ -155,7 +155,7 @@ class _Ear:
 
 
 class _Listener(logging.Handler):
-    """A log handler that writes down what this thread logs."""
+    """A log handler that records what this thread logs."""
 
     def __init__(self, said: list[str]) -> None:
         super().__init__()
@@ -168,14 +168,12 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def _overheard(said: list[str]) -> Iterator[None]:
-    """Write down what is printed, logged and warned of."""
+    """Record in `said` what is printed, logged and warned of."""
     listener = _Listener(said)
     logging.getLogger().addHandler(listener)
     try:
-        out, error = (
-            redirect_stdout(_Ear(said, sys.stdout)),
-            redirect_stderr(_Ear(said, sys.stderr)),
-        )
+        out = redirect_stdout(_Ear(said, sys.stdout))
+        error = redirect_stderr(_Ear(said, sys.stderr))
         with warnings.catch_warnings(record=True) as warned, out, error:
             warnings.simplefilter("always")
             yield

@@ -1,27 +1,26 @@
 """What an event allows two recorded runs to differ by.
 
-The yardstick is the event, which is what is charged, and never what a mechanism says of its own
-sensitivity. Every draw of noise must belong to a charge and every charge must find its draw. For
+The standard is the event, which is what is charged, and never what a mechanism says of its
+sensitivity. Every draw of noise must belong to a charge, and every charge must have its draw. For
 each charge the hidden values of two neighbours may move, in units of the noise:
 
 - `DiscreteGaussian(sigma, s)`: one draw of that very sigma, moved by at most s counts (L1, the
   event's own words).
-- Gaussians of noise m1, m2, ..., and rounded ones on counts, `RoundedGaussian(sigma, s)`, of m =
-  sigma / s: all draws up to the next kind of charge; together the squares of L2 move / sigma may
-  sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms compose to one [Dong, Roth, Su, "Gaussian
-  Differential Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian mechanisms, also of
-  adaptively chosen ones].
+- Gaussians of noise m1, m2, ..., and rounded ones on counts, `RoundedGaussian(sigma, s)`, of
+  m = sigma / s: all draws up to the next kind of charge. Together the squares of L2 move / sigma
+  may sum to 1/m1^2 + 1/m2^2 + ..., since Gaussian mechanisms compose to one [Dong, Roth, Su,
+  "Gaussian Differential Privacy", arXiv:1905.02383v3, section 3, composition of Gaussian
+  mechanisms, also of adaptively chosen ones].
 - A Poisson-sampled Gaussian of noise m: one batch of that very rate, one draw, moved by 1/m for
-  each row of the unit in the batch; so too the mixture of Gaussians for units of several rows, if
-  its chances are those of that rate.
-
+  each row of the unit in the batch. The mixture of Gaussians for units of several rows is treated
+  alike, if its probabilities are those of that rate.
 - A pass of the sparse vector: its batch if it is sampled, a threshold that does not move, and
   queries up to the first that is above, each moved by at most s for each row of the unit in the
   batch.
 - A noisy maximum: one, of scores that each move by at most s for each row of the unit.
 
-The last two are asked for by searches that may come to their end before their charges do; that
-shows in nothing but what was released.
+The last two are charged for searches that may end before their charges do. That depends on nothing
+but what was released.
 
 Where units are replaced, one is taken away and one is put in: twice the move, and sqrt(2) times the
 L2 move of counts.
@@ -72,12 +71,12 @@ class ReplayVerdict:
 
 
 class _Mismatch(Exception):
-    """The next draw is not the one that is charged; nothing after it can be matched."""
+    """The next draw is not the charged one; nothing after it can be matched."""
 
 
 @dataclass
 class _Walk:
-    """Both runs' calls, side by side, and how far the charges have been matched with them."""
+    """Both runs' calls, pair by pair, and how far they have been matched with the charges."""
 
     calls: Sequence[tuple[Call, Call]]
     unit_rows: int
@@ -87,44 +86,35 @@ class _Walk:
     problems: list[Problem] = field(default_factory=list)
 
     def left(self) -> tuple[Call, Call] | None:
+        """The next pair of calls; None at the end."""
         return self.calls[self.at] if self.at < len(self.calls) else None
 
     def noise(
         self, kinds: Sequence[NoiseKind], sigma: float | None = None
     ) -> tuple[NoiseCall, NoiseCall] | None:
-        """The next draw, if it is of one of these kinds, and of that very scale."""
+        """The next draw, if it is of one of these kinds and of that very scale."""
         match self.left():
-            case (NoiseCall() as first, NoiseCall() as second) if first.kind in kinds and sigma in (
-                None,
-                first.sigma,
-            ):
-                return first, second
+            case (NoiseCall() as first, NoiseCall() as second) if first.kind in kinds:
+                return (first, second) if sigma in (None, first.sigma) else None
         return None
 
     def refuse(self, allowed: str) -> NoReturn:
+        """Record that the next draw is not what is `allowed`, and end the walk."""
         pair = self.left()
-        self.problems.append(
-            Problem(
-                "charged",
-                f"draw {self.at + 1}",
-                _described(pair[0]) if pair else "no further draw",
-                allowed,
-            )
-        )
+        found = _described(pair[0]) if pair else "no further draw"
+        self.problems.append(Problem("charged", f"draw {self.at + 1}", found, allowed))
         raise _Mismatch
 
     def spend(self, used: float, allowed: float, unit: str, *, since: int) -> None:
-        """Hold a move against its allowance; it was hidden by the draws from `since` on."""
+        """Compare a move with its allowance; the draws from `since` on hid it."""
         self.share = max(self.share, used / allowed if allowed else 0.0)
-        if not used <= allowed * ROUNDING:
-            where = (
-                f"draw {self.at}"
-                if self.at == since + 1
-                else f"draws {since + 1} to {self.at} together"
-            )
-            self.problems.append(
-                Problem("moved", where, f"{used:.6g} {unit}", f"{allowed:.6g} {unit}")
-            )
+        if used <= allowed * ROUNDING:
+            return
+        where = f"draws {since + 1} to {self.at} together"
+        if self.at == since + 1:
+            where = f"draw {self.at}"
+        found, may_move = f"{used:.6g} {unit}", f"{allowed:.6g} {unit}"
+        self.problems.append(Problem("moved", where, found, may_move))
 
 
 def judge(
@@ -135,10 +125,9 @@ def judge(
     unit_rows: int,
     adjacency: Adjacency,
 ) -> ReplayVerdict:
-    """Hold two recorded runs of one mechanism, call by call alike, against the event that it
-    charges.
+    """Compare two recorded runs of one mechanism, call by call, with the event that it charges.
 
-    `unit_rows`: rows of the unit by which the tables differ.
+    `unit_rows` is the number of rows of the unit by which the tables differ.
     """
     walk = _Walk(
         list(zip(first, second, strict=True)),
@@ -159,27 +148,30 @@ def judge(
 
 
 def _charges(event: dp_accounting.DpEvent, units: int) -> Iterator[dp_accounting.DpEvent | float]:
-    """Single charges in the order of their draws; of Gaussians that follow each other, the move in
-    units of their noise that all together allow.
+    """Single charges in the order of their draws.
+
+    Gaussians that follow each other come as one number: the move that they allow together, in units
+    of their noise.
     """
-    waiting = 0.0
+    squares = 0.0  # of the moves that the last Gaussians allow
     for leaf in _leaves(event):
         match leaf:
             case dp_accounting.GaussianDpEvent(noise_multiplier=noise):
-                waiting += (units / noise) ** 2
+                squares += (units / noise) ** 2
                 continue
             case RoundedGaussianDpEvent():
-                waiting += leaf.noise_multiplier(units) ** -2
+                squares += leaf.noise_multiplier(units) ** -2
                 continue
-        if waiting:
-            yield math.sqrt(waiting)
-            waiting = 0.0
+        if squares:
+            yield math.sqrt(squares)
+            squares = 0.0
         yield leaf
-    if waiting:
-        yield math.sqrt(waiting)
+    if squares:
+        yield math.sqrt(squares)
 
 
 def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
+    """The events of a composition, in order."""
     match event:
         case dp_accounting.NoOpDpEvent():
             return
@@ -194,6 +186,7 @@ def _leaves(event: dp_accounting.DpEvent) -> Iterator[dp_accounting.DpEvent]:
 
 
 def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
+    """Match the next draws with one charge."""
     match charge:
         case DiscreteGaussianDpEvent(sigma=sigma, sensitivity=sensitivity):
             _discrete(walk, sigma, sensitivity)
@@ -214,19 +207,17 @@ def _match(walk: _Walk, charge: dp_accounting.DpEvent) -> None:
 
 
 def _discrete(walk: _Walk, sigma: float, sensitivity: int) -> None:
+    """Discrete Gaussian noise of that very sigma."""
     pair = walk.noise(["discrete"], sigma)
     if pair is None:
         walk.refuse(f"discrete Gaussian noise of sigma {sigma:g}")
     walk.at += 1
-    walk.spend(
-        float(np.abs(_move(pair)).sum()), walk.factor * sensitivity, "counts", since=walk.at - 1
-    )
+    moved = float(np.abs(_move(pair)).sum())
+    walk.spend(moved, walk.factor * sensitivity, "counts", since=walk.at - 1)
 
 
 def _gaussians(walk: _Walk, allowed: float) -> None:
-    """All draws up to the next kind of charge, together. No draw at all is less than what is
-    charged.
-    """
+    """All draws up to the next kind of charge, together; no draw at all is less than is charged."""
     start, squares = walk.at, 0.0
     while pair := walk.noise(GAUSSIAN):
         squares += _in_noise(pair) ** 2
@@ -237,57 +228,48 @@ def _gaussians(walk: _Walk, allowed: float) -> None:
 def _sampled(
     walk: _Walk, moves: Sequence[float], probabilities: Sequence[float], noise: float
 ) -> None:
-    """A batch, and noise on one sum over it. `moves[i]` is what i rows of the unit in the batch may
-    move.
-    """
+    """A batch, and noise on one sum over it; `moves[i]` is what i rows of the unit may move."""
     rows = _batch(walk, probabilities)
     pair = walk.noise(GAUSSIAN)
     if pair is None:
         walk.refuse("Gaussian noise on the sum over the batch")
     walk.at += 1
-    walk.spend(
-        _in_noise(pair),
-        sum(moves[min(r, len(moves) - 1)] for r in rows) / noise,
-        "of the noise",
-        since=walk.at - 1,
-    )
+    allowed = sum(moves[min(r, len(moves) - 1)] for r in rows) / noise
+    walk.spend(_in_noise(pair), allowed, "of the noise", since=walk.at - 1)
 
 
 def _batch(walk: _Walk, probabilities: Sequence[float]) -> tuple[int, int]:
-    """Rows of the unit in the next batch, of either table; `probabilities` of 0, 1, .. of them are
-    charged.
+    """Rows of the unit in the next batch, of either table.
+
+    `probabilities` of 0, 1, .. rows are charged.
     """
     match walk.left():
         case (CoinCall() as first, CoinCall() as second) if _binomial(first.rate, probabilities):
             walk.at += 1
             return first.of_unit, second.of_unit
-    mean = sum(i * chance for i, chance in enumerate(probabilities))
+    mean = sum(i * probability for i, probability in enumerate(probabilities))
     walk.refuse(f"a Poisson batch of rate {mean / (len(probabilities) - 1):g}")
 
 
 def _binomial(rate: float, probabilities: Sequence[float]) -> bool:
-    """Whether `probabilities` are those of so many rows in a batch of that rate; of one row, the
-    very same.
+    """Whether `probabilities` are those of 0, 1, .. rows in a batch of that rate.
+
+    Of one row the probability must be the very same number.
     """
     rows = len(probabilities) - 1
     if rows == 1:
         return probabilities[1] == rate
-    return np.allclose(
-        probabilities,
-        [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)],
-        rtol=1e-9,
-        atol=0,
-    )
+    binomial = [math.comb(rows, i) * rate**i * (1 - rate) ** (rows - i) for i in range(rows + 1)]
+    return np.allclose(probabilities, binomial, rtol=1e-9, atol=0)
 
 
 def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
+    """One pass of the sparse vector: batch, threshold, queries up to the first that is above."""
     if walk.left() is None:
         return
-    rows = (
-        sum(_batch(walk, (1 - charge.rate, charge.rate)))
-        if charge.rate < 1
-        else walk.factor * walk.unit_rows
-    )
+    rows = walk.factor * walk.unit_rows
+    if charge.rate < 1:
+        rows = sum(_batch(walk, (1 - charge.rate, charge.rate)))
     threshold = walk.noise(["laplace"], charge.threshold_scale)
     if threshold is None or threshold[0].exact.size != 1:
         walk.refuse(f"a threshold with discrete Laplace noise of scale {charge.threshold_scale:g}")
@@ -297,38 +279,32 @@ def _sparse_vector(walk: _Walk, charge: SparseVectorDpEvent) -> None:
         if query[0].exact.size != 1:
             walk.refuse("queries one by one")
         walk.at += 1
-        walk.spend(
-            float(np.abs(_move(query)).max()),
-            rows * charge.sensitivity,
-            "steps of a query",
-            since=walk.at - 1,
-        )
+        moved = float(np.abs(_move(query)).max())
+        walk.spend(moved, rows * charge.sensitivity, "steps of a query", since=walk.at - 1)
         if query[0].noisy.item() >= threshold[0].noisy.item():
             return
 
 
 def _noisy_max(walk: _Walk, scale: float, sensitivity: int) -> None:
+    """One noisy maximum."""
     if walk.left() is None:
         return
     pair = walk.noise(["maximum"], scale)
     if pair is None:
         walk.refuse(f"a noisy maximum of scale {scale:g}")
     walk.at += 1
-    walk.spend(
-        float(np.abs(_move(pair)).max()),
-        walk.factor * walk.unit_rows * sensitivity,
-        "of a score",
-        since=walk.at - 1,
-    )
+    moved, allowed = float(np.abs(_move(pair)).max()), walk.factor * walk.unit_rows * sensitivity
+    walk.spend(moved, allowed, "of a score", since=walk.at - 1)
 
 
 def _move(pair: tuple[NoiseCall, NoiseCall]) -> npt.NDArray[np.float64]:
+    """Difference of the hidden values."""
     moved: npt.NDArray[np.float64] = pair[0].rounded - pair[1].rounded
     return moved
 
 
 def _in_noise(pair: tuple[NoiseCall, NoiseCall]) -> float:
-    """How far the hidden values are from each other in L2, in units of the noise."""
+    """L2 distance of the hidden values, in units of the noise."""
     return float(np.linalg.norm(_move(pair).ravel())) / pair[0].sigma
 
 

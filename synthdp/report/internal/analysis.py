@@ -56,6 +56,7 @@ def analysis_view(report: EvaluationReport | None) -> dict[str, Any]:
 
 
 def _effects(rows: Sequence[EffectRow]) -> Picture | None:
+    """The picture of all effects that were estimated on both tables."""
     drawn, covered, turned = [], 0, []
     for row in rows:
         if row.real is None or row.synthetic is None:
@@ -78,10 +79,12 @@ def _effects(rows: Sequence[EffectRow]) -> Picture | None:
 
 
 def _ends(estimate: Estimate) -> tuple[float, float, float]:
+    """An estimate as (value, low, high)."""
     return estimate.value, estimate.low, estimate.high
 
 
 def _two_sample(report: EvaluationReport) -> str:
+    """How well a classifier separates synthetic from held-out real rows."""
     rows = [r for r in report.two_sample if r.compared == "synthetic from real"]
     if not rows:
         return ""
@@ -102,6 +105,7 @@ def _two_sample(report: EvaluationReport) -> str:
 
 
 def _coverage(report: EvaluationReport) -> str:
+    """How often intervals on synthetic rows contain the real estimates."""
     if not report.coverage:
         return ""
     narrow = [r.kind for r in report.coverage if r.synthetic < NOMINAL - 0.05]
@@ -119,6 +123,7 @@ def _coverage(report: EvaluationReport) -> str:
 
 
 def _independences(report: EvaluationReport) -> str:
+    """How many implied independences hold on either table."""
     implied = report.independences
     if implied is None:
         return ""
@@ -130,6 +135,7 @@ def _independences(report: EvaluationReport) -> str:
 
 
 def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
+    """The picture of total variation within small groups."""
     drawn, far = [], []
     for row in rows:
         if row.tv1 is None or row.floor is None:
@@ -152,6 +158,7 @@ def _groups(rows: Sequence[SubgroupRow]) -> Picture | None:
 
 
 def _pairs(report: EvaluationReport) -> Picture | None:
+    """The pair plot: real rows above the diagonal, synthetic rows below it."""
     if report.pairs is None:
         return None
     real, synthetic = report.pairs
@@ -166,6 +173,7 @@ def _pairs(report: EvaluationReport) -> Picture | None:
 
 
 def _paper(report: PaperReport) -> str:
+    """The mean loss over random targets."""
     losses = []
     for gap in report.gaps:
         loss = f"{gap.value:.3g} {gap.unit}"
@@ -264,6 +272,7 @@ def _paper_table(report: PaperReport) -> ReportTable:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str, str]:
+    """An estimate as three cells of text."""
     if estimate is None:
         return "too few rows", "", ""
     return number(estimate.value), number(estimate.low), number(estimate.high)

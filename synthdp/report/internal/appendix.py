@@ -42,6 +42,7 @@ def tables(content: ReportContent, limits: PageLimits) -> list[ReportTable]:
 
 
 def _headline(content: ReportContent) -> ReportTable:
+    """The figures of the cards, and the gates."""
     budget, report = content.budget, content.evaluation
     figures: dict[str, float | None] = {
         "epsilon, budget": budget.epsilon,
@@ -66,6 +67,7 @@ def _headline(content: ReportContent) -> ReportTable:
 
 
 def _budget(budget: Budget) -> list[ReportTable]:
+    """Every planned spend, and the guarantee for groups."""
     steps = tuple(
         (s.purpose, s.label, s.mechanism, number(s.epsilon), "yes" if s.used else "no")
         for s in budget.steps
@@ -84,6 +86,7 @@ def _budget(budget: Budget) -> list[ReportTable]:
 def _evaluation(
     report: EvaluationReport | None, domain: Domain, limits: PageLimits
 ) -> Iterator[ReportTable]:
+    """The tables on fidelity and on utility; none without an evaluation."""
     if report is None:
         return
     if report.fidelity:
@@ -117,6 +120,7 @@ def utility_table(caption: str, report: UtilityReport) -> ReportTable:
 def _fidelity(
     report: FidelityReport, floor: FidelityReport | None, domain: Domain, limits: PageLimits
 ) -> Iterator[ReportTable]:
+    """Distances of columns, pairs and triples, and the frequencies of every column."""
     columns = tuple(
         (name, f"{tv:.4f}", f"{floor.by_column[name]:.4f}" if floor else "not available")
         for name, tv in report.by_column.items()
@@ -147,6 +151,7 @@ def _fidelity(
 
 
 def _pairs(report: FidelityReport, max_rows: int) -> ReportTable:
+    """The pairs of columns with the largest distances."""
     names = tuple(report.by_column)
     first, second = np.triu_indices(len(names), 1)
     worst = np.argsort(-report.pairs[first, second], kind="stable")

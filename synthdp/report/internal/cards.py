@@ -33,6 +33,7 @@ def report_cards(content: ReportContent) -> list[Card]:
 
 
 def _gates_card(content: ReportContent) -> Card:
+    """How many gates passed."""
     text = findings.verdict(content.gates)
     if not content.gates:
         return Card("Gates", "none set", text)
@@ -42,6 +43,7 @@ def _gates_card(content: ReportContent) -> Card:
 
 
 def _misfits_card(content: ReportContent) -> Card:
+    """How many values are outside the declared domain."""
     text = findings.misfits(content.misfits)
     values = sum(sum(kinds.values()) for kinds in content.misfits.values())
     if not values:
@@ -50,6 +52,7 @@ def _misfits_card(content: ReportContent) -> Card:
 
 
 def _learning_card(content: ReportContent, metrics: dict[str, float]) -> Card:
+    """The mean AUC after training on synthetic and on real rows."""
     if "tstr_auc" not in metrics or content.evaluation is None:
         return Card("Learning", "not available", "no classifier could be judged")
     real = content.evaluation.utility.mean_auc_real
@@ -62,6 +65,7 @@ def _learning_card(content: ReportContent, metrics: dict[str, float]) -> Card:
 
 
 def _distance_card(content: ReportContent, metrics: dict[str, float]) -> Card:
+    """The mean total variation of one-, two- and three-way tables."""
     noisy = f"against the released noisy marginals {number(content.tv1_noisy)}"
     if "tv1" not in metrics:
         return Card("Distance (total variation)", "not available", noisy)
@@ -72,6 +76,7 @@ def _distance_card(content: ReportContent, metrics: dict[str, float]) -> Card:
 
 
 def _attack_card(content: ReportContent) -> Card:
+    """The attack's advantage beside what the claim allows."""
     if not content.attack:
         return Card("Membership attack", "not run", "sanity, not proof")
     attack = content.attack

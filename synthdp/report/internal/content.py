@@ -120,6 +120,7 @@ class ReportContent:
 
 
 def _plain(value: Any) -> Any:
+    """A value as JSON can hold it; numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list) and set(map(type, value)) == {float} and np.isfinite(value).all():

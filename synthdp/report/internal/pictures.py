@@ -34,6 +34,7 @@ def overlays(domain: Domain, report: FidelityReport, max_columns: int) -> list[P
 
 
 def _overlay(place: int, column: ColumnDomain, report: FidelityReport) -> Picture:
+    """The frequencies of one column; `place` makes the picture's name unique on the page."""
     name = column.name
     real, synthetic = report.shares_real[name], report.shares_synthetic[name]
     level = int(np.abs(real - synthetic).argmax())
@@ -80,6 +81,7 @@ def utilities(report: UtilityReport) -> list[Picture]:
 
 
 def _dots(rows: Sequence[UtilityRow]) -> list[tuple[str, float, float, float | None, float | None]]:
+    """A label, both scores and the interval of the difference, for each row."""
     return [
         (
             f"{r.target}: {r.classifier.replace('_', ' ')}",

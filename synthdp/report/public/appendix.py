@@ -84,6 +84,7 @@ def _associations(numbers: Numbers) -> ReportTable:
 
 
 def _guarantee(numbers: Numbers) -> Iterator[ReportTable]:
+    """Planned spends, groups, DP scores, and the bound on membership attacks."""
     facts = numbers.facts
     spends = tuple(
         (p["purpose"], number(p["epsilon"]), "yes" if p["used"] else "no")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from synthdp.audit.mechanisms.recording import Kept
-from synthdp.audit.mechanisms.registry import SmallModel
+from synthdp.audit.mechanisms.small_model import SmallModel
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.privacy.dpsgd.settings import DpSgd
