@@ -20,9 +20,8 @@ from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.stage import GraphResult
-from synthdp.model.build import assemble, build_start, training_of
 from synthdp.model.constraints import ConstraintsUnmet
-from synthdp.model.fit import Fitted, measure, train
+from synthdp.model.fit import Fitted, assemble, build_start, measure, train, training_of
 from synthdp.model.sampling import sample
 from synthdp.privacy.dpsgd.batched_rehearsals import train_side_by_side
 from synthdp.privacy.dpsgd.training import PerExampleLoss, Training, Weights
