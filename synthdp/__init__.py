@@ -1,5 +1,36 @@
 """synthdp: private synthetic data with a causal graph, one privacy budget and a bundle anyone can
 verify.
+
+The names below are imported when they are first asked for, so that `import synthdp` costs nothing.
+`docs/python.md` shows them at work; errors are the classes of `synthdp.errors`.
+
+>>> import synthdp
+>>> bundle = synthdp.Bundle("releases/clinic/bundle")
+>>> bundle.certificate.epsilon <= 1
+True
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synthdp.api import BudgetPlan as BudgetPlan
+    from synthdp.api import Bundle as Bundle
+    from synthdp.api import Release as Release
+    from synthdp.api import Spec as Spec
+    from synthdp.api import audit_release as audit_release
+    from synthdp.api import resume as resume
+
 __version__ = "0.1.0"
+__all__ = ["BudgetPlan", "Bundle", "Release", "Spec", "__version__", "audit_release", "resume"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'synthdp' has no attribute {name!r}")
+    from synthdp import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

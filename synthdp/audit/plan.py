@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import torch
 
 from synthdp import __version__
@@ -43,6 +44,7 @@ from synthdp.bundle.certificate.audit_record import (
 )
 from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes
+from synthdp.errors import VerifyError
 from synthdp.files import private_folder, write_private
 from synthdp.graph.causal import CausalGraph
 from synthdp.model.build import architecture_for, causal_vae, target_regression
@@ -51,10 +53,11 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.dpsgd.training import PerExampleLoss
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.plan import Plan
+from synthdp.privacy.private import Private
 from synthdp.privacy.session import inspect
 from synthdp.privacy.source import read_private
 from synthdp.progress import Advance, Reporter
-from synthdp.spec.load.loader import load_spec
+from synthdp.spec.load.loader import parse_spec, spec_text
 from synthdp.spec.model import ReleaseSpec
 
 Rows = Literal["none", "simulated", "real"]
@@ -64,6 +67,9 @@ PAIRS = 100  # random neighbours beside the corner cases, in the replay
 # An audit of a true claim raises the alarm with probability at most 5%, three independent ones in a
 # row with at most .0125%.
 CONFIRMATIONS = 2
+# What to do about a claim that was refuted: of a spec's plan, and of a bundle.
+DO_NOT_RELEASE = "do not release; report this as a defect"
+DO_NOT_USE = "do not use this bundle; tell its publisher"
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,8 @@ def audit(
     runs: int = RUNS,
     pairs: int = PAIRS,
     reporter: Reporter | None = None,
+    text: str | None = None,
+    given: Private[pd.DataFrame] | None = None,
 ) -> tuple[AuditRecord, Path]:
     """Audit the plan of the spec at `spec_path`; return the record and the file that holds it.
 
@@ -127,13 +135,15 @@ def audit(
         runs: of each mechanism, in the statistical audits.
         pairs: random neighbours beside the corner cases, in the replay.
         reporter: shows the stages.
+        text: the spec's, where no file holds it.
+        given: the rows of a source of kind `dataframe`.
 
     Raises:
         SynthdpError: any mistake that the user can mend.
     """
     reporter = reporter or Reporter()
     with reporter.stage("plan"):
-        spec = load_spec(spec_path)
+        spec = parse_spec(spec_text(spec_path) if text is None else text, path=str(spec_path))
         domain, out = Domain.from_spec(spec.columns), out or Path("releases") / spec.dataset.id
         job = AuditJob(spec, domain, plan_for(spec, domain), out, reporter)
     with audit_folder(job.out, rows) as folder:
@@ -143,13 +153,20 @@ def audit(
             twin = simulated_twin(spec, domain, bundle=bundle, rng=rng)
             record = with_rows(job, record, twin, folder)
         if rows == "real":
-            record = _with_real_rows(job, record, folder, spec_folder=spec_path.resolve().parent)
+            record = _with_real_rows(
+                job, record, folder, spec_folder=spec_path.resolve().parent, given=given
+            )
         name = CONFIDENTIAL_FILE if rows == "real" else PUBLIC_FILE
         return record, write_record(record, job.out / name)
 
 
 def _with_real_rows(
-    job: AuditJob, record: AuditRecord, folder: AttackFolder, *, spec_folder: Path
+    job: AuditJob,
+    record: AuditRecord,
+    folder: AttackFolder,
+    *,
+    spec_folder: Path,
+    given: Private[pd.DataFrame] | None,
 ) -> AuditRecord:
     """`record` with the audits on the rows of the source: confidential, for the steward."""
     private = read_private(
@@ -159,12 +176,20 @@ def _with_real_rows(
         holdout=0.0,
         streams=replace(Streams.fresh(), holdout=folder.coins("rows of a unit")),
         delta=job.spec.privacy.delta,
+        given=given,
     )
     return inspect(
         private,
         lambda table: with_rows(job, record, table.fit_codes, folder),
         reason="audit on real rows",
     ).for_steward()
+
+
+def check_unrefuted(record: AuditRecord, *, hint: str) -> None:
+    """Raise `VerifyError` where the audit refuted a claim; `hint` says what to do then."""
+    if record.refuted:
+        found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
+        raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint=hint)
 
 
 def write_record(record: AuditRecord, path: Path) -> Path:

@@ -30,8 +30,13 @@ MAX_ROWS = 100_000  # of the table; their order is random, so the first are a fa
 
 
 def public_report(folder: Path) -> str:
-    """The page's text for the bundle in `folder`, from its spec, certificate, profile, graph, noisy
-    tables and the table's first rows.
+    """The page's text for the bundle in `folder`. Raises what `public_content` does."""
+    return render_public(public_content(folder))
+
+
+def public_content(folder: Path) -> PublicContent:
+    """What the page shows: the spec, certificate, profile, graph, noisy tables and the table's
+    first rows.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, SpecError, VerifyError: one of these files is not
@@ -41,7 +46,7 @@ def public_report(folder: Path) -> str:
     domain = Domain.from_spec(spec.columns)
     graph = parse_json(read_text(folder / "graph.json"))
     profile = parse_json(read_text(folder / "privacy/profile.json"))["points"]
-    content = PublicContent(
+    return PublicContent(
         domain=domain,
         facts=parse_json(read_text(folder / "privacy/certificate.json")),
         profile=[(float(p["epsilon"]), float(p["delta"])) for p in profile],
@@ -54,7 +59,6 @@ def public_report(folder: Path) -> str:
             f"Every synthetic row fulfils the constraint {text}" for text in spec.constraints
         ),
     )
-    return render_public(content)
 
 
 def _graph_view(stated: Mapping[str, Any], spec: ReleaseSpec) -> GraphView:

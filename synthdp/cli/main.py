@@ -224,20 +224,10 @@ def resume(
 
 def _finish(outcome: Any, *, as_json: bool) -> None:
     from synthdp.cli.text import outcome_facts, outcome_text
-    from synthdp.errors import GateError
 
     facts = outcome_facts(outcome)
     show(facts, as_json=as_json, text=lambda: outcome_text(outcome))
-    if outcome.failed:
-        privacy = outcome.job.spec.privacy
-        spent = (
-            f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another release"
-            " pays again"
-        )
-        raise GateError(
-            "the bundle is withheld: " + "; ".join(map(str, outcome.failed)),
-            hint=f"{spent}; see {outcome.report}",
-        )
+    outcome.check_passed()
 
 
 @app.command()

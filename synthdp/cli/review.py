@@ -113,10 +113,11 @@ def audit(
     the result is for the steward alone.
     """
     from synthdp.audit.bundle import NEEDS_ROWS, audit_bundle
+    from synthdp.audit.plan import DO_NOT_RELEASE, DO_NOT_USE, check_unrefuted
     from synthdp.audit.plan import audit as run_audit
     from synthdp.cli.progress_bar import ProgressDisplay
     from synthdp.cli.text import audit_text
-    from synthdp.errors import OutputError, VerifyError
+    from synthdp.errors import OutputError
     from synthdp.progress import Reporter
 
     if replay and simulated:
@@ -141,14 +142,7 @@ def audit(
         as_json=as_json,
         text=lambda: "\n".join([audit_text(record, path), *left]),
     )
-    if record.refuted:
-        found = f"{len(record.refuted)} findings, the first: " if len(record.refuted) > 1 else ""
-        hint = (
-            "do not use this bundle; tell its publisher"
-            if what.is_dir()
-            else "do not release; report this as a defect"
-        )
-        raise VerifyError(f"the claim is refuted: {found}{record.refuted[0]}", hint=hint)
+    check_unrefuted(record, hint=DO_NOT_USE if what.is_dir() else DO_NOT_RELEASE)
 
 
 @review_app.command()

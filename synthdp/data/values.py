@@ -18,7 +18,8 @@ stands in other rows:
   never one that looks for a type, a unit or a format in the cells.
 
 A row cannot change the type of the others' cells either: CSV cells are all text, Parquet cells have
-the type that the file declares, and Python objects stay what the database's driver made of each.
+the type that the file declares, and Python objects stay what the database's driver made of each. A
+DataFrame's cells have the dtypes that it was given with (`synthdp.privacy.readers.dataframe`).
 pandas' own readers (`to_datetime`, `to_numeric`, `read_sql`) look at whole columns, and are not
 used.
 """

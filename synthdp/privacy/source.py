@@ -29,6 +29,7 @@ from synthdp.data.values import unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
 from synthdp.privacy.private import _KERNEL_KEY, Private
+from synthdp.privacy.readers.dataframe import open_dataframe
 from synthdp.privacy.readers.files import parquet_batches, read_csv_file, read_parquet_files
 from synthdp.privacy.readers.query import read_query
 from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
@@ -38,6 +39,7 @@ from synthdp.spec.model import (
     RESOLUTION_SECONDS,
     BuiltinSource,
     CsvSource,
+    DataFrameSource,
     Dataset,
     IdUnit,
     ParquetSource,
@@ -58,16 +60,23 @@ def read_private(
     holdout: float,
     streams: Streams,
     delta: float = 0.0,
+    given: Private[pd.DataFrame] | None = None,
 ) -> Private[Table]:
     """Read, fit and seal a table. `folder` is the spec's; `holdout` the chance of each unit to be
     held out.
 
-    `delta` is the release's: a table of 1 / delta rows or more is refused (0: none is).
+    `delta` is the release's: a table of 1 / delta rows or more is refused (0: none is). `given`
+    holds the rows of a source of kind `dataframe`, and belongs to no other.
 
     Raises:
         DataError: the source cannot be read, or holds what the spec does not declare.
     """
     source = dataset.source
+    if given is not None and not isinstance(source, DataFrameSource):
+        raise DataError(
+            f"a DataFrame was given, and dataset.source is of kind {source.kind}",
+            hint="give none, or declare `source: {kind: dataframe}`",
+        )
     if isinstance(source, ParquetSource) and source.levels_only:
         path = folder / source.path
         table = _guarded(
@@ -77,7 +86,7 @@ def read_private(
             ),
         )
     else:
-        raw = _read(dataset, domain, folder, delta)
+        raw = _read(dataset, domain, folder, delta, given)
         _check_some(len(raw))
         table = fit_table(raw, dataset, domain, holdout=holdout, rng=streams.holdout, delta=delta)
     return Private(table, key=_KERNEL_KEY)
@@ -213,7 +222,13 @@ def most_rows(dataset: Dataset) -> int:
     return 16 * dataset.rows.value + 1_000_000
 
 
-def _read(dataset: Dataset, domain: Domain, folder: Path, delta: float) -> pd.DataFrame:
+def _read(
+    dataset: Dataset,
+    domain: Domain,
+    folder: Path,
+    delta: float,
+    given: Private[pd.DataFrame] | None,
+) -> pd.DataFrame:
     source = dataset.source
 
     def check(names: Sequence[str]) -> None:
@@ -231,6 +246,7 @@ def _read(dataset: Dataset, domain: Domain, folder: Path, delta: float) -> pd.Da
         ),
         SqlSource: lambda s: read_query(s, check=check, check_rows=check_rows),
         BuiltinSource: lambda s: builtin.frame(s.name),
+        DataFrameSource: lambda s: open_dataframe(given, check=check, check_rows=check_rows),
     }
     return _guarded(source, lambda: readers[type(source)](source))
 

@@ -48,7 +48,7 @@ from synthdp.model.sampling import sample, try_constraints
 from synthdp.model.total import check_total
 from synthdp.privacy.noise import Streams, fresh_generator
 from synthdp.privacy.plan import Plan
-from synthdp.privacy.private import Released
+from synthdp.privacy.private import Private, Released
 from synthdp.privacy.session import Session
 from synthdp.privacy.source import read_private
 from synthdp.progress import Reporter, Steps
@@ -75,6 +75,7 @@ class Job:
     folder: RunFolder
     out: Path
     audit: AuditRecord | None = None
+    given: Private[pd.DataFrame] | None = None
 
     @property
     def spent(self) -> Plan:
@@ -125,6 +126,16 @@ class ReleaseOutcome:
         """Gates that did not hold."""
         return tuple(v for v in self.verdicts if not v.passed)
 
+    def check_passed(self) -> None:
+        """Raise `GateError` where a gate withheld the bundle; the budget is spent all the same."""
+        if self.failed:
+            privacy = self.job.spec.privacy
+            raise GateError(
+                "the bundle is withheld: " + "; ".join(map(str, self.failed)),
+                hint=f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g} is spent, and another"
+                f" release pays again; see {self.report}",
+            )
+
 
 def release(
     spec_path: Path,
@@ -132,9 +143,14 @@ def release(
     out: Path | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
+    text: str | None = None,
+    given: Private[pd.DataFrame] | None = None,
 ) -> ReleaseOutcome:
     """Run the spec at `spec_path` into `out` (default: `releases/<dataset id>` in the working
     folder).
+
+    `text` is the spec's, where no file holds it; `spec_path` then only names the folder that its
+    paths start from. `given` holds the rows of a source of kind `dataframe`.
 
     Raises:
         SynthdpError: any mistake that the user can mend; nothing is spent before the data was found
@@ -142,14 +158,25 @@ def release(
     """
     check_alone()
     with budget_told() as account:
-        return _release(account, spec_path, out=out, force=force, reporter=reporter or Reporter())
+        reporter = reporter or Reporter()
+        return _release(
+            account, spec_path, text=text, given=given, out=out, force=force, reporter=reporter
+        )
 
 
 def _release(
-    account: Account, spec_path: Path, *, out: Path | None, force: bool, reporter: Reporter
+    account: Account,
+    spec_path: Path,
+    *,
+    text: str | None,
+    given: Private[pd.DataFrame] | None,
+    out: Path | None,
+    force: bool,
+    reporter: Reporter,
 ) -> ReleaseOutcome:
     with reporter.stage("plan"):
-        text = spec_text(spec_path)  # read once: what is run, kept and digested is one text
+        # Read once: what is run, kept and digested is one text.
+        text = spec_text(spec_path) if text is None else text
         loaded = parse_spec(text, path=str(spec_path))
         load_signer(loaded.signing)  # a key that cannot be used is told before anything is spent
         out = out or Path("releases") / loaded.dataset.id
@@ -170,10 +197,11 @@ def _release(
         ledger,
         folder.run,
         folder.journal,
-        f"`synthdp resume {out}`",
+        _resuming(loaded, out),
     )
     try:
-        return run(Job(loaded, domain, plan, ledger, folder, out, audit), reporter, force=force)
+        job = Job(loaded, domain, plan, ledger, folder, out, audit, given)
+        return run(job, reporter, force=force)
     finally:
         # Without a reservation nothing was paid, so there is nothing to resume. A ledger that
         # cannot say keeps the folder.
@@ -183,13 +211,28 @@ def _release(
         folder.close()
 
 
+def _resuming(spec: ReleaseSpec, out: Path) -> str:
+    """What continues a run of `spec` in `out`."""
+    if spec.dataset.source.kind == "dataframe":
+        return f"`synthdp.resume({str(out)!r}, df)` in Python, with the same rows,"
+    return f"`synthdp resume {out}`"
+
+
 def resume(
-    out: Path, *, spec_path: Path | None = None, reporter: Reporter | None = None
+    out: Path,
+    *,
+    spec_path: Path | None = None,
+    reporter: Reporter | None = None,
+    given: Private[pd.DataFrame] | None = None,
 ) -> ReleaseOutcome:
     """Continue the interrupted run in `out` under the reservation it already holds; from now on by
     the spec at `spec_path`, where one is given.
 
+    `given` holds the rows of a source of kind `dataframe`. They must be those that the run began
+    with, in their order; nothing that was kept of the run could tell.
+
     Raises:
+        DataError: the run needs rows that are given, and there are none, or it needs none.
         OutputError: there is no such run, or it is one of `synthdp graph`.
         SpecError: the new spec changes what the run was paid for.
         BudgetError: the ledger does not allow it.
@@ -199,13 +242,18 @@ def resume(
         account.unspent = "nothing more was spent"
         folder = run_folder.reopen(out)
         try:
-            return _resume(account, folder, out, spec_path, reporter or Reporter())
+            return _resume(account, folder, out, spec_path, reporter or Reporter(), given)
         finally:
             folder.close()
 
 
 def _resume(
-    account: Account, folder: RunFolder, out: Path, spec_path: Path | None, reporter: Reporter
+    account: Account,
+    folder: RunFolder,
+    out: Path,
+    spec_path: Path | None,
+    reporter: Reporter,
+    given: Private[pd.DataFrame] | None,
 ) -> ReleaseOutcome:
     if folder.command != run_folder.RELEASE:  # it reserved the graph's share alone
         hint = (
@@ -221,7 +269,7 @@ def _resume(
         ledger,
         folder.run,
         folder.journal,
-        f"`synthdp resume {out}`",
+        _resuming(loaded, out),
     )
     check_nearby(ledger.entries(), loaded.dataset.id, out)
     if spec_path is None:
@@ -232,7 +280,7 @@ def _resume(
     domain = Domain.from_spec(loaded.columns)
     plan = plan_for(loaded, domain)
     return run(
-        Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan)),
+        Job(loaded, domain, plan, ledger, folder, out, public_audit(out, plan), given),
         reporter,
         force=True,
     )
@@ -371,6 +419,7 @@ def open_session(job: Job, reporter: Reporter) -> Session:
             holdout=holdout,
             streams=streams,
             delta=spec.privacy.delta,
+            given=job.given,
         )
     digest = plan_digest(planned_of(job.plan))
     reserved = next(

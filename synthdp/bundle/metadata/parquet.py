@@ -102,6 +102,27 @@ def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
         yield pa.concat_tables(held)
 
 
+def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
+    """A bundle's CSV as a pandas DataFrame of the columns' own types; raises as `row_groups`.
+
+    Categories are categorical (ordered for ordinals). Whole numbers and booleans of columns that
+    may be missing are `Int64` and `boolean`; instants are `datetime64`.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    table = pa.concat_tables([arrow_schema(columns).empty_table(), *row_groups(csv, columns)])
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return pd.DataFrame(
+        {
+            name: table.column(name).to_pandas(
+                date_as_object=False, types_mapper=nullable.get if column.missing else None
+            )
+            for name, column in columns.items()
+        }
+    )
+
+
 def _typed(values: Any, column: Column) -> Any:
     """A column of text as the column's own type."""
     import pyarrow as pa

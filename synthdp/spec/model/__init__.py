@@ -39,6 +39,7 @@ from synthdp.spec.model.columns import (
 from synthdp.spec.model.dataset import (
     BuiltinSource,
     CsvSource,
+    DataFrameSource,
     Dataset,
     DeclaredRows,
     IdUnit,
@@ -111,6 +112,7 @@ __all__ = [
     "Constraints",
     "CsvSource",
     "Curator",
+    "DataFrameSource",
     "Dataset",
     "Datetime",
     "DeclaredRows",

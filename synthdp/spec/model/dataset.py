@@ -72,8 +72,17 @@ class BuiltinSource(Model):
     )
 
 
+class DataFrameSource(Model):
+    """A pandas DataFrame that is given from Python, with `synthdp.Spec.release(df)`."""
+
+    kind: Literal["dataframe"] = Field(
+        description="a pandas DataFrame, given from Python", examples=["dataframe"]
+    )
+
+
 Source = Annotated[
-    CsvSource | ParquetSource | SqlSource | BuiltinSource, Field(discriminator="kind")
+    CsvSource | ParquetSource | SqlSource | BuiltinSource | DataFrameSource,
+    Field(discriminator="kind"),
 ]
 
 

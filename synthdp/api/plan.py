@@ -1,0 +1,116 @@
+"""What a release would spend and cost. Nothing here comes from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from synthdp.api.cards import cards_html
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """Every planned spend, and the ledger before and after; made by `Spec.plan`.
+
+    `epsilon` is what all spends compose to, and is the release's guarantee at `delta`. The spec
+    allows `epsilon_allowed`.
+
+    >>> import synthdp
+    >>> plan = synthdp.Spec.load("clinic.yaml").plan()
+    >>> plan.epsilon <= plan.epsilon_allowed == 1.0
+    True
+    >>> list(plan.spends.columns)
+    ['purpose', 'mechanism', 'epsilon_alone', 'serves']
+    """
+
+    dataset: str
+    epsilon: float
+    epsilon_allowed: float
+    delta: float
+    warnings: tuple[str, ...]
+    facts: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> BudgetPlan:
+        """From the object that `synthdp plan --json` prints."""
+        return cls(
+            dataset=facts["dataset"],
+            epsilon=facts["epsilon_spent"],
+            epsilon_allowed=facts["epsilon"],
+            delta=facts["delta"],
+            warnings=tuple(facts["warnings"]),
+            facts=facts,
+        )
+
+    @property
+    def spends(self) -> pd.DataFrame:
+        """One row a spend; `epsilon_alone` is the epsilon of that spend by itself at `delta`.
+
+        Together the spends cost less than the sum, since one accountant composes them.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().spends["purpose"].tolist()
+        ['measure', 'train']
+        """
+        import pandas as pd
+
+        columns = ["purpose", "mechanism", "epsilon_alone", "serves"]
+        return pd.DataFrame(self.facts["spends"], columns=columns)
+
+    @property
+    def ledger(self) -> Mapping[str, float | None]:
+        """Epsilon of this dataset in the ledger: `spent_before`, `spent_after` and `cap`.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().ledger["cap"]
+        3.0
+        """
+        ledger: Mapping[str, float | None] = self.facts["ledger"]
+        return ledger
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `synthdp plan --json` prints.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().to_json()["delta"]
+        1e-05
+        """
+        return dict(self.facts)
+
+    def _repr_html_(self) -> str:
+        from synthdp.report.internal.appendix import ReportTable
+        from synthdp.report.parts import Card
+
+        facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
+        cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
+        cards = [
+            Card(
+                "Guarantee",
+                f"epsilon {self.epsilon:.4f}",
+                f"of {self.epsilon_allowed:g} allowed, at delta {self.delta:g};"
+                f" {facts['adjacency']} neighbours",
+            ),
+            Card(
+                "Ledger",
+                f"{ledger['spent_after']:g} after this release",
+                f"{ledger['spent_before']:g} before, {cap}",
+            ),
+            Card(
+                "Expected cost",
+                f"{expected['cpu_seconds']:g} CPU seconds",
+                f"and {expected['memory_mb']} MB, for measuring, training and sampling",
+            ),
+        ]
+        spends = ReportTable(
+            "Spends, each with its epsilon alone",
+            ("spend", "epsilon alone", "mechanism", "serves"),
+            tuple(
+                (s["purpose"], f"{s['epsilon_alone']:.3f}", s["mechanism"], ", ".join(s["serves"]))
+                for s in facts["spends"]
+            ),
+        )
+        return cards_html(f"Plan for {self.dataset}", cards, tables=[spends], notes=self.warnings)

@@ -1,0 +1,180 @@
+"""A release's spec from Python: load it, see its plan, run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from synthdp.api.plan import BudgetPlan
+from synthdp.api.release import Release, run_release
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from synthdp.spec.model import ReleaseSpec
+
+
+class Spec:
+    """A checked spec. Its mistakes, all at once, are one `SpecError`.
+
+    Attributes:
+        text: the spec as YAML; lines and columns of mistakes are those of this text.
+        path: its file. Relative paths in the spec, the default ledger among them, start from the
+            file's folder.
+        content: all its fields with their defaults.
+
+    >>> import synthdp
+    >>> synthdp.Spec.load("clinic.yaml")
+    Spec('clinic.yaml': dataset 'clinic', 3 columns, epsilon 1, graph given)
+    """
+
+    text: str
+    path: Path
+    content: ReleaseSpec
+
+    def __init__(self, text: str, *, path: str | Path) -> None:
+        from synthdp.spec.load.loader import parse_spec
+
+        self.text, self.path = text, Path(path)
+        self.content = parse_spec(text, path=str(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Spec:
+        """The spec in a YAML file.
+
+        Raises:
+            SpecError: the file cannot be read, or has mistakes.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").content.columns["age"].upper
+        110
+        """
+        from synthdp.spec.load.loader import spec_text
+
+        return cls(spec_text(Path(path)), path=path)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], *, folder: str | Path = ".") -> Spec:
+        """A spec from plain Python values, with the keys of the YAML file.
+
+        `folder` takes the place of the file's folder: the default ledger lies in it, so that a
+        dataset keeps one `folder`.
+
+        Raises:
+            SpecError: it has mistakes, or values that YAML does not have.
+
+        >>> import synthdp
+        >>> spec = synthdp.Spec.from_dict({
+        ...     "synthdp": 1,
+        ...     "dataset": {
+        ...         "id": "visits",
+        ...         "source": {"kind": "dataframe"},
+        ...         "privacy_unit": {"kind": "row", "meaning": "one patient"},
+        ...         "rows": {"kind": "approximate", "value": 5000},
+        ...     },
+        ...     "columns": {"ill": {"type": "categorical", "categories": ["no", "yes"]}},
+        ...     "privacy": {"epsilon": 1, "delta": 1e-6},
+        ... })
+        >>> spec.content.dataset.source.kind
+        'dataframe'
+        """
+        return cls(_yaml(content), path=Path(folder) / "spec.yaml")
+
+    def plan(self) -> BudgetPlan:
+        """Every spend that a release of this spec would make; reads no rows and spends nothing.
+
+        Raises:
+            BudgetError: the ledger's cap does not allow the release.
+            VerifyError: the ledger was damaged.
+
+        >>> import synthdp
+        >>> synthdp.Spec.load("clinic.yaml").plan().dataset
+        'clinic'
+        """
+        from synthdp.ledger.connect import balance_of, check_affordable, entries_of, other_ids
+        from synthdp.release.plan_view import plan_facts
+        from synthdp.verify.at_hand import check_nearby
+
+        dataset = self.content.dataset.id
+        entries, balance = entries_of(self.content, self.path), balance_of(self.content, self.path)
+        check_nearby(entries, dataset, Path("releases") / dataset)
+        check_affordable(self.content, balance)
+        warnings = {"warnings": other_ids(self.content, entries)}
+        return BudgetPlan.of_facts(plan_facts(self.content, balance) | warnings)
+
+    def release(
+        self,
+        df: pd.DataFrame | None = None,
+        *,
+        out: str | Path | None = None,
+        force: bool = False,
+    ) -> Release:
+        """Run the release: measure, train, sample, judge, and write the bundle.
+
+        A DataFrame takes the place of `dataset.source`, and the published spec says so. It is
+        sealed like a file: each value is read by itself, and what the spec does not declare is
+        refused. The ledger counts the release under `dataset.id`. The index is not read.
+
+        Args:
+            df: the rows, with a column for each column of the spec, and one for the ids of the
+                privacy unit. Its dtypes must not follow from the rows (see
+                `synthdp.privacy.readers.dataframe`).
+            out: the output folder [default: `releases/<dataset id>` in the working folder].
+            force: replace a bundle that is there, or drop an interrupted run.
+
+        Raises:
+            BudgetError: the ledger does not allow it. Nothing was spent.
+            DataError: the rows do not fit the spec. A note on the error says what was spent.
+            GateError: a gate failed. The budget is spent and there is no bundle.
+            OutputError: `out` cannot be used.
+
+        >>> import pandas as pd, synthdp
+        >>> df = pd.DataFrame({"ill": ["no", "no", "yes"] * 40}, dtype="str")
+        >>> release = synthdp.Spec.load("ill.yaml").release(df, out="releases/ill")
+        >>> release.bundle.table()["ill"].cat.categories.tolist()
+        ['no', 'yes']
+        """
+        spec = self if df is None else self.of_dataframe()
+        return run_release(spec.path, spec.text, df, out=out, force=force)
+
+    def of_dataframe(self) -> Spec:
+        """The same spec with rows that are given from Python."""
+        from synthdp.bundle.metadata.readme import spec_yaml
+        from synthdp.spec.model import DataFrameSource
+
+        dataset = self.content.dataset
+        if isinstance(dataset.source, DataFrameSource):
+            return self
+        given = dataset.model_copy(update={"source": DataFrameSource(kind="dataframe")})
+        return Spec(spec_yaml(self.content.model_copy(update={"dataset": given})), path=self.path)
+
+    def __repr__(self) -> str:
+        spec = self.content
+        return (
+            f"Spec({str(self.path)!r}: dataset {spec.dataset.id!r}, {len(spec.columns)} columns,"
+            f" epsilon {spec.privacy.epsilon:g}, graph {spec.graph.mode})"
+        )
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    """A mapping as YAML text.
+
+    Raises:
+        SpecError: it holds a value that YAML does not have.
+    """
+    import yaml
+
+    from synthdp.errors import SpecError, SpecProblem
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    try:
+        return yaml.dump(dict(content), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    except (yaml.YAMLError, RecursionError) as error:
+        what = type(error.args[1]).__name__ if len(error.args) > 1 else type(error).__name__
+    message = f"holds a value that YAML does not have ({what})"
+    hint = "use plain dicts, lists, texts, numbers, booleans and None"
+    raise SpecError([SpecProblem("spec", 1, 1, "spec", message, hint)])
