@@ -42,8 +42,7 @@ def audit_release(
         DataError: the rows do not fit the spec.
 
     >>> import synthdp
-    >>> spec = synthdp.Spec.load("ill.yaml")
-    >>> record = synthdp.audit_release(spec, rows="none", pairs=1)
+    >>> record = synthdp.audit_release(synthdp.Bundle("releases/clinic/bundle"), rows="none")
     >>> record.rows, record.refuted
     ('none', ())
     """

@@ -67,7 +67,7 @@ class BudgetPlan:
 
         >>> import synthdp
         >>> synthdp.Spec.load("clinic.yaml").plan().ledger["cap"]
-        3.0
+        9.0
         """
         ledger: Mapping[str, float | None] = self.facts["ledger"]
         return ledger

@@ -130,10 +130,10 @@ class Spec:
             OutputError: `out` cannot be used.
 
         >>> import pandas as pd, synthdp
-        >>> df = pd.DataFrame({"ill": ["no", "no", "yes"] * 40}, dtype="str")
-        >>> release = synthdp.Spec.load("ill.yaml").release(df, out="releases/ill")
-        >>> release.bundle.table()["ill"].cat.categories.tolist()
-        ['no', 'yes']
+        >>> df = pd.read_csv("clinic.csv", dtype="str")
+        >>> release = synthdp.Spec.load("clinic.yaml").release(df, out="releases/from-python")
+        >>> release.bundle.spec.dataset.source.kind
+        'dataframe'
         """
         spec = self if df is None else self.of_dataframe()
         return run_release(spec.path, spec.text, df, out=out, force=force)

@@ -99,7 +99,13 @@ class Domain:
 
     @classmethod
     def from_spec(cls, columns: Mapping[str, Column]) -> Domain:
-        """What is read and modelled, from the spec's `columns` section."""
+        """What is read and modelled, from the spec's `columns` section.
+
+        >>> from synthdp.spec.model import Integer
+        >>> age = Integer(type="integer", lower=0, upper=99, bins=4, missing=True)
+        >>> Domain.from_spec({"age": age}).columns[0].labels
+        ('0 to 24', '25 to 49', '50 to 74', '75 to 99', 'missing')
+        """
         derived = tuple(name for name, column in columns.items() if derived_of(column) is not None)
         return cls(
             tuple(_column(name, column) for name, column in columns.items() if name not in derived),

@@ -187,6 +187,15 @@ def _draw(
 def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, EncodedColumn]]:
     """Levels of a whole table, shape `[rows, columns]`, and each column's misfit counts
     (confidential).
+
+    >>> import pandas as pd
+    >>> from synthdp.spec.model import Categorical
+    >>> sex = Categorical(type="categorical", categories=("female", "male"))
+    >>> codes, encoded = encode(
+    ...     Domain.from_spec({"sex": sex}), pd.DataFrame({"sex": ["male", "female", "male"]})
+    ... )
+    >>> codes.ravel().tolist(), encoded["sex"].misfits
+    ([1, 0, 1], 0)
     """
     encoded = {c.name: encode_column(c, frame[c.name]) for c in domain.columns}
     codes = (
@@ -198,7 +207,15 @@ def encode(domain: Domain, frame: pd.DataFrame) -> tuple[Codes, dict[str, Encode
 
 
 def decode(domain: Domain, codes: Codes, *, rng: np.random.Generator) -> pd.DataFrame:
-    """A table of values for levels of shape `[rows, columns]`."""
+    """A table of values for levels of shape `[rows, columns]`.
+
+    >>> from synthdp.spec.model import Categorical
+    >>> sex = Categorical(type="categorical", categories=("female", "male"))
+    >>> codes = np.array([[1], [0]], dtype=np.uint16)
+    >>> frame = decode(Domain.from_spec({"sex": sex}), codes, rng=np.random.default_rng(1))
+    >>> frame["sex"].tolist()
+    ['male', 'female']
+    """
     import pandas as pd
 
     return pd.DataFrame(

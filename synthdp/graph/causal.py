@@ -59,9 +59,15 @@ class CausalGraph:
     Raises:
         SynthdpError: a name is unknown, two links join one pair, or the arrows form a cycle.
 
-    >>> arrow = GraphEdge("smoking", "cancer", directed=True, provenance="given")
-    >>> CausalGraph(("smoking", "cancer"), (arrow,)).parents("cancer")
-    ('smoking',)
+    >>> arrows = [("rain", "wet"), ("sprinkler", "wet"), ("wet", "slippery")]
+    >>> graph = CausalGraph(
+    ...     ("rain", "sprinkler", "wet", "slippery"),
+    ...     tuple(GraphEdge(*a, directed=True, provenance="given") for a in arrows),
+    ... )
+    >>> graph.parents("wet"), graph.d_separated("rain", "slippery", given=["wet"])
+    (('rain', 'sprinkler'), True)
+    >>> graph.d_separated("rain", "sprinkler", given=["slippery"])
+    False
     """
 
     nodes: tuple[str, ...]

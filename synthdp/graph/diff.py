@@ -78,7 +78,15 @@ class GraphDifference:
 
 
 def difference(before: CausalGraph, after: CausalGraph) -> GraphDifference:
-    """Compare two graphs by the names of their columns."""
+    """Compare two graphs by the names of their columns.
+
+    >>> def graph(*arrows: str) -> CausalGraph:
+    ...     edges = [GraphEdge(*a, directed=True, provenance="given") for a in arrows]
+    ...     return CausalGraph(("a", "b", "c"), tuple(edges))
+    >>> found = difference(graph("ab", "bc"), graph("ba"))
+    >>> found.distance, [e.pair for e in found.removed], [e.pair for _, e in found.turned]
+    (2, [('b', 'c')], [('b', 'a')])
+    """
     old, new = _structural_links(before), _structural_links(after)
     shared = [p for p in old if p in new]
     turned = tuple((old[p], new[p]) for p in shared if _way(old[p]) != _way(new[p]))

@@ -63,7 +63,16 @@ __all__ = ["GENESIS", "TOLERANCE", "Balance", "Entry", "Ledger", "entry_hash", "
 
 
 class Ledger:
-    """Access to one ledger database. Every write is one serialised, durable transaction."""
+    """Access to one ledger database. Every write is one serialised, durable transaction.
+
+    >>> from pathlib import Path
+    >>> ledger = Ledger(f"sqlite:///{Path.cwd()}/example.db")
+    >>> _ = ledger.set_cap("patients", epsilon=3, delta=1e-4)
+    >>> _ = ledger.reserve("patients", "run-1", epsilon=1, delta=1e-5, cap=None, body={})
+    >>> ledger.balance("patients")
+    Balance(dataset='patients', epsilon=1.0, delta=1e-05, cap_epsilon=3, cap_delta=0.0001)
+    >>> ledger.verify_chain()
+    """
 
     def __init__(self, url: str) -> None:
         """Open the ledger at a SQLAlchemy `url` (SQLite or PostgreSQL), creating it where it does

@@ -37,6 +37,11 @@ def settings_of(
     Raises:
         SpecError: unknown columns, values outside the domain, columns that are set twice; every
             mistake is told.
+
+    >>> from synthdp.spec.model import Categorical
+    >>> sex = Categorical(type="categorical", categories=("female", "male"))
+    >>> settings_of([], ["sex=male"], Domain.from_spec({"sex": sex}))
+    ({}, {'sex': Setting(level=1, value=None)})
     """
     found: dict[str, dict[str, Setting]] = {"--do": {}, "--given": {}}
     problems: list[SpecProblem] = []

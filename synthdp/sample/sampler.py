@@ -128,6 +128,12 @@ class Sampler:
             SpecError: a setting names an unknown column or a value outside its domain; every
                 mistake is told.
             OutputError: next to no row has what is given, or fulfils the constraints.
+
+        >>> from synthdp.progress import unheard
+        >>> sampler = Sampler.of_bundle(Path("releases/clinic/bundle"))
+        >>> blocks = sampler.sample(9, do=["sex=male"], rng=generator(1), progress=unheard)
+        >>> set(pd.concat(blocks)["sex"])
+        {'male'}
         """
         fixed, observed = settings_of(do, given, self.domain)
         weighing = self._weighing(fixed, observed, rng)

@@ -15,6 +15,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a spec as it is written: arrows as text, codes without
     quotes.
+
+    >>> json_schema()["required"]
+    ['synthdp', 'dataset', 'columns', 'privacy']
     """
     schema = ReleaseSpec.model_json_schema(mode="validation")
     return {"$schema": DIALECT, **_tidy(schema), "title": "synthdp release spec"}

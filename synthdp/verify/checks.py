@@ -92,6 +92,9 @@ def verify_bundle(
 
     Raises:
         VerifyError: with every problem found, or `key` is no public key.
+
+    >>> verify_bundle(Path("releases/clinic/bundle")).signer is None
+    True
     """
     if (folder / "bundle").is_dir() and not (folder / SUMS).exists():
         raise VerifyError(

@@ -1,4 +1,4 @@
-"""One folder for all examples of the Python face: two small specs, and a release of one of them."""
+"""One folder for all examples of the Python face: a small spec, its table and its release."""
 
 from __future__ import annotations
 
@@ -25,30 +25,13 @@ columns:
   age: {type: integer, lower: 18, upper: 110, bins: 4, unit: years}
   sex: {type: categorical, categories: [female, male]}
   smoker: {type: boolean, false: "no", true: "yes", missing: true}
-privacy: {epsilon: 1, delta: 1e-5, cap: {epsilon: 3, delta: 1e-4}}
+privacy: {epsilon: 1, delta: 1e-5, cap: {epsilon: 9, delta: 1e-4}}
 graph: {mode: given, edges: [age -> smoker, sex -> smoker]}
 synthesizer: {batch: 64, steps: 5, hidden: 8, latent: 2}
 sampling: {rows: 200, oversample: 2}
 evaluation: {enabled: false}
 attacks: {membership: {enabled: false}}
 gates: [{metric: tv1_noisy, at_most: 1}]
-tracking: {enabled: false}
-compute: {threads: 1}
-"""
-
-ILL = """\
-synthdp: 1
-dataset:
-  id: ill
-  source: {kind: csv, path: ill.csv}
-  privacy_unit: {kind: row, meaning: one patient}
-  rows: {kind: approximate, value: 100}
-columns:
-  ill: {type: categorical, categories: ["no", "yes"]}
-privacy: {epsilon: 1, delta: 1e-5}
-synthesizer: {batch: 64, steps: 1, hidden: 4, latent: 1}
-evaluation: {enabled: false}
-attacks: {membership: {enabled: false}}
 tracking: {enabled: false}
 compute: {threads: 1}
 """
@@ -71,7 +54,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder; the release of `clinic.yaml` lies in `releases/clinic`."""
     folder = tmp_path_factory.mktemp("face")
     (folder / "clinic.yaml").write_text(CLINIC, encoding="utf-8")
-    (folder / "ill.yaml").write_text(ILL, encoding="utf-8")
     clinic().to_csv(folder / "clinic.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -15,20 +15,38 @@ import pytest
 import synthdp
 from synthdp import api
 
-FACE = ("synthdp", *(f"synthdp.api.{name}" for name in ("audit", "bundle", "plan", "release")))
-MODULES = (*FACE, "synthdp.api.spec", "synthdp.api.cards")
+FACE = ("audit", "bundle", "cards", "plan", "release", "spec")
+ROOMS = (
+    *("data.domain", "data.encoding", "spec.load.loader", "spec.schema"),
+    *("graph.causal", "graph.diff", "graph.formats", "ledger.ledger"),
+    *("verify.checks", "sample.sampler", "sample.conditions"),
+)
+MODULES = (
+    "synthdp",
+    *(f"synthdp.api.{name}" for name in FACE),
+    *(f"synthdp.{name}" for name in ROOMS),
+)
 
 
 def examples() -> Iterator[doctest.DocTest]:
     finder = doctest.DocTestFinder(exclude_empty=True)
     for name in MODULES:
-        yield from (test for test in finder.find(importlib.import_module(name)) if test.examples)
+        found = [test for test in finder.find(importlib.import_module(name)) if test.examples]
+        assert found, f"{name} has no example"
+        yield from found
 
 
 EXAMPLES = list(examples())
+SLOW = {"synthdp.api.audit.audit_release"}  # replays every mechanism, training among them
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(e, id=e.name, marks=[pytest.mark.slow] if e.name in SLOW else [])
+        for e in EXAMPLES
+    ],
+)
 def test_the_example_runs(example: doctest.DocTest, at_work: Path) -> None:
     printed: list[str] = []
     runner = doctest.DocTestRunner(

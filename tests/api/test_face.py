@@ -91,7 +91,7 @@ def test_a_plan_reads_no_rows_and_makes_no_ledger(tmp_path: Path) -> None:
     spec = spec_at(tmp_path)
     (tmp_path / "clinic.csv").unlink()
     plan = spec.plan()
-    assert plan.ledger == {"spent_before": 0.0, "spent_after": 1.0, "cap": 3.0}
+    assert plan.ledger == {"spent_before": 0.0, "spent_after": 1.0, "cap": 9.0}
     assert not (tmp_path / ".synthdp").exists()
     html = plan._repr_html_()
     assert "Plan for clinic" in html and "measure" in html and "Expected cost" in html

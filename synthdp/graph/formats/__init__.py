@@ -89,6 +89,9 @@ def read_graph(path: Path) -> CausalGraph:
 
     Raises:
         GraphFileError, SpecError: with file, line and what is allowed.
+
+    >>> read_graph(Path("releases/clinic/bundle")).directed
+    (('age', 'smoker'), ('sex', 'smoker'))
     """
     path = path / "graph.json" if path.is_dir() else path
     if path.suffix.lower() not in SUFFIXES:

@@ -57,13 +57,6 @@ def render_public(content: PublicContent) -> str:
     return html
 
 
-def public_cards(content: PublicContent) -> list[Card]:
-    """The verdict cards alone, as a notebook shows them."""
-    return [
-        *_cards(content, [*held_against.columns(content.domain, content.codes, content.tables)])
-    ]
-
-
 def _view(content: PublicContent) -> dict[str, Any]:
     """What the largest page shows; figures are drawn once."""
     facts, graph = content.facts, content.graph

@@ -32,6 +32,9 @@ def load_spec(path: Path) -> ReleaseSpec:
 
     Raises:
         SpecError: the file cannot be read, or has mistakes; every one of them is listed.
+
+    >>> load_spec(Path("clinic.yaml")).dataset.id
+    'clinic'
     """
     return parse_spec(spec_text(path), path=str(path))
 
@@ -41,6 +44,14 @@ def parse_spec(text: str, *, path: str) -> ReleaseSpec:
 
     Raises:
         SpecError: with every mistake in the text.
+
+    >>> text = Path("clinic.yaml").read_text(encoding="utf-8")
+    >>> parse_spec(text, path="clinic.yaml").privacy.epsilon
+    1.0
+    >>> parse_spec(text.replace("epsilon: 1,", "epsilon: -1,"), path="clinic.yaml")
+    Traceback (most recent call last):
+    synthdp.errors.SpecError: 1 mistake in the spec
+      clinic.yaml:12:20: privacy.epsilon: got -1; it must be at least 0.01
     """
     tree, mistakes = read(text.removeprefix("\ufeff"))
     problems = [
