@@ -39,6 +39,24 @@ Force = Annotated[
 ]
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from synthdp import __version__
+
+        typer.echo(f"synthdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass  # the option acts by itself; without a command, Typer prints the help
+
+
 @app.command()
 def validate(spec: SpecArgument, as_json: Json = False) -> None:
     """Check a spec and list every mistake at once; reads no data."""

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from synthdp import __version__
 from synthdp.cli.main import app
 from synthdp.ledger.ledger import Ledger
 
@@ -52,6 +53,7 @@ HEAVY = (
 
 
 def test_help_names_every_command(synthdp: Any) -> None:
+    assert synthdp("--version").out == f"synthdp {__version__}\n"
     done = synthdp("--help")
     assert done.code == 0 and all(f"\n  {c}" in done.out for c in COMMANDS)
     for command in COMMANDS:
