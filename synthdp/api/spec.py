@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from synthdp.spec.model import ReleaseSpec
 
 
+NO_FILE = "spec-from-python.yaml"  # what mistakes call a spec that stands in no file
+
+
 class Spec:
     """A checked spec. Its mistakes, all at once, are one `SpecError`.
 
@@ -58,8 +61,8 @@ class Spec:
     def from_dict(cls, content: Mapping[str, Any], *, folder: str | Path = ".") -> Spec:
         """A spec from plain Python values, with the keys of the YAML file.
 
-        `folder` takes the place of the file's folder: the default ledger lies in it, so that a
-        dataset keeps one `folder`.
+        `folder` takes the place of the file's folder: relative paths start from it, and the
+        default ledger lies in it. Give every release of a dataset the same one.
 
         Raises:
             SpecError: it has mistakes, or values that YAML does not have.
@@ -79,7 +82,7 @@ class Spec:
         >>> spec.content.dataset.source.kind
         'dataframe'
         """
-        return cls(_yaml(content), path=Path(folder) / "spec.yaml")
+        return cls(_yaml(content), path=Path(folder) / NO_FILE)
 
     def plan(self) -> BudgetPlan:
         """Every spend that a release of this spec would make; reads no rows and spends nothing.
@@ -140,14 +143,15 @@ class Spec:
 
     def of_dataframe(self) -> Spec:
         """The same spec with rows that are given from Python."""
-        from synthdp.bundle.metadata.readme import spec_yaml
+        from synthdp.bundle.metadata.readme import SPEC_HEAD, spec_yaml
         from synthdp.spec.model import DataFrameSource
 
         dataset = self.content.dataset
         if isinstance(dataset.source, DataFrameSource):
             return self
         given = dataset.model_copy(update={"source": DataFrameSource(kind="dataframe")})
-        return Spec(spec_yaml(self.content.model_copy(update={"dataset": given})), path=self.path)
+        text = spec_yaml(self.content.model_copy(update={"dataset": given}))
+        return Spec(text.removeprefix(SPEC_HEAD), path=self.path)
 
     def __repr__(self) -> str:
         spec = self.content
