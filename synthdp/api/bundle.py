@@ -256,12 +256,14 @@ class Bundle:
 
     def _repr_html_(self) -> str:
         from synthdp.bundle.report_page import public_content
-        from synthdp.report.internal.appendix import ReportTable
-        from synthdp.report.public.page import public_cards
+        from synthdp.report.measured_vs_synthetic import columns
+        from synthdp.report.public.cards import public_cards
+        from synthdp.report.tables import ReportTable
 
         names = (SPEC, CERTIFICATE, PROFILE, GRAPH, MARGINALS, TABLE)
         content = self._read(names, lambda: public_content(self.path))
         facts = content.facts
+        shown = list(columns(content.domain, content.codes, content.tables))
         purposes = ReportTable(
             "Planned purposes, each with its epsilon alone",
             ("purpose", "epsilon alone", "used"),
@@ -272,7 +274,7 @@ class Bundle:
         )
         return cards_html(
             facts["title"] or facts["dataset"],
-            public_cards(content),
+            list(public_cards(content, shown)),
             tables=[purposes],
             svg=content.graph.svg,
             notes=content.notes,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the reports import what draws, and a face that is only imported draws nothing
-    from synthdp.report.internal.appendix import ReportTable
     from synthdp.report.parts import Card
+    from synthdp.report.tables import ReportTable
 
 
 def cards_html(

@@ -82,8 +82,8 @@ class BudgetPlan:
         return dict(self.facts)
 
     def _repr_html_(self) -> str:
-        from synthdp.report.internal.appendix import ReportTable
         from synthdp.report.parts import Card
+        from synthdp.report.tables import ReportTable
 
         facts, ledger, expected = self.facts, self.ledger, self.facts["expected"]
         cap = "no cap" if ledger["cap"] is None else f"cap {ledger['cap']:g}"
