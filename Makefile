@@ -22,15 +22,15 @@ release: install  ## release specs/adult.yaml into releases/adult and verify the
 	$(BIN)/synthdp release specs/adult.yaml --out releases/adult --force
 	$(BIN)/synthdp verify releases/adult/bundle
 
-test: install  ## the quick tests
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
+test: install  ## the first ring: two minutes
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not check'
 
-check: install  ## format, lint, types, import contracts, quick tests
+check: install  ## format, lint, types, import contracts, all quick tests: what CI runs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(MAKE) test
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: install  ## the statistical and long suites, then the dashboard of their figures (docs/dashboard.md)
 	mkdir -p build && rm -f $(FIGURES)

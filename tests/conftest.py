@@ -1,5 +1,9 @@
 """What every test of the project shares: one thread for torch, so that tests side by side do not
-fight, and figures for the dashboard.
+fight, three rings, and figures for the dashboard.
+
+The rings: `make test` runs what is neither `check` nor `slow`, in two minutes; `make check` runs
+all but `slow`; `make slow` runs the rest. The first ring does not even import a file whose
+`pytestmark` holds `pytest.mark.check`: imports would take half of its time.
 
 Quick tests do not fail by chance: what they draw has a seed, or a chance of failure that
 `tests/chance.py` states. Their sum is less than 1e-4. Hypothesis, too, goes through the same
@@ -10,8 +14,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -23,6 +29,15 @@ hypothesis.settings.register_profile("same examples", derandomize=True, deadline
 hypothesis.settings.load_profile("same examples")
 
 Figure = Callable[..., None]
+FIRST_RING = "not check"  # in the expression of marks
+IN_CHECK = re.compile(r"^pytestmark = .*pytest\.mark\.check", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether the first ring leaves a file out as a whole."""
+    if collection_path.suffix != ".py" or FIRST_RING not in config.option.markexpr:
+        return None
+    return True if IN_CHECK.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.fixture
