@@ -48,10 +48,10 @@ def rank_answer(
 def noisy_rank_answer(
     score: float, variance: float, *, noise: float, rows: float, level: float, margin: float
 ) -> Answer:
-    """As `rank_answer`, of a score and a variance that are both released with Gaussian noise of
-    deviation `noise`.
+    """As `rank_answer`, for a score and a variance that are both released with Gaussian noise.
 
-    A variance that noise has driven below zero counts as one row's worth.
+    `noise` is the standard deviation of the score's noise. A variance that noise has made negative
+    counts as one row's worth.
     """
     return rank_answer(
         score, max(variance, 1.0), noise=noise, rows=rows, level=level, margin=margin
