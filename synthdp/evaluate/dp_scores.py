@@ -97,8 +97,8 @@ def _facts(
 def headline(scores: DpScores) -> dict[str, float]:
     """The scores that gates and tracking know, by name; scores without a value are left out.
 
-    The names are tv1_dp, tv2_dp, and tstr_accuracy_dp for the mean accuracy over
-    targets. The mean is left out where a target has no value.
+    The names are tv1_dp, tv2_dp, and tstr_accuracy_dp for the mean accuracy over targets. The mean
+    is left out where a target has no value.
     """
     figures = {}
     accuracies = []

@@ -86,10 +86,11 @@ def _calls(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
         if type(one) is not type(two) or _kind(one) != _kind(two):
             yield "calls", where, f"{_kind(one)} and {_kind(two)}", "the same draws for neighbours"
             return
-        if isinstance(one, CoinCall) and isinstance(two, CoinCall) and one.rate != two.rate:
-            yield "rate", where, f"{one.rate:.9g} and {two.rate:.9g}", "a public rate"
-        if isinstance(one, NoiseCall) and isinstance(two, NoiseCall):
-            yield from _about_noise(where, one, two)
+        match one, two:
+            case CoinCall(), CoinCall() if one.rate != two.rate:
+                yield "rate", where, f"{one.rate:.9g} and {two.rate:.9g}", "a public rate"
+            case NoiseCall(), NoiseCall():
+                yield from _about_noise(where, one, two)
 
 
 def _each_alone(which: str, run: RecordedRun) -> Iterator[Difference]:
@@ -169,9 +170,9 @@ def _contents(first: RecordedRun, second: RecordedRun) -> Iterator[Difference]:
     allowed = "the same, given the same noise"
     for what, before, after in pieces:
         for where in [*before, *(after.keys() - before.keys())]:
-            one, two = before.get(where), after.get(where)
-            if one != two:
-                yield what, where, _piece_difference(one, two), allowed
+            piece, other = before.get(where), after.get(where)
+            if piece != other:
+                yield what, where, _piece_difference(piece, other), allowed
     if first.files != second.files:
         names = ", ".join(sorted(first.files.keys() | second.files.keys()))
         yield "files", names, "other content", allowed
