@@ -16,7 +16,7 @@ import yaml
 
 from synthdp.data.domain import Domain
 from synthdp.errors import SpecError
-from synthdp.release.run import steward
+from synthdp.release.run import steward_name
 from synthdp.spec.load.loader import parse_spec
 
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
@@ -259,7 +259,7 @@ def test_names_that_differ_to_the_eye_stay(
 @pytest.mark.finding("redteam B8")
 def test_a_name_of_megabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYNTHDP_STEWARD", "Jane Doe " + "x" * 100_000)
-    assert steward() == "Jane Doe " + "x" * 191
+    assert steward_name() == "Jane Doe " + "x" * 191
 
 
 @pytest.mark.parametrize(
