@@ -23,7 +23,7 @@ from synthdp.privacy.mechanisms.ranks import (
     STATISTICS,
     STEPS,
     VARIANCE_STEPS,
-    RankStatistic,
+    MeasuredRanks,
     RankTest,
 )
 
@@ -34,7 +34,7 @@ ALL = slice(None)
 
 def measure(
     test: RankTest, table: Ints, present: tuple[slice, slice] = (ALL, ALL)
-) -> RankStatistic:
+) -> MeasuredRanks:
     return STATISTICS[test].measure(table, present=present)
 
 
@@ -273,4 +273,4 @@ def test_levels_move_no_more_than_is_charged(test: RankTest) -> None:
 def test_a_bound_that_would_move_further_is_refused() -> None:
     query = RankQuery("a", "b", (), 1.96, variance_floor("kendall", 1.96) * 0.99, 0.0, 0.0)
     with pytest.raises(ValueError, match="spare variance"):
-        level("kendall", query, RankStatistic(0, 0, 0))
+        level("kendall", query, MeasuredRanks(0, 0, 0))
