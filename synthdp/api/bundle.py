@@ -226,7 +226,7 @@ class Bundle:
             return MISSING_LABEL
         if isinstance(value, date):
             return value.isoformat()
-        if column is not None and column.type == "boolean" and value in (True, False):
+        if column is not None and column.truth and value in (True, False):
             return column.true if value else column.false
         return str(value)
 

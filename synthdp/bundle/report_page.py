@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from synthdp.bundle.metadata.datapackage import CSV_NAME, DATE_FORMATS, check_header
-from synthdp.data.domain import ColumnDomain, Domain
+from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
+from synthdp.data.domain import Domain
 from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.kinds import column_kind
 from synthdp.files import check_plain, parse_json, read_text
 from synthdp.graph.causal import CausalGraph
 from synthdp.privacy.mechanisms.marginals import NoisyTable
@@ -93,14 +94,5 @@ def published_levels(path: Path, domain: Domain, *, header: Sequence[str]) -> Co
         index_col=False,
     )
     return np.column_stack(
-        [encode_column(c, _values(c, frame[c.name])).codes for c in domain.columns]
-    )
-
-
-def _values(column: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
-    values = text.mask(text == "")
-    return (
-        pd.to_datetime(values, format=DATE_FORMATS[column.resolution], errors="coerce")
-        if column.type == "datetime"
-        else values
+        [encode_column(c, column_kind(c).parsed(c, frame[c.name])).codes for c in domain.columns]
     )

@@ -170,9 +170,8 @@ class Basis:
         level = codes[:, self.domain.index(column.name)]
         if not column.ranged:
             return level.astype(np.float64)
-        if (
-            column.type == "datetime"
-        ):  # cleaned instants are drawn inside their bins; the bin's centre is the row's own
+        if column.step_seconds is not None:
+            # Cleaned instants are drawn inside their bins; the bin's centre is the row's own.
             numbers = np.append(column.centres, [np.nan] * column.missing)[level]
         else:
             numbers = to_numbers(column, frame[column.name])

@@ -45,7 +45,7 @@ def rank_scale(column: ColumnDomain, counts: Floats) -> Scale:
     mass = np.maximum(counts[: column.levels - column.missing], 0.0)
     if mass.sum() <= 0:
         return range_scale(column)
-    half = SPIKE_WIDTH * (column.upper - column.lower) if column.type == "number" else 0.5
+    half = SPIKE_WIDTH * (column.upper - column.lower) if column.continuous else 0.5
     steps = [(s - half, s + half, m) for s, m in zip(column.spikes, mass, strict=False)]
     ends = (*column.edges[1:], column.stop)
     bins = [

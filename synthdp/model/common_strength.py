@@ -47,7 +47,7 @@ def scores(column: ColumnDomain) -> Scores | None:
     None for categories without order.
     """
     body = column.levels - column.missing
-    if body < 2 or not (column.ordered or column.type == "boolean"):
+    if body < 2 or not (column.ordered or column.truth):
         return None
     return np.concatenate([np.linspace(0, 1, body), np.zeros(int(column.missing))])
 

@@ -20,7 +20,7 @@ from synthdp.data.encoding import Codes, decode, decode_column, encode_column, t
 from synthdp.errors import GateError
 from synthdp.model.derived import Derived
 from synthdp.spec.expressions.expressions import Expression, parse
-from synthdp.spec.model import RESOLUTION_SECONDS, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 MIN_SHARE = 0.01
 """Share of rows that fulfil the constraints, below which drawing stops."""
@@ -195,6 +195,4 @@ def numbers(
         return np.where(codes == missing, np.nan, codes.astype(np.float64))
     assert values is not None
     steps = to_numbers(column, values)
-    if column.type == "datetime":
-        return steps * RESOLUTION_SECONDS[column.resolution] / 86_400
-    return steps
+    return steps if column.step_seconds is None else steps * column.step_seconds / 86_400

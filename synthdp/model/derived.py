@@ -16,8 +16,9 @@ import pandas as pd
 
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import to_numbers
+from synthdp.data.kinds import column_kind
 from synthdp.spec.expressions.expressions import Calculation, calculation
-from synthdp.spec.model import RESOLUTION_SECONDS, Column, derived_of
+from synthdp.spec.model import Column, derived_of
 
 DAY = 86_400
 """Seconds."""
@@ -88,7 +89,7 @@ class Derived:
     def _differs(self, column: ColumnDomain, computed: Calculation, frame: pd.DataFrame) -> Mask:
         exact = _exact(column, computed, self._inputs(computed, frame))
         stated = to_numbers(column, frame[column.name])
-        half = 0.5 * 10.0**-column.decimals if column.type == "number" else 0.5
+        half = 0.5 * 10.0**-column.decimals
         near = np.abs(exact - stated) <= half + ROUNDING * np.maximum(1.0, np.abs(exact))
         wrong: Mask = ~(near | (np.isnan(exact) & np.isnan(stated)))
         return wrong
@@ -102,7 +103,7 @@ class Derived:
 
 def _unit(column: ColumnDomain) -> float:
     """A step of the column in expressions: 1 for a number, days for a date."""
-    return RESOLUTION_SECONDS[column.resolution] / DAY if column.type == "datetime" else 1.0
+    return 1.0 if column.step_seconds is None else column.step_seconds / DAY
 
 
 def _exact(column: ColumnDomain, computed: Calculation, values: Mapping[str, Floats]) -> Floats:
@@ -113,20 +114,9 @@ def _exact(column: ColumnDomain, computed: Calculation, values: Mapping[str, Flo
 
 
 def _rounded(column: ColumnDomain, exact: Floats) -> Floats:
-    digits = column.decimals if column.type == "number" else 0
-    return np.clip(np.round(exact, digits), column.lower, column.upper) + 0.0  # no -0.0
+    return np.clip(np.round(exact, column.decimals), column.lower, column.upper) + 0.0  # no -0.0
 
 
 def _typed(column: ColumnDomain, steps: Floats, index: pd.Index) -> pd.Series[object]:
     """Numbers in the column's steps as values of its type."""
-    missing = np.isnan(steps)
-    if column.type == "number":
-        return pd.Series(steps, index=index)
-    whole = np.where(missing, column.lower, steps).astype(np.int64)
-    if column.type == "datetime":
-        instants = (whole * RESOLUTION_SECONDS[column.resolution]).astype("datetime64[s]")
-        return pd.Series(np.where(missing, np.datetime64("NaT", "s"), instants), index=index)
-    series = pd.Series(whole, index=index)
-    if not column.missing:
-        return series
-    return series.astype("Int64").mask(pd.Series(missing, index=index))
+    return column_kind(column).values(column, steps, np.isnan(steps)).set_axis(index)

@@ -24,7 +24,9 @@ import pandas as pd
 
 from synthdp.data import builtin
 from synthdp.data.domain import ColumnDomain, Domain
-from synthdp.data.encoding import Codes, EncodedColumn, decode_column, encode
+from synthdp.data.encoding import Codes, EncodedColumn, encode
+from synthdp.data.kinds import COLUMN_KINDS, column_kind
+from synthdp.data.kinds.kind import missing_in
 from synthdp.data.values import unit_numbers
 from synthdp.errors import DataError
 from synthdp.privacy.noise import Streams
@@ -36,7 +38,6 @@ from synthdp.privacy.readers.streaming import BATCH_ROWS, encode_batches
 from synthdp.privacy.table import Table
 from synthdp.spec.addresses import shown_path
 from synthdp.spec.model import (
-    RESOLUTION_SECONDS,
     BuiltinSource,
     CsvSource,
     DataFrameSource,
@@ -187,18 +188,10 @@ def _written_as(source: Source, columns: Sequence[ColumnDomain]) -> str:
     """What values of these columns must look like: the same whatever was found in them, so that it
     tells nothing of the rows.
     """
-    told = []
-    if any(not c.ranged for c in columns):
-        told.append(
-            "categories are compared letter by letter"
-            + (" (1.0 is not 1)" if isinstance(source, CsvSource) else "")
-        )
-    if any(c.type in ("integer", "number") for c in columns):
-        told.append("numbers are read as 1200.5")
-    if any(c.type == "datetime" for c in columns):
-        told.append(
-            "dates are read as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone"
-        )
+    text_alone = isinstance(source, CsvSource)
+    types = {c.type for c in columns}
+    kinds = [kind for kind in COLUMN_KINDS.values() if kind.type in types]
+    told = list(dict.fromkeys(k.read_as + (k.read_as_csv if text_alone else "") for k in kinds))
     if isinstance(source, CsvSource):
         missing = (
             ", ".join(json.dumps(text, ensure_ascii=False) for text in source.missing_values)
@@ -407,29 +400,7 @@ def _clean(domain: Domain, codes: Codes, encoded: Mapping[str, EncodedColumn]) -
     columns: dict[str, pd.Series[Any]] = {}
     for i, column in enumerate(domain.columns):
         numbers = encoded[column.name].numbers
-        if numbers is None:
-            # No draw is made for categories; drawing anything by a row's place would make others'
-            # values depend on it.
-            columns[column.name] = decode_column(
-                column, codes[:, i], rng=np.random.Generator(np.random.Philox(key=0))
-            )
-        else:
-            columns[column.name] = _series(column, numbers, codes[:, i] == column.missing_level)
-    return pd.DataFrame(columns)
-
-
-def _series(
-    column: ColumnDomain, numbers: npt.NDArray[np.float64], missing: npt.NDArray[np.bool_]
-) -> pd.Series[Any]:
-    """Numbers on the column's scale as values of its type; NaN, NA or NaT where `missing`."""
-    if column.type == "datetime":
-        seconds = numbers.astype(np.int64) * RESOLUTION_SECONDS[column.resolution]
-        return pd.Series(
-            np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]"))
+        columns[column.name] = column_kind(column).values(
+            column, codes[:, i] if numbers is None else numbers, missing_in(column, codes[:, i])
         )
-    series = pd.Series(np.where(missing, np.nan, numbers))
-    return (
-        series
-        if column.type == "number"
-        else series.round().astype("Int64" if column.missing else "int64")
-    )
+    return pd.DataFrame(columns)

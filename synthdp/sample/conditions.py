@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from synthdp.data.domain import MISSING_LABEL, ColumnDomain, Domain
-from synthdp.data.encoding import encode_column, level_of, to_numbers
+from synthdp.data.encoding import encode_column, to_numbers
+from synthdp.data.kinds import column_kind
+from synthdp.data.kinds.bins import level_of
 from synthdp.errors import SpecError, SpecProblem
-from synthdp.spec.model import RESOLUTION_SECONDS
 from synthdp.spec.wording import nearest
 
 MAX_SHOWN = 40  # categories or columns in a message
@@ -87,25 +88,18 @@ def _setting(column: ColumnDomain, text: str) -> Setting | None:
     if encoded.misfits or not column.ranged:
         return None if encoded.misfits else Setting(int(encoded.codes[0]))
     number = float(to_numbers(column, values)[0])
-    if column.type == "number" and number not in column.spikes:
+    if column.continuous and number not in column.spikes:
         number = min(max(round(number, column.decimals), column.lower), column.upper)
     level = int(level_of(column, np.asarray([number]))[0])
-    if column.type == "datetime":
-        return Setting(
-            level, np.datetime64(int(number) * RESOLUTION_SECONDS[column.resolution], "s")
-        )
-    return Setting(level, int(number) if column.type == "integer" else number)
+    return Setting(level, column_kind(column).scalar(column, number))
 
 
 def _allowed(column: ColumnDomain) -> str:
     if not column.ranged:
         return _some(column.labels)
     bounds = f"{column.lower:g} to {column.upper:g}"
-    if column.type == "datetime":
-        first, last = (
-            np.datetime64(int(n) * RESOLUTION_SECONDS[column.resolution], "s")
-            for n in (column.lower, column.upper)
-        )
+    if column.step_seconds is not None:
+        first, last = (column_kind(column).scalar(column, n) for n in (column.lower, column.upper))
         bounds = f"{first} to {last}"
     return bounds + (", and missing" if column.missing else "")
 

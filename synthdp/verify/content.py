@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from synthdp.bundle.metadata.datapackage import CSV_NAME, DATE_FORMATS, check_header
+from synthdp.bundle.metadata.datapackage import CSV_NAME, check_header
 from synthdp.bundle.metadata.readme import graph_title
 from synthdp.data.domain import ColumnDomain, Domain
 from synthdp.data.encoding import Codes, encode_column
+from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
 from synthdp.graph.causal import CausalGraph
 from synthdp.graph.discovery.measuring import MAX_CELLS
@@ -141,15 +142,9 @@ def _misfits(column: ColumnDomain, text: pd.Series[str]) -> tuple[int, npt.NDArr
     """Number of values that the domain does not hold, read as strictly as they were written; and
     the levels of the others.
     """
-    absent = text == ""
-    values: pd.Series[Any] = text.mask(absent)
-    malformed = 0
-    if column.type == "datetime":
-        values = pd.to_datetime(values, format=DATE_FORMATS[column.resolution], errors="coerce")
-        malformed = int((values.isna() & ~absent).sum())
-    elif column.ranged:
-        pattern = r"-?\d+" if column.type == "integer" else r"-?\d+(\.\d+)?(e[+-]?\d+)?"
-        malformed = int((~absent & ~text.str.fullmatch(pattern)).sum())
+    kind = column_kind(column)
+    values = kind.parsed(column, text)
+    malformed = int(kind.malformed(column, text, values).sum())
     encoded = encode_column(column, values)
     return malformed or encoded.misfits, encoded.codes
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from synthdp.audit.mechanisms.findings import Replayed, ReplayFinding
 from synthdp.data.domain import Domain
@@ -25,17 +26,7 @@ from synthdp.privacy.noise import fresh_generator
 from synthdp.privacy.readers.streaming import encode_batches
 from synthdp.privacy.source import fit_table
 from synthdp.privacy.table import Table
-from synthdp.spec.model import (
-    Boolean,
-    Categorical,
-    CsvSource,
-    Dataset,
-    Datetime,
-    DeclaredRows,
-    Integer,
-    Number,
-    RowUnit,
-)
+from synthdp.spec.model import Column, CsvSource, Dataset, DeclaredRows, RowUnit
 from tests.audit.reading import NASTY, Reader
 
 FEW = 200  # pairs of a kind, of which none is left out
@@ -262,13 +253,8 @@ def pair_domain() -> Domain:
             "resolution": "second",
         },
     }
-    kinds = {
-        k.model_fields["type"].annotation.__args__[0]: k  # type: ignore[union-attr]
-        for k in (Categorical, Boolean, Integer, Number, Datetime)
-    }
-    return Domain.from_spec(
-        {name: kinds[fields["type"]](**fields) for name, fields in columns.items()}
-    )
+    kind = TypeAdapter[Any](Column)
+    return Domain.from_spec({name: kind.validate_python(entry) for name, entry in columns.items()})
 
 
 def fuzzed(values: Sequence[Any], count: int, rng: np.random.Generator) -> list[Any]:

@@ -17,7 +17,8 @@ from urllib.parse import quote
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.metadata.parquet import PARQUET_NAME
 from synthdp.bundle.wording import about_column, title_of, up
-from synthdp.spec.model import Boolean, Categorical, Column, Integer, Number, Ordinal, ReleaseSpec
+from synthdp.data.kinds import column_kind
+from synthdp.spec.model import Column, ReleaseSpec
 
 CROISSANT = "croissant.json"
 CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
@@ -202,21 +203,8 @@ def _field(name: str, column: Column) -> Mapping[str, Any]:
         "@type": "cr:Field",
         "@id": record_id(name),
         "name": name,
-        "dataType": _type(column),
+        "dataType": column_kind(column).croissant(column),
     }
     if any(said):
         field["description"] = "; ".join(s for s in said if s)
     return field | {"source": {"fileObject": {"@id": PARQUET_NAME}, "extract": {"column": name}}}
-
-
-def _type(column: Column) -> str:
-    match column:
-        case Categorical() | Ordinal():
-            return "sc:Text"
-        case Boolean():
-            return "sc:Boolean"
-        case Integer():
-            return "sc:Integer"
-        case Number():
-            return "sc:Float"
-    return "sc:Date" if column.resolution == "day" else "sc:DateTime"

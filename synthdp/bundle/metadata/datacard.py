@@ -7,15 +7,15 @@ of those alone, so that `verify` can write it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from synthdp.bundle.certificate.facts import Certificate
 from synthdp.bundle.certificate.scores_text import in_words
 from synthdp.bundle.metadata.croissant import citation
-from synthdp.bundle.metadata.datapackage import DATE_FORMATS
 from synthdp.bundle.wording import about_column, code, plain, title_of, up
+from synthdp.data.kinds import column_kind
 from synthdp.graph.causal import CausalGraph
-from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Ordinal, ReleaseSpec
+from synthdp.spec.model import Column, ReleaseSpec
 
 DATACARD = "DATACARD.md"
 MAX_SHOWN = 12  # categories or values of a column; datapackage.json has them all
@@ -179,30 +179,9 @@ def _row(name: str, column: Column) -> str:
     cells = [
         name,
         column.type,
-        _values(column),
+        column_kind(column).in_words(column, most=MAX_SHOWN),
         "yes" if column.missing else "no",
         column.unit or "",
         about_column(column),
     ]
     return f"| {' | '.join(plain(c) for c in cells)} |"
-
-
-def _values(column: Column) -> str:
-    match column:
-        case Categorical() | Ordinal():
-            return _some(column.categories, " < " if column.type == "ordinal" else ", ")
-        case Boolean():
-            return f"{column.false} (false), {column.true} (true)"
-        case Datetime():
-            pattern = DATE_FORMATS[column.resolution]
-            return (
-                f"{column.lower.strftime(pattern)} to {column.upper.strftime(pattern)}, to the"
-                f" {column.resolution}"
-            )
-    spikes = _some([f"{s:.12g}" for s in column.spikes], ", ")
-    return f"{column.lower:.12g} to {column.upper:.12g}{f'; often {spikes}' if spikes else ''}"
-
-
-def _some(values: Sequence[str], between: str) -> str:
-    more = len(values) - MAX_SHOWN
-    return between.join(values[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")

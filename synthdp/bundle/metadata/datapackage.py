@@ -15,18 +15,13 @@ from typing import Any
 import pandas as pd
 
 from synthdp.bundle.wording import about_column, title_of
+from synthdp.data.kinds import column_kind
 from synthdp.errors import VerifyError
-from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Ordinal, ReleaseSpec
+from synthdp.spec.model import Column, ReleaseSpec
 
 PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 SCHEMA_PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 CSV_NAME = "synthetic.csv"
-DATE_FORMATS = {
-    "day": "%Y-%m-%d",
-    "hour": "%Y-%m-%dT%H:%M:%S",
-    "minute": "%Y-%m-%dT%H:%M:%S",
-    "second": "%Y-%m-%dT%H:%M:%S",
-}
 
 
 def check_header(path: Path, names: Sequence[str]) -> None:
@@ -55,13 +50,9 @@ def write_csv(frame: pd.DataFrame, columns: Mapping[str, Column], path: Path) ->
 
 def as_written(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
     """`frame` in the order of `columns`, with instants as text."""
-    return pd.DataFrame({name: _written(frame[name], column) for name, column in columns.items()})
-
-
-def _written(values: pd.Series[Any], column: Column) -> pd.Series[Any]:
-    if isinstance(column, Datetime):
-        return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
-    return values
+    return pd.DataFrame(
+        {name: column_kind(column).written(column, frame[name]) for name, column in columns.items()}
+    )
 
 
 def descriptor(spec: ReleaseSpec, *, run: str, csv_bytes: int, csv_sha256: str) -> dict[str, Any]:
@@ -118,7 +109,7 @@ def _licence(text: str) -> dict[str, str]:
 
 
 def _field(name: str, column: Column) -> dict[str, Any]:
-    field = {"name": name, **_type(column)}
+    field = {"name": name, **column_kind(column).frictionless(column)}
     if about := about_column(column):
         field["description"] = about
     if column.unit:
@@ -126,28 +117,3 @@ def _field(name: str, column: Column) -> dict[str, Any]:
     constraints: dict[str, Any] = field.setdefault("constraints", {})
     constraints["required"] = not column.missing
     return field
-
-
-def _type(column: Column) -> dict[str, Any]:
-    match column:
-        case Categorical() | Ordinal():
-            labels = list(column.categories)
-            return {
-                "type": "string",
-                "categories": labels,
-                "categoriesOrdered": column.type == "ordinal",
-                "constraints": {"enum": labels},
-            }
-        case Boolean():
-            return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
-        case Datetime():
-            kind, pattern = (
-                ("date" if column.resolution == "day" else "datetime"),
-                DATE_FORMATS[column.resolution],
-            )
-            bounds = {
-                "minimum": column.lower.strftime(pattern),
-                "maximum": column.upper.strftime(pattern),
-            }
-            return {"type": kind, "constraints": bounds}
-    return {"type": column.type, "constraints": {"minimum": column.lower, "maximum": column.upper}}

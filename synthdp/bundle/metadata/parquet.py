@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from synthdp.bundle.metadata.datapackage import check_header
-from synthdp.spec.model import Boolean, Categorical, Column, Datetime, Integer, Number, Ordinal
+from synthdp.data.kinds import column_kind
+from synthdp.spec.model import Column
 
 PARQUET_NAME = "synthetic.parquet"
 MAX_CELLS, MIN_ROWS, MAX_ROWS = 4_000_000, 1_000, 100_000  # of a row group
@@ -47,27 +48,12 @@ def arrow_schema(columns: Mapping[str, Column]) -> Any:
         said = {"description": column.description, "unit": column.unit}
         return pa.field(
             name,
-            _arrow_type(column),
+            column_kind(column).arrow_type(column),
             nullable=column.missing,
             metadata={k: v for k, v in said.items() if v} or None,
         )
 
     return pa.schema([field(name, column) for name, column in columns.items()])
-
-
-def _arrow_type(column: Column) -> Any:
-    import pyarrow as pa
-
-    match column:
-        case Categorical() | Ordinal():
-            return pa.dictionary(pa.int32(), pa.string(), ordered=column.type == "ordinal")
-        case Boolean():
-            return pa.bool_()
-        case Integer():
-            return pa.int64()
-        case Number():
-            return pa.float64()
-    return pa.date32() if column.resolution == "day" else pa.timestamp("ms")
 
 
 def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
@@ -92,7 +78,10 @@ def row_groups(csv: Path, columns: Mapping[str, Column]) -> Iterator[Any]:
     check_header(csv, list(columns))
     with reader.open_csv(csv, read_options=read, convert_options=text) as batches:
         for batch in batches:
-            arrays = [_typed(batch.column(name), column) for name, column in columns.items()]
+            arrays = [
+                column_kind(column).arrow_array(column, batch.column(name))
+                for name, column in columns.items()
+            ]
             held.append(pa.Table.from_arrays(arrays, schema=schema))
             while sum(map(len, held)) >= size:
                 whole = pa.concat_tables(held)
@@ -121,30 +110,3 @@ def typed_frame(csv: Path, columns: Mapping[str, Column]) -> Any:
             for name, column in columns.items()
         }
     )
-
-
-def _typed(values: Any, column: Column) -> Any:
-    """A column of text as the column's own type."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    match column:
-        case Categorical() | Ordinal():
-            labels = pa.array(column.categories, pa.string())
-            return pa.DictionaryArray.from_arrays(
-                _places(values, labels), labels, ordered=column.type == "ordinal"
-            )
-        case Boolean():
-            return pc.equal(_places(values, pa.array([column.false, column.true])), 1)
-        case Datetime():
-            return values.cast(pa.timestamp("s")).cast(_arrow_type(column))
-    return values.cast(_arrow_type(column))
-
-
-def _places(values: Any, labels: Any) -> Any:
-    import pyarrow.compute as pc
-
-    places = pc.index_in(values, value_set=labels)
-    if places.null_count != values.null_count:
-        raise ValueError("a value is none of its column's categories")
-    return places

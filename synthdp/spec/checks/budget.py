@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.model import Boolean, Categorical, Column, Ordinal, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec
 
 MAX_PAIR_CELLS = 1 << 18  # of a measured table
 
@@ -99,7 +99,7 @@ def pairs_unused(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def pair_cells(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, (first, second) in enumerate(spec.privacy.pairs):
         if first in spec.columns and second in spec.columns:
-            cells = level_count(spec.columns[first]) * level_count(spec.columns[second])
+            cells = spec.columns[first].level_count * spec.columns[second].level_count
             if cells > MAX_PAIR_CELLS:
                 hint = (
                     "noise drowns a table with so many cells; name a pair of columns with fewer"
@@ -130,7 +130,7 @@ def targets(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 
 def target_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for i, name in enumerate(spec.synthesizer.targets):
-        levels = level_count(spec.columns[name]) if name in spec.columns else 0
+        levels = spec.columns[name].level_count if name in spec.columns else 0
         if levels > spec.synthesizer.hidden:
             hint = (
                 "choose wider bins, raise synthesizer.hidden, or leave it out: the model learns it"
@@ -159,16 +159,3 @@ def graph_share(spec: ReleaseSpec) -> Iterator[CrossProblem]:
             f"got {share:g}; graph mode {mode} spends nothing on the graph",
             hint,
         )
-
-
-def level_count(column: Column) -> int:
-    """States of a column; none where its entry is wrong, so that nothing is said to be too many."""
-    if isinstance(column, Boolean):
-        return 2 + column.missing
-    if isinstance(column, Categorical | Ordinal):
-        return len(column.categories) + column.missing
-    return (
-        len(column.spikes)
-        + (len(column.edges) if column.edges is not None else column.bins)
-        + column.missing
-    )

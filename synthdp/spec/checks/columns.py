@@ -18,7 +18,6 @@ from synthdp.spec.checks import derived as derivedchecks
 from synthdp.spec.checks import evaluation as evaluationchecks
 from synthdp.spec.checks import gates as gatechecks
 from synthdp.spec.checks import graph as graphchecks
-from synthdp.spec.checks.budget import level_count
 from synthdp.spec.checks.possible import impossible
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
@@ -26,12 +25,8 @@ from synthdp.spec.load.names import MAX_TOLD, name_problems, written
 from synthdp.spec.model import (
     ADDRESS,
     CONTROL,
-    Boolean,
-    Categorical,
-    Column,
     CsvSource,
     IdUnit,
-    Ordinal,
     ReleaseSpec,
     rules,
     starts_formula,
@@ -40,7 +35,6 @@ from synthdp.spec.model.fields import alike
 from synthdp.spec.syntax import Loc
 
 MAX_LEVELS = 65_536  # over all columns together: the width of the one-hot row that the model reads
-MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
 
 
 def check(spec: ReleaseSpec) -> ReleaseSpec:
@@ -197,7 +191,7 @@ def _plain_name(where: Loc, name: str, hint: str) -> Iterator[CrossProblem]:
 
 
 def _levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
-    total = sum(level_count(column) for column in spec.modelled.values())
+    total = sum(column.level_count for column in spec.modelled.values())
     if total > MAX_LEVELS:
         message = (
             f"all columns together have {total:,} levels; at most {MAX_LEVELS:,} fit into the model"
@@ -205,15 +199,10 @@ def _levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         yield CrossProblem(("columns",), message, "use fewer bins, or merge rare categories")
 
 
-def _whole_bounds(spec: ReleaseSpec) -> Iterator[CrossProblem]:
+def _columns(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     for name, column in spec.columns.items():
-        for bound in ("lower", "upper") if column.type == "integer" else ():
-            if abs(getattr(column, bound)) > MAX_WHOLE:
-                yield CrossProblem(
-                    ("columns", name, bound),
-                    "beyond 2^53, where whole numbers are no longer exact",
-                    "use a narrower range, or rescale the column",
-                )
+        for field, message, hint in column.mistakes():
+            yield CrossProblem(("columns", name, field), message, hint)
 
 
 def _missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -227,7 +216,7 @@ def _missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 "delete it",
             )
     for name, column in spec.columns.items():
-        for where, text in _labels(column):
+        for where, text in column.texts():
             if text in missing:
                 hint = (
                     "delete the category and set missing: true, or take the text out of"
@@ -249,13 +238,6 @@ def _missing_texts(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                     "category 'missing' cannot be told from the state of missing values",
                     hint,
                 )
-
-
-def _labels(column: Column) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    if isinstance(column, Boolean):
-        yield from ((("false",), column.false), (("true",), column.true))
-    elif isinstance(column, Categorical | Ordinal):
-        yield from ((("categories", i), text) for i, text in enumerate(column.categories))
 
 
 def _source(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -374,7 +356,7 @@ CHECKS = (
     _Check(("graph.groups",), _group_names),
     _Check(("columns",), _levels),
     _Check(("columns", "constraints"), impossible),
-    _Check(("columns",), _whole_bounds),
+    _Check(("columns",), _columns),
     _Check(("dataset.source", "columns"), _missing_texts),
     _Check(("dataset.source",), _source),
     _Check(

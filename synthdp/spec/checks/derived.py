@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import calculation
-from synthdp.spec.model import Column, Datetime, ReleaseSpec, Unread, derived_of
+from synthdp.spec.model import Column, ReleaseSpec, Unread, derived_of
 
 
 def derived(spec: ReleaseSpec) -> Iterator[CrossProblem]:
@@ -34,9 +34,11 @@ def _problems(name: str, column: Column, text: str, spec: ReleaseSpec) -> Iterat
             )
     if computed is None or any(isinstance(spec.columns[n], Unread) for n in computed.columns):
         return
-    wanted = "date" if isinstance(column, Datetime) else "number"
-    if computed.kind != wanted:
-        message = f"computes a {computed.kind}, and a column of type {column.type} holds {wanted}s"
+    if computed.kind != column.operand:
+        message = (
+            f"computes a {computed.kind}, and a column of type {column.type} holds"
+            f" {column.operand}s"
+        )
         yield CrossProblem(
             (*where, "derived"),
             message,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
 from synthdp.spec.expressions.expressions import parse
-from synthdp.spec.model import Boolean, Categorical, Effect, Ordinal, ReleaseSpec
+from synthdp.spec.model import Effect, ReleaseSpec, category_types
 from synthdp.spec.model.evaluation import DISCLOSURE_SHARE
 
 MAX_GROUPS = 64
@@ -48,17 +48,16 @@ def subgroups(spec: ReleaseSpec) -> Iterator[CrossProblem]:
         column, where = spec.columns.get(name), ("evaluation", "subgroups", i)
         if column is None:
             continue
-        if not isinstance(column, Categorical | Ordinal | Boolean):
+        if column.ranged:
             yield CrossProblem(
                 where,
                 f"{name!r} holds numbers or dates; groups are categories",
-                "name a categorical, ordinal or boolean column",
+                f"name a {category_types()} column",
             )
-        elif not isinstance(column, Boolean) and len(column.categories) > MAX_GROUPS:
+        elif len(column.labels) > MAX_GROUPS:
             yield CrossProblem(
                 where,
-                f"{name!r} has {len(column.categories)} categories; at most {MAX_GROUPS} can be"
-                " judged",
+                f"{name!r} has {len(column.labels)} categories; at most {MAX_GROUPS} can be judged",
                 "name another column",
             )
 
@@ -89,9 +88,9 @@ def _effect(spec: ReleaseSpec, i: int, effect: Effect) -> Iterator[CrossProblem]
                 "name another column",
             )
     outcome = spec.columns.get(effect.outcome)
-    if isinstance(outcome, Categorical) and len(outcome.categories) > 2:
+    if outcome is not None and not outcome.ordered and len(outcome.labels) > 2:
         message = (
-            f"{effect.outcome!r} has {len(outcome.categories)} categories in no order, of which"
+            f"{effect.outcome!r} has {len(outcome.labels)} categories in no order, of which"
             " there is no mean"
         )
         yield CrossProblem(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.model import Boolean, Categorical, Ordinal, ReleaseSpec
+from synthdp.spec.model import ReleaseSpec, category_types
 
 JUDGED = ("tv1", "tv2", "tv3", "tstr_auc", "tstr_ratio")
 CLASSIFIED = ("tstr_auc", "tstr_ratio")
@@ -60,9 +60,7 @@ def attacked(spec: ReleaseSpec) -> Iterator[CrossProblem]:
 def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     """Gates on scores that are not paid for, or that this spec has not."""
     categories = [
-        t
-        for t in spec.evaluation.targets
-        if isinstance(spec.columns.get(t), Boolean | Categorical | Ordinal)
+        t for t in spec.evaluation.targets if t in spec.columns and not spec.columns[t].ranged
     ]
     for i, gate in enumerate(spec.gates):
         where = ("gates", i, "metric")
@@ -73,7 +71,7 @@ def dp_scores(spec: ReleaseSpec) -> Iterator[CrossProblem]:
                 "set evaluation.disclosure: private",
             )
         elif gate.metric == "tstr_accuracy_dp" and not categories:
-            hint = "name a categorical, ordinal or boolean column in evaluation.targets"
+            hint = f"name a {category_types()} column in evaluation.targets"
             yield CrossProblem(
                 where,
                 f"{gate.metric} needs a target with categories, and evaluation.targets names none",

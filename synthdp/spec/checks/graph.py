@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.model import Categorical, Edge, ReleaseSpec
+from synthdp.spec.model import Edge, ReleaseSpec
 
 Arrow = tuple[str, str]
 MAX_ARROWS = 100_000
@@ -216,10 +216,10 @@ def ordered_levels(spec: ReleaseSpec) -> Iterator[CrossProblem]:
     if spec.graph.mode != "learn" or spec.graph.algorithm not in RANKED:
         return
     for name, column in spec.modelled.items():
-        if isinstance(column, Categorical) and len(column.categories) > 2:
+        if not column.ordered and len(column.labels) > 2:
             message = (
                 f"{spec.graph.algorithm} ranks values, and no order is declared for the"
-                f" {len(column.categories)} categories of {name!r}"
+                f" {len(column.labels)} categories of {name!r}"
             )
             yield CrossProblem(
                 ("graph", "algorithm"),

@@ -16,22 +16,11 @@ not even.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from synthdp.spec.checks.problem import CrossProblem
-from synthdp.spec.expressions.expressions import EPOCH, Equation, calculation, parse
-from synthdp.spec.model import (
-    RESOLUTION_SECONDS,
-    Boolean,
-    Categorical,
-    Column,
-    Datetime,
-    Number,
-    Ordinal,
-    ReleaseSpec,
-    Unread,
-    derived_of,
-)
+from synthdp.spec.expressions.expressions import Equation, calculation, parse
+from synthdp.spec.model import Column, Number, Ranged, ReleaseSpec, Unread, derived_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,14 +99,14 @@ def _computed(
 
     column = spec.columns[name]
     computed, _ = calculation(derived_of(column) or "", spec.columns)
-    if computed is None or isinstance(column, Categorical | Ordinal | Boolean):
+    if computed is None or not isinstance(column, Ranged):
         return np.full(EVEN_ROWS, np.nan)
-    day = RESOLUTION_SECONDS[column.resolution] / 86_400 if isinstance(column, Datetime) else 1.0
+    day = 1.0 if column.step_seconds is None else column.step_seconds / 86_400
     found = computed.value(values)
     return np.clip(
         np.where(np.isfinite(found), found, np.nan),
-        _number(column.lower, column) * day,
-        _number(column.upper, column) * day,
+        column.number(column.lower) * day,
+        column.number(column.upper) * day,
     )
 
 
@@ -125,7 +114,7 @@ def _by_chance(
     equation: Equation, values: Mapping[str, npt.NDArray[np.float64]], columns: Mapping[str, Column]
 ) -> bool:
     """Whether next to no drawn row fulfils an equation, whatever the model learnt."""
-    return any(isinstance(columns[name], Number) for name in equation.columns) or bool(
+    return any(columns[name].continuous for name in equation.columns) or bool(
         equation.truth(values)[0].mean() < MIN_EQUAL
     )
 
@@ -136,16 +125,16 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
     """
     import numpy as np
 
-    if isinstance(column, Categorical | Ordinal | Boolean):
-        categories = 2 if isinstance(column, Boolean) else len(column.categories)
+    if not isinstance(column, Ranged):
+        categories = len(column.labels)
         levels = rng.integers(categories + column.missing, size=EVEN_ROWS).astype(np.float64)
         return np.where(levels == categories, np.nan, levels)
     lower, upper, *others = (
-        _number(v, column)
+        column.number(v)
         for v in (column.lower, column.upper, *column.spikes, *(column.edges or ()))
     )
     spikes, edges = np.array(others[: len(column.spikes)]), np.array(others[len(column.spikes) :])
-    stop = upper if isinstance(column, Number) else upper + 1
+    stop = upper if column.continuous else upper + 1
     ends = np.append(edges, stop) if len(edges) else np.linspace(lower, stop, column.bins + 1)
     level = rng.integers(len(spikes) + len(ends) - 1 + column.missing, size=EVEN_ROWS)
     inside = np.clip(level - len(spikes), 0, len(ends) - 2)
@@ -159,20 +148,7 @@ def _drawn(column: Column, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         level < len(spikes), np.append(spikes, 0.0)[np.minimum(level, len(spikes))], drawn
     )
     drawn = np.where(level == len(spikes) + len(ends) - 1, np.nan, drawn)
-    return (
-        drawn * RESOLUTION_SECONDS[column.resolution] / 86_400
-        if isinstance(column, Datetime)
-        else drawn
-    )
-
-
-def _number(value: Any, column: Column) -> float:
-    """A bound as a number; an instant in whole steps of its column since 1970."""
-    return (
-        float((value - EPOCH).total_seconds() // RESOLUTION_SECONDS[column.resolution])
-        if isinstance(column, Datetime)
-        else float(value)
-    )
+    return drawn if column.step_seconds is None else drawn * column.step_seconds / 86_400
 
 
 def _conflicts(holds: npt.NDArray[np.bool_]) -> Iterator[Sequence[int]]:

@@ -33,20 +33,11 @@ from synthdp.spec.expressions.truth import (
     negative,
     some,
 )
-from synthdp.spec.model import (
-    Boolean,
-    Column,
-    Datetime,
-    Integer,
-    Number,
-    Ordinal,
-    Unread,
-    derived_of,
-)
+from synthdp.spec.model import Column, derived_of
+from synthdp.spec.model.columns import EPOCH, Operand
 from synthdp.spec.wording import got, nearest
 
 __all__ = [
-    "EPOCH",
     "LARGEST",
     "MAX_NODES",
     "Calculation",
@@ -59,7 +50,6 @@ __all__ = [
 
 MAX_NODES = 200
 LARGEST = 1e15  # beyond it neighbouring whole numbers are one
-EPOCH = datetime(1970, 1, 1)
 
 _T = TypeVar("_T")
 _MARK = "\u01bb"  # begins the name that stands for one in backticks while Python parses
@@ -144,7 +134,7 @@ class _Operand:
     can be said against it.
     """
 
-    kind: Literal["number", "date", "text", "literal", "unread"]
+    kind: Operand | Literal["literal"]
     value: Numbers = lambda values: 0.0
     constant: bool = False
     categories: tuple[str, ...] = ()
@@ -249,9 +239,7 @@ class _Reader:
                 return self._negation(lambda: self._truth(inner))
             case ast.Compare():
                 return self._chain(node)
-            case ast.Name() if isinstance(
-                self.columns.get(self.quoted.get(node.id, node.id)), Boolean | Unread
-            ):
+            case ast.Name() if self._is_truth(node):
                 return comparison(operator.eq, self._operand(node).value, lambda values: 1.0)
         self._operand(node)
         self._wrong(
@@ -259,6 +247,10 @@ class _Reader:
             "is a value where something true or false is needed",
             "compare it with something, e.g. age >= 18",
         )
+
+    def _is_truth(self, node: ast.Name) -> bool:
+        column = self.columns.get(self.quoted.get(node.id, node.id))
+        return column is not None and column.truth
 
     def _negation(self, read: Callable[[], Truth]) -> Truth:
         """What `read` reads must not hold."""
@@ -466,18 +458,13 @@ class _Reader:
         self.used.add(name)
         column = self.columns[name]
         value: Numbers = operator.itemgetter(name)
-        if isinstance(column, Integer | Number | Datetime):
-            return _Operand(
-                "date" if isinstance(column, Datetime) else "number",
-                value,
-                name=name,
-                columns=self._read(node, name, column),
-            )
-        if isinstance(column, Unread):
-            return _Operand("unread", value, name=name)
-        labels = (column.false, column.true) if isinstance(column, Boolean) else column.categories
         return _Operand(
-            "text", value, categories=labels, ordered=isinstance(column, Ordinal), name=name
+            column.operand,
+            value,
+            categories=column.labels,
+            ordered=column.ordered,
+            name=name,
+            columns=self._read(node, name, column) if column.ranged else frozenset(),
         )
 
     def _read(self, node: ast.Name, name: str, column: Column) -> frozenset[str]:

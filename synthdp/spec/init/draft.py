@@ -15,8 +15,6 @@ from typing import Any
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.header import read_header
 from synthdp.spec.init.questions import (
-    CODEBOOK,
-    TYPES,
     Ask,
     ask_budget,
     ask_column,
@@ -25,7 +23,7 @@ from synthdp.spec.init.questions import (
     ask_unit,
 )
 from synthdp.spec.load.yaml_tree import plain
-from synthdp.spec.model import MembershipAttack
+from synthdp.spec.model import COLUMN_TYPES, MembershipAttack
 
 __all__ = ["Ask", "draft_spec"]
 
@@ -36,15 +34,6 @@ _OPENING = """\
 # Check it with `synthdp validate`, see the spend with `synthdp plan`, then run `synthdp release`.
 synthdp: 1
 """  # noqa: E501
-_COLUMNS = f"""\
-# One entry per column of the table. One that must not be released is taken out of the file: a column that is not listed is refused.
-#   categorical, ordinal:      categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest
-#   boolean:                   false: no, true: yes   the texts in the table
-#   integer, number, datetime: lower: 0, upper: 120   {CODEBOOK}
-#                              bins: 32   or edges: [0, 18, 65], the left ends of the bins
-#                              spikes: [0]   values that are very common by themselves
-#   all:                       missing: true   where values may be missing; unit, description
-columns:"""  # noqa: E501
 _UNIT = """\
   # row protects one row: right only when no person has several rows.
   # id protects everything of one id (column: ..., max_rows: ...); the id column is then not listed under columns.
@@ -66,6 +55,29 @@ _EVALUATION = """\
 #   targets: [income]"""  # noqa: E501
 
 
+def _sketches() -> str:
+    """What each type is written with, for the head of `columns`; types that are written alike share
+    their lines.
+    """
+    sketches: dict[tuple[str, ...], list[str]] = {}
+    for name, model in COLUMN_TYPES.items():
+        sketches.setdefault(model.sketch, []).append(name)
+    heads = {f"{', '.join(names)}:": lines for lines, names in sketches.items()}
+    heads["all:"] = ("missing: true   where values may be missing; unit, description",)
+    width = max(map(len, heads))
+    return "\n".join(
+        f"#   {head if i == 0 else '':{width}} {line}"
+        for head, lines in heads.items()
+        for i, line in enumerate(lines)
+    )
+
+
+_COLUMNS = f"""\
+# One entry per column of the table. One that must not be released is taken out of the file: a column that is not listed is refused.
+{_sketches()}
+columns:"""  # noqa: E501
+
+
 def _fill(what: str) -> str:
     return f"<fill in: {what}>"
 
@@ -78,7 +90,8 @@ _ROWS_TO_FILL = {
     "kind": _fill("public or approximate"),
     "value": _fill("the number of rows, as a constant that may be published"),
 }
-_COLUMN_TO_FILL = {"type": _fill(f"{', '.join(TYPES[:-1])} or {TYPES[-1]}")}
+*_OTHERS, _LAST = COLUMN_TYPES
+_COLUMN_TO_FILL = {"type": _fill(f"{', '.join(_OTHERS)} or {_LAST}")}
 _BUDGET_TO_FILL = {
     "epsilon": _fill("total for everything in the run, e.g. 1"),
     "delta": _fill("well below 1 / rows, e.g. 1e-6 for 50000 rows"),

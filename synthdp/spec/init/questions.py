@@ -11,27 +11,11 @@ from synthdp.errors import DataError
 from synthdp.spec.checks.budget import suggested_delta
 from synthdp.spec.init.draft_edges import describe_edges, suggested_edges
 from synthdp.spec.load.yaml_tree import Scalar, plain
-from synthdp.spec.model import (
-    Categories,
-    Category,
-    Column,
-    DeclaredRows,
-    Instant,
-    Privacy,
-    Real,
-    Whole,
-)
+from synthdp.spec.model import COLUMN_TYPES, Column, DeclaredRows, Privacy, Real, Whole
+from synthdp.spec.model.columns import Question
 from synthdp.spec.wording import first_words
 
 TRIES = 5
-TYPES = ("categorical", "ordinal", "boolean", "integer", "number", "datetime")
-CODEBOOK = "from the codebook, never from the rows"
-_RANGES: dict[str, Any] = {"integer": Whole, "number": Real, "datetime": Instant}
-_SPIKES: dict[str, Any] = {
-    "integer": tuple[Whole, ...],
-    "number": tuple[Real, ...],
-    "datetime": tuple[Instant, ...],
-}
 _T = TypeVar("_T")
 
 
@@ -116,7 +100,7 @@ def ask_budget(ask: Ask, rows: int) -> dict[str, Any]:
 
 def ask_column(ask: Ask, name: str) -> dict[str, Any]:
     """One entry of `columns`; asked from the start where the answers do not fit together."""
-    kind = _choice(ask, f"{name}: which type?", TYPES, None)
+    kind = _choice(ask, f"{name}: which type?", tuple(COLUMN_TYPES), None)
     note = ""
     for _ in range(TRIES):
         entry = {"type": kind, **_details(ask, f"{note}{name}", kind)}
@@ -139,59 +123,32 @@ def ask_missing(ask: Ask) -> list[Scalar]:
 
 
 def _details(ask: Ask, name: str, kind: str) -> dict[str, Any]:
-    if kind == "boolean":
-        labels = _fits(Category)
-        entry: dict[str, Any] = {
-            "false": _until_fit(
-                ask, f"{name}: which text stands for false?", labels, default="false"
-            ),
-            "true": _until_fit(ask, f"{name}: which text stands for true?", labels, default="true"),
-        }
-    elif kind in _RANGES:
-        entry = _range(ask, name, kind)
-    else:
-        order = ", from lowest to highest" if kind == "ordinal" else ""
-        entry = {
-            "categories": _until_fit(
-                ask,
-                f"{name}: all categories, parted by commas{order} ({CODEBOOK})?",
-                _list(Categories, texts=True),
-            )
-        }
+    """The fields that the type's own questions are about, then whether values may be missing."""
+    entry: dict[str, Any] = {}
+    for question in COLUMN_TYPES[kind].questions:
+        answer = _answer(ask, name, question, {"type": kind, **entry})
+        if answer not in ("", []):
+            entry[question.field] = answer
+    if "unit" in entry:  # it is asked before the bins that it suggests, and written after them
+        entry["unit"] = entry.pop("unit")
     entry["missing"] = _choice(ask, f"{name}: may values be missing?", ("yes", "no"), "no") == "yes"
     return entry
 
 
-def _range(ask: Ask, name: str, kind: str) -> dict[str, Any]:
-    entry = {
-        "lower": _until_fit(ask, f"{name}: lower bound ({CODEBOOK})?", _fits(_RANGES[kind])),
-        "upper": _until_fit(ask, f"{name}: upper bound ({CODEBOOK})?", _fits(_RANGES[kind])),
-    }
-    example = "1900-01-01" if kind == "datetime" else "0"
-    question = (
-        f"{name}: values that are very common by themselves, such as {example}, parted by commas"
-        " (none: empty)?"
+def _answer(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> Any:
+    """The value of one field; `said` is what is known of the column already."""
+    text = f"{name}: {question.text}"
+    if question.field == "edges":
+        return _edges(ask, name, question, said)
+    if question.answer is None:
+        return ask(text, default=question.default).strip()
+    fit: Callable[[str], Any] = (
+        _list(question.answer, texts=question.texts) if question.many else _fits(question.answer)
     )
-    spikes = _until_fit(ask, question, _list(_SPIKES[kind], texts=False), default="")
-    unit = (
-        ask(f"{name}: unit, e.g. years (none: empty)?", default="").strip()
-        if kind != "datetime"
-        else ""
-    )
-    edges = (
-        _edges(ask, name, kind, entry | {"spikes": spikes, "unit": unit})
-        if kind != "datetime"
-        else []
-    )
-    return (
-        entry
-        | ({"spikes": spikes} if spikes else {})
-        | ({"edges": edges} if edges else {})
-        | ({"unit": unit} if unit else {})
-    )
+    return _until_fit(ask, text, fit, default=question.default)
 
 
-def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]:
+def _edges(ask: Ask, name: str, question: Question, said: dict[str, Any]) -> list[Scalar]:
     """Left ends of bins: those that bounds, unit and spikes suggest, none (bins of equal width), or
     the user's own.
     """
@@ -201,26 +158,27 @@ def _edges(ask: Ask, name: str, kind: str, said: dict[str, Any]) -> list[Scalar]
     suggested = suggested_edges(
         lower=lower,
         upper=upper,
-        whole=kind == "integer",
-        unit=said["unit"],
-        spikes=[float(s) for s in said["spikes"]],
+        whole=not COLUMN_TYPES[said["type"]].continuous,
+        unit=said.get("unit", ""),
+        spikes=[float(s) for s in said.get("spikes", ())],
     )
     if not suggested:
         return []
-    own = _list(_SPIKES[kind], texts=False)
+    own = _list(question.answer, texts=question.texts)
 
     def fit(answer: str) -> list[Scalar]:
         edges: list[Scalar] = (
             [*suggested] if answer == "yes" else [] if answer == "no" else own(answer)
         )
-        _validate(Column, {**said, "type": kind, **({"edges": edges} if edges else {})})
+        _validate(Column, {**said, **({"edges": edges} if edges else {})})
         return edges
 
-    question = (
-        f"{name}: {describe_edges(suggested, upper)}; take them (yes), 32 of equal width (no), or"
-        " give left ends of your own, parted by commas?"
+    return _until_fit(
+        ask,
+        f"{name}: {describe_edges(suggested, upper)}; {question.text}",
+        fit,
+        default=question.default,
     )
-    return _until_fit(ask, question, fit, default="yes")
 
 
 def _until_fit(

@@ -10,7 +10,7 @@ Import models from here; the files behind it are for reading and changing:
 
     dataset.py      dataset                             synthesizer.py  synthesizer, sampling,
     constraints
-    columns.py      columns                             evaluation.py   evaluation, attacks
+    columns/        columns                             evaluation.py   evaluation, attacks
     privacy.py      privacy                             gates.py        gates, and which metrics
     they may bound
     graph.py        graph                               running.py      tracking, compute
@@ -24,6 +24,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from synthdp.spec.model.columns import (
+    COLUMN_TYPES,
     RESOLUTION_SECONDS,
     Boolean,
     Categorical,
@@ -33,7 +34,9 @@ from synthdp.spec.model.columns import (
     Integer,
     Number,
     Ordinal,
+    Ranged,
     Unread,
+    category_types,
     derived_of,
 )
 from synthdp.spec.model.dataset import (
@@ -90,6 +93,7 @@ __all__ = [
     "ADDRESS",
     "ATTACK_FIGURES",
     "ATTACK_METRICS",
+    "COLUMN_TYPES",
     "CONFIDENTIAL_METRICS",
     "CONTROL",
     "DP_METRICS",
@@ -136,6 +140,7 @@ __all__ = [
     "Privacy",
     "PrivacyUnit",
     "Publication",
+    "Ranged",
     "Real",
     "ReleaseSpec",
     "RowUnit",
@@ -149,6 +154,7 @@ __all__ = [
     "Tracking",
     "Unread",
     "Whole",
+    "category_types",
     "derived_of",
     "starts_formula",
 ]

@@ -8,7 +8,6 @@ release: that would be one more use of them, and would have to be paid for.
 
 from __future__ import annotations
 
-from synthdp.spec.checks.budget import level_count
 from synthdp.spec.model import ReleaseSpec
 
 FEW_ROWS = 10_000  # below, a table is trained on for fewer steps
@@ -57,7 +56,7 @@ def hidden(spec: ReleaseSpec) -> int:
     """
     columns = len(spec.modelled)
     targets = [
-        level_count(spec.columns[name]) for name in spec.synthesizer.targets if name in spec.columns
+        spec.columns[name].level_count for name in spec.synthesizer.targets if name in spec.columns
     ]
     return max(
         [

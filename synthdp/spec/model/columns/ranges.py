@@ -1,32 +1,22 @@
-"""`columns`: what each column may hold. Public knowledge, never fitted to rows; a column is one of
-six types.
-"""
+"""Columns of numbers and dates in a declared range, cut into bins; single values may be spikes."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Literal, TypeVar
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Unit
 from pydantic import AfterValidator, Field, model_validator
 
-from synthdp.spec.model.fields import (
-    Categories,
-    Category,
-    Flag,
-    Instant,
-    Model,
-    Real,
-    Whole,
-    alike,
-    unique,
-    wrong,
-)
+from synthdp.spec.model.columns.base import CODEBOOK, ColumnBase, Operand, Question
+from synthdp.spec.model.fields import Instant, Real, Whole, unique, wrong
 
 RESOLUTION_SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+EPOCH = datetime(1970, 1, 1)
 MAX_DECIMALS = 12
-
+MAX_WHOLE = 2**53  # whole numbers up to here are exact as floating point
 
 Derived = Annotated[str, Field(min_length=1, max_length=1000)] | None
 DERIVED = Field(
@@ -39,87 +29,69 @@ DERIVED = Field(
 )
 
 
-class ColumnBase(Model):
-    """What every column has."""
-
-    missing: Flag = Field(
-        default=False,
-        description="whether values may be missing; missing is then a state of its own",
-        examples=[True],
-    )
-    description: str | None = Field(
-        default=None,
-        description="what the column holds, for the bundle's metadata",
-        examples=["outpatient visits"],
-    )
-    unit: str | None = Field(
-        default=None,
-        description="unit of its values, for the bundle's metadata",
-        examples=["years"],
-    )
+_EDGES = "take them (yes), 32 of equal width (no), or give left ends of your own, parted by commas?"
 
 
-class Categorical(ColumnBase):
-    """One of a list of texts, in no order, compared letter by letter; typed whole numbers are
-    written without a point, truth as true and false.
-    """
-
-    type: Literal["categorical"] = Field(
-        description="texts without an order", examples=["categorical"]
+def _questions(bound: Any, *, common: str, bins: bool) -> tuple[Question, ...]:
+    """The questions of a range whose values are of type `bound`, `common` being one of them."""
+    spikes = "values that are very common by themselves, such as"
+    asked = (
+        Question("lower", f"lower bound ({CODEBOOK})?", bound),
+        Question("upper", f"upper bound ({CODEBOOK})?", bound),
+        Question(
+            "spikes",
+            f"{spikes} {common}, parted by commas (none: empty)?",
+            tuple[bound, ...],
+            many=True,
+            default="",
+        ),
     )
-    categories: Categories = Field(
-        description="every text that is allowed; codes such as 0 and 1 are read as texts",
-        examples=[["Female", "Male"]],
+    if not bins:
+        return asked
+    return (
+        *asked,
+        Question("unit", "unit, e.g. years (none: empty)?", default=""),
+        Question("edges", _EDGES, tuple[bound, ...], many=True, default="yes"),
     )
 
 
-class Unread(Categorical):
-    """Stands for a column whose entry is wrong: its name may be used, and of its values nothing is
-    known. In no finished spec.
-    """
+class _Range:
+    """What numbers and dates have in common beside their fields."""
 
-
-class Ordinal(ColumnBase):
-    """One of a list of texts, in order."""
-
-    type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
-    categories: Categories = Field(
-        description="from lowest to highest", examples=[["low", "medium", "high"]]
+    ranged: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    operand: ClassVar[Operand] = "number"
+    sketch: ClassVar[tuple[str, ...]] = (
+        f"lower: 0, upper: 120   {CODEBOOK}",
+        "bins: 32   or edges: [0, 18, 65], the left ends of the bins",
+        "spikes: [0]   values that are very common by themselves",
     )
 
+    @property
+    def level_count(self) -> int:
+        """Number of levels: spikes, bins, and the missing one."""
+        column: Any = self
+        bins = len(column.edges) if column.edges is not None else column.bins
+        return int(len(column.spikes) + bins + column.missing)
 
-class Boolean(ColumnBase):
-    """One of two texts."""
+    @property
+    def step_seconds(self) -> int | None:
+        """Seconds between two neighbouring instants; None for numbers."""
+        return None
 
-    type: Literal["boolean"] = Field(description="two texts", examples=["boolean"])
-    false: Category = Field(
-        default="false", description="the text that stands for false", examples=["no"]
-    )
-    true: Category = Field(
-        default="true", description="the text that stands for true", examples=["yes"]
-    )
-
-    @model_validator(mode="after")
-    def _two_labels(self) -> Boolean:
-        if self.false == self.true:
-            raise wrong(("true", f"labels of false and true are both {self.true!r}"))
-        if alike((self.false, self.true)) is not None:
-            raise wrong(
-                (
-                    "true",
-                    (
-                        f"labels of false and true, {self.false!a} and {self.true!a}, look the same"
-                        " and are not"
-                    ),
-                )
-            )
-        return self
+    def number(self, value: Any) -> float:
+        """A bound, edge or spike on the column's numeric scale; an instant in whole steps since
+        1970-01-01.
+        """
+        return float(value)
 
 
-class Integer(ColumnBase):
+class Integer(_Range, ColumnBase):
     """Whole numbers in [lower, upper]. Bins are half-open from each edge to the next; the last ends
     at `upper`.
     """
+
+    questions: ClassVar = _questions(Whole, common="0", bins=True)
 
     type: Literal["integer"] = Field(description="whole numbers", examples=["integer"])
     lower: Whole = Field(
@@ -147,9 +119,22 @@ class Integer(ColumnBase):
     def _ranges(self) -> Integer:
         return _check_range(self)
 
+    def mistakes(self) -> Iterator[tuple[str, str, str]]:
+        """Bounds that floating point does not hold."""
+        for field in ("lower", "upper"):
+            if abs(getattr(self, field)) > MAX_WHOLE:
+                yield (
+                    field,
+                    "beyond 2^53, where whole numbers are no longer exact",
+                    "use a narrower range, or rescale the column",
+                )
 
-class Number(ColumnBase):
+
+class Number(_Range, ColumnBase):
     """Real numbers in [lower, upper], written with `decimals` digits."""
+
+    continuous: ClassVar[bool] = True
+    questions: ClassVar = _questions(Real, common="0", bins=True)
 
     type: Literal["number"] = Field(description="real numbers", examples=["number"])
     lower: Real = Field(
@@ -181,12 +166,15 @@ class Number(ColumnBase):
         return _check_range(self)
 
 
-class Datetime(ColumnBase):
+class Datetime(_Range, ColumnBase):
     """Points in time in [lower, upper], without time zone, in whole `resolution` steps.
 
     Texts are days in full, perhaps with a time: 2024-12-31, 2024-12-31T23:59 or 2024-12-31
     23:59:59.5. Anything else, such as 2024-12, is a misfit.
     """
+
+    operand: ClassVar[Operand] = "date"
+    questions: ClassVar = _questions(Instant, common="1900-01-01", bins=False)
 
     type: Literal["datetime"] = Field(description="dates and times", examples=["datetime"])
     lower: Instant = Field(
@@ -217,8 +205,18 @@ class Datetime(ColumnBase):
     def _ranges(self) -> Datetime:
         return _check_range(self)
 
+    @property
+    def step_seconds(self) -> int:
+        """Seconds of one step of the resolution."""
+        return RESOLUTION_SECONDS[self.resolution]
 
-_Ranged = TypeVar("_Ranged", "Integer", "Number", "Datetime")
+    def number(self, value: Any) -> float:
+        """An instant in whole steps since 1970-01-01."""
+        return float((value - EPOCH) // timedelta(seconds=self.step_seconds))
+
+
+Ranged = Integer | Number | Datetime
+_Ranged = TypeVar("_Ranged", Integer, Number, Datetime)
 
 
 def _check_range(column: _Ranged) -> _Ranged:
@@ -309,13 +307,3 @@ def _decimals_problems(column: _Ranged) -> Iterator[tuple[str, str]]:
         + (f"use {needed} digits, or " if needed else "")
         + "rescale the column",
     )
-
-
-Column = Annotated[
-    Categorical | Ordinal | Boolean | Integer | Number | Datetime, Field(discriminator="type")
-]
-
-
-def derived_of(column: Column) -> str | None:
-    """What a column is computed from; None for one that is modelled."""
-    return getattr(column, "derived", None)

@@ -1,0 +1,167 @@
+"""Kinds of columns whose values are categories: a level each, compared letter by letter."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.column_domain import MISSING_LABEL, ColumnDomain
+from synthdp.data.kinds.kind import (
+    ColumnKind,
+    EncodedColumn,
+    Mask,
+    Read,
+    finish,
+    missing_in,
+    some,
+)
+from synthdp.data.one_value import Meaning, category_text
+from synthdp.spec.model import Boolean, Categorical, ColumnBase, Ordinal
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_C = TypeVar("_C", bound=ColumnBase)
+
+
+class CategoryKind(ColumnKind[_C]):
+    """Levels are the labels of the declaration, in its order; missing last."""
+
+    read_as: ClassVar[str] = "categories are compared letter by letter"
+    read_as_csv: ClassVar[str] = " (1.0 is not 1)"
+
+    def levels(self, name: str, column: _C) -> ColumnDomain:
+        """A level for each label."""
+        tail = (MISSING_LABEL,) if column.missing else ()
+        return ColumnDomain(name, self.type, column.labels + tail, column.missing)
+
+    def meaning(self, domain: ColumnDomain) -> Meaning:
+        """The position of the label that is the value's text."""
+        known = positions(domain)
+        return lambda value: known.get(category_text(value), math.nan)
+
+    def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
+        """Positions as levels; what is no category is the first one."""
+        unknown = np.isnan(read.numbers)
+        outside = int(unknown.sum() - read.absent.sum())
+        codes = np.where(unknown, 0.0, read.numbers).astype(np.uint16)
+        return finish(domain, codes, read.absent, wrong_type=0, outside=outside)
+
+    def decode(
+        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
+    ) -> pd.Series[Any]:
+        """Labels as declared; nothing is drawn."""
+        return self.values(domain, codes, missing_in(domain, codes))
+
+    def values(
+        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
+    ) -> pd.Series[Any]:
+        """The labels at positions."""
+        import pandas as pd
+
+        labels = np.asarray(domain.labels, dtype=object)
+        chosen = labels[numbers.astype(np.intp)]
+        chosen[missing] = None
+        return pd.Series(chosen, dtype="str")
+
+    def scalar(self, domain: ColumnDomain, number: float) -> str:
+        """The label at a position."""
+        return domain.labels[int(number)]
+
+    def frictionless(self, column: _C) -> dict[str, Any]:
+        """A string with its categories."""
+        labels = list(column.labels)
+        return {
+            "type": "string",
+            "categories": labels,
+            "categoriesOrdered": column.ordered,
+            "constraints": {"enum": labels},
+        }
+
+    def croissant(self, column: _C) -> str:
+        """Text."""
+        return "sc:Text"
+
+    def arrow_type(self, column: _C) -> pa.DataType:
+        """A dictionary of texts, ordered where the column is."""
+        import pyarrow as pa
+
+        return pa.dictionary(pa.int32(), pa.string(), ordered=column.ordered)
+
+    def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
+        """Positions in the dictionary of all labels."""
+        import pyarrow as pa
+
+        labels = pa.array(column.labels, pa.string())
+        return pa.DictionaryArray.from_arrays(places(texts, labels), labels, ordered=column.ordered)
+
+    def in_words(self, column: _C, *, most: int) -> str:
+        """The labels."""
+        return some(column.labels, " < " if column.ordered else ", ", most)
+
+
+class CategoricalKind(CategoryKind[Categorical]):
+    """Texts without an order."""
+
+    type: ClassVar[str] = "categorical"
+
+
+class OrdinalKind(CategoryKind[Ordinal]):
+    """Texts from lowest to highest."""
+
+    type: ClassVar[str] = "ordinal"
+
+
+class BooleanKind(CategoryKind[Boolean]):
+    """Two texts, which other formats have a type for."""
+
+    type: ClassVar[str] = "boolean"
+
+    def frictionless(self, column: Boolean) -> dict[str, Any]:
+        """A boolean with its two texts."""
+        return {"type": "boolean", "trueValues": [column.true], "falseValues": [column.false]}
+
+    def croissant(self, column: Boolean) -> str:
+        """A boolean."""
+        return "sc:Boolean"
+
+    def arrow_type(self, column: Boolean) -> pa.DataType:
+        """A boolean."""
+        import pyarrow as pa
+
+        return pa.bool_()
+
+    def arrow_array(self, column: Boolean, texts: pa.Array) -> pa.Array:
+        """True where the text is that of true."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.equal(places(texts, pa.array(column.labels)), 1)
+
+    def in_words(self, column: Boolean, *, most: int) -> str:
+        """Both texts, and what they stand for."""
+        return f"{column.false} (false), {column.true} (true)"
+
+
+def positions(domain: ColumnDomain) -> dict[str | None, float]:
+    """The position of each label but that of missing values."""
+    labels = domain.labels[: domain.levels - domain.missing]
+    return {label: float(i) for i, label in enumerate(labels)}
+
+
+def places(texts: pa.Array, labels: pa.Array) -> pa.Array:
+    """The position of each text among `labels`; null stays.
+
+    Raises:
+        ValueError: a text is none of them.
+    """
+    import pyarrow.compute as pc
+
+    found = pc.index_in(texts, value_set=labels)
+    if found.null_count != texts.null_count:
+        raise ValueError("a value is none of its column's categories")
+    return found

@@ -1,0 +1,318 @@
+"""Kinds of columns whose values lie in a range: whole numbers, real numbers, instants."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from synthdp.data.column_domain import ColumnDomain
+from synthdp.data.kinds.bins import drawn_reals, drawn_wholes, level_of, range_levels
+from synthdp.data.kinds.kind import (
+    ColumnKind,
+    EncodedColumn,
+    Floats,
+    Mask,
+    Read,
+    finish,
+    missing_in,
+    some,
+)
+from synthdp.data.one_value import Meaning, number_of, seconds_of
+from synthdp.spec.model import RESOLUTION_SECONDS, Datetime, Integer, Number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+DATE_FORMATS = {
+    "day": "%Y-%m-%d",
+    "hour": "%Y-%m-%dT%H:%M:%S",
+    "minute": "%Y-%m-%dT%H:%M:%S",
+    "second": "%Y-%m-%dT%H:%M:%S",
+}
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # of a second
+
+_C = TypeVar("_C", Integer, Number, Datetime)
+
+
+class RangeKind(ColumnKind[_C]):
+    """Levels are the spikes, then the bins; missing last."""
+
+    @abstractmethod
+    def text(self, column: _C, number: float) -> str:
+        """A number of the column's scale, as levels are labelled."""
+
+    def levels(self, name: str, column: _C) -> ColumnDomain:
+        """Spikes and bins."""
+        return range_levels(
+            name,
+            column,
+            lambda number: self.text(column, number),
+            decimals=getattr(column, "decimals", 0),
+            resolution=getattr(column, "resolution", "day"),
+        )
+
+    def unfit(self, numbers: Floats) -> Mask:
+        """Numbers that are none of the type's, wherever they lie."""
+        return np.zeros(len(numbers), dtype=bool)
+
+    def encode(self, domain: ColumnDomain, read: Read) -> EncodedColumn:
+        """The level of each number, clamped to the range; what is no number is the lower bound."""
+        numbers, absent = read.numbers, read.absent
+        wrong = (np.isnan(numbers) & ~absent) | self.unfit(numbers)
+        clean = np.where(np.isnan(numbers), domain.lower, numbers)
+        outside = (clean < domain.lower) | (clean > domain.upper)
+        # Adding zero: "-0" is read as 0 among whole numbers and as -0.0 among others, and must be
+        # the same in both.
+        clean = np.clip(clean, domain.lower, domain.upper) + 0.0
+        return finish(
+            domain,
+            level_of(domain, clean),
+            absent,
+            wrong_type=int(wrong.sum()),
+            outside=int((outside & ~wrong).sum()),
+            numbers=clean,
+        )
+
+    def decode(
+        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
+    ) -> pd.Series[Any]:
+        """Whole numbers drawn inside their bins."""
+        return self.values(domain, drawn_wholes(domain, codes, rng), missing_in(domain, codes))
+
+    def arrow_array(self, column: _C, texts: pa.Array) -> pa.Array:
+        """The fields, converted."""
+        return texts.cast(self.arrow_type(column))
+
+    def in_words(self, column: _C, *, most: int) -> str:
+        """Bounds and spikes."""
+        spikes = some([f"{s:.12g}" for s in column.spikes], ", ", most)
+        often = f"; often {spikes}" if spikes else ""
+        return f"{column.lower:.12g} to {column.upper:.12g}{often}"
+
+
+class _NumberBase(RangeKind[_C]):
+    """What whole and real numbers have in common."""
+
+    read_as: ClassVar[str] = "numbers are read as 1200.5"
+    pattern: ClassVar[str]
+    """What a number is written as."""
+
+    def meaning(self, domain: ColumnDomain) -> Meaning:
+        """The nearest number of 64 bits."""
+        return number_of
+
+    def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
+        """Cells of numbers and truth are cast."""
+        import pyarrow as pa
+
+        kind, is_ = cells.type, pa.types
+        if not (is_.is_integer(kind) or is_.is_floating(kind) or is_.is_boolean(kind)):
+            return None
+        numbers = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return Read(numbers, np.isnan(numbers))
+
+    def malformed(
+        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
+    ) -> pd.Series[bool]:
+        """Numbers in another form."""
+        return (text != "") & ~text.str.fullmatch(self.pattern)
+
+    def frictionless(self, column: _C) -> dict[str, Any]:
+        """A number with its bounds."""
+        bounds = {"minimum": column.lower, "maximum": column.upper}
+        return {"type": self.type, "constraints": bounds}
+
+
+class IntegerKind(_NumberBase[Integer]):
+    """Whole numbers of 64 bits."""
+
+    type: ClassVar[str] = "integer"
+    pattern: ClassVar[str] = r"-?\d+"
+
+    def text(self, column: Integer, number: float) -> str:
+        """Its digits."""
+        return str(int(number))
+
+    def unfit(self, numbers: Floats) -> Mask:
+        """Numbers with a fraction."""
+        fractions: Mask = np.isfinite(numbers) & (np.floor(numbers) != numbers)
+        return fractions
+
+    def values(
+        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
+    ) -> pd.Series[Any]:
+        """The nearest whole numbers, with a dtype that has NA where values may be missing."""
+        import pandas as pd
+
+        whole = pd.Series(np.where(missing, domain.lower, np.round(numbers)).astype(np.int64))
+        return whole.astype("Int64").mask(pd.Series(missing)) if domain.missing else whole
+
+    def scalar(self, domain: ColumnDomain, number: float) -> int:
+        """The whole number."""
+        return int(number)
+
+    def croissant(self, column: Integer) -> str:
+        """An integer."""
+        return "sc:Integer"
+
+    def arrow_type(self, column: Integer) -> pa.DataType:
+        """A whole number of 64 bits."""
+        import pyarrow as pa
+
+        return pa.int64()
+
+
+class NumberKind(_NumberBase[Number]):
+    """Real numbers, written with the declared digits."""
+
+    type: ClassVar[str] = "number"
+    pattern: ClassVar[str] = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
+
+    def text(self, column: Number, number: float) -> str:
+        """Six digits of it."""
+        return f"{number:g}"
+
+    def decode(
+        self, domain: ColumnDomain, codes: npt.NDArray[np.integer], rng: np.random.Generator
+    ) -> pd.Series[Any]:
+        """Real numbers drawn inside their bins, with the column's digits, never rounded over a
+        bound; spikes are written as they were declared.
+        """
+        numbers = drawn_reals(domain, codes, rng)
+        scale = 10.0**domain.decimals
+        rounded = np.round(numbers, domain.decimals)
+        rounded = np.where(rounded > domain.upper, np.floor(domain.upper * scale) / scale, rounded)
+        rounded = np.where(rounded < domain.lower, np.ceil(domain.lower * scale) / scale, rounded)
+        rounded = np.clip(rounded, domain.lower, domain.upper)
+        written = np.where(codes < len(domain.spikes), numbers, rounded)
+        return self.values(domain, written, missing_in(domain, codes))
+
+    def values(
+        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
+    ) -> pd.Series[Any]:
+        """The numbers themselves."""
+        import pandas as pd
+
+        return pd.Series(np.where(missing, np.nan, numbers))
+
+    def scalar(self, domain: ColumnDomain, number: float) -> float:
+        """The number itself."""
+        return number
+
+    def croissant(self, column: Number) -> str:
+        """A real number."""
+        return "sc:Float"
+
+    def arrow_type(self, column: Number) -> pa.DataType:
+        """A real number of 64 bits."""
+        import pyarrow as pa
+
+        return pa.float64()
+
+
+class DatetimeKind(RangeKind[Datetime]):
+    """Instants without a zone, in whole steps of the resolution since 1970-01-01."""
+
+    type: ClassVar[str] = "datetime"
+    read_as: ClassVar[str] = (
+        "dates are read as 2024-12-31 or 2024-12-31T23:59:59, in full and without a zone"
+    )
+
+    def text(self, column: Datetime, number: float) -> str:
+        """The day, or the instant to the second."""
+        instant = np.datetime64(int(number) * column.step_seconds, "s")
+        return str(np.datetime_as_string(instant, unit="D" if column.resolution == "day" else "s"))
+
+    def meaning(self, domain: ColumnDomain) -> Meaning:
+        """Whole steps since 1970-01-01."""
+        step = RESOLUTION_SECONDS[domain.resolution]
+        return lambda value: seconds_of(value) // step
+
+    def typed(self, domain: ColumnDomain, cells: pa.Array) -> Read | None:
+        """Cells of dates and instants are divided."""
+        import pyarrow as pa
+
+        kind = cells.type
+        if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return None
+        whole = cells.cast(pa.int32()) if pa.types.is_date32(kind) else cells
+        ticks = whole.cast(pa.int64()).fill_null(0).to_numpy()
+        step = RESOLUTION_SECONDS[domain.resolution]
+        if pa.types.is_date32(kind):
+            steps = ticks * (86_400 // step)
+        else:
+            steps = np.floor_divide(
+                ticks, step * TICKS["ms" if pa.types.is_date64(kind) else kind.unit]
+            )
+        absent = cells.is_null().to_numpy(zero_copy_only=False)
+        return Read(np.where(absent, np.nan, steps), absent)
+
+    def values(
+        self, domain: ColumnDomain, numbers: npt.NDArray[Any], missing: Mask
+    ) -> pd.Series[Any]:
+        """Instants of whole seconds."""
+        import pandas as pd
+
+        whole = np.where(missing, domain.lower, numbers).astype(np.int64)
+        seconds = whole * RESOLUTION_SECONDS[domain.resolution]
+        return pd.Series(
+            np.where(missing, np.datetime64("NaT", "s"), seconds.astype("datetime64[s]"))
+        )
+
+    def scalar(self, domain: ColumnDomain, number: float) -> np.datetime64:
+        """The instant."""
+        return np.datetime64(int(number) * RESOLUTION_SECONDS[domain.resolution], "s")
+
+    def written(self, column: Datetime, values: pd.Series[Any]) -> pd.Series[Any]:
+        """Instants as text in the column's format."""
+        import pandas as pd
+
+        return pd.to_datetime(values).dt.strftime(DATE_FORMATS[column.resolution])
+
+    def parsed(self, domain: ColumnDomain, text: pd.Series[str]) -> pd.Series[Any]:
+        """Instants in the format that we write; NaT for all else."""
+        import pandas as pd
+
+        pattern = DATE_FORMATS[domain.resolution]
+        return pd.to_datetime(text.mask(text == ""), format=pattern, errors="coerce")
+
+    def malformed(
+        self, domain: ColumnDomain, text: pd.Series[str], values: pd.Series[Any]
+    ) -> pd.Series[bool]:
+        """Fields that are no instant in that format."""
+        return values.isna() & (text != "")
+
+    def frictionless(self, column: Datetime) -> dict[str, Any]:
+        """A date, or a date and time, with its bounds."""
+        pattern = DATE_FORMATS[column.resolution]
+        bounds = {
+            "minimum": column.lower.strftime(pattern),
+            "maximum": column.upper.strftime(pattern),
+        }
+        return {"type": "date" if column.resolution == "day" else "datetime", "constraints": bounds}
+
+    def croissant(self, column: Datetime) -> str:
+        """A date, or a date and time."""
+        return "sc:Date" if column.resolution == "day" else "sc:DateTime"
+
+    def arrow_type(self, column: Datetime) -> pa.DataType:
+        """A day, or an instant in milliseconds."""
+        import pyarrow as pa
+
+        return pa.date32() if column.resolution == "day" else pa.timestamp("ms")
+
+    def arrow_array(self, column: Datetime, texts: pa.Array) -> pa.Array:
+        """The fields, read as instants of whole seconds."""
+        import pyarrow as pa
+
+        return texts.cast(pa.timestamp("s")).cast(self.arrow_type(column))
+
+    def in_words(self, column: Datetime, *, most: int) -> str:
+        """Bounds and resolution."""
+        pattern = DATE_FORMATS[column.resolution]
+        lower, upper = column.lower.strftime(pattern), column.upper.strftime(pattern)
+        return f"{lower} to {upper}, to the {column.resolution}"

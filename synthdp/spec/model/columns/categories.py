@@ -1,0 +1,130 @@
+"""Columns of categories: texts without an order, texts with one, and two texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from synthdp.spec.model.columns.base import CODEBOOK, ColumnBase, Operand, Question
+from synthdp.spec.model.fields import Categories, Category, alike, wrong
+
+_ALL = f"categories: [a, b]   all that can occur, {CODEBOOK}; ordinal from lowest to highest"
+
+
+class Categorical(ColumnBase):
+    """One of a list of texts, in no order, compared letter by letter; typed whole numbers are
+    written without a point, truth as true and false.
+    """
+
+    questions: ClassVar = (
+        Question(
+            "categories",
+            f"all categories, parted by commas ({CODEBOOK})?",
+            Categories,
+            many=True,
+            texts=True,
+        ),
+    )
+    sketch: ClassVar = (_ALL,)
+
+    type: Literal["categorical"] = Field(
+        description="texts without an order", examples=["categorical"]
+    )
+    categories: Categories = Field(
+        description="every text that is allowed; codes such as 0 and 1 are read as texts",
+        examples=[["Female", "Male"]],
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The categories as declared."""
+        return self.categories
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Each category."""
+        yield from ((("categories", i), text) for i, text in enumerate(self.categories))
+
+
+class Unread(Categorical):
+    """Stands for a column whose entry is wrong: its name may be used, and of its values nothing is
+    known. In no finished spec.
+    """
+
+    truth: ClassVar[bool] = True
+    operand: ClassVar[Operand] = "unread"
+
+
+class Ordinal(ColumnBase):
+    """One of a list of texts, in order."""
+
+    ordered: ClassVar[bool] = True
+    questions: ClassVar = (
+        Question(
+            "categories",
+            f"all categories, parted by commas, from lowest to highest ({CODEBOOK})?",
+            Categories,
+            many=True,
+            texts=True,
+        ),
+    )
+    sketch: ClassVar = (_ALL,)
+
+    type: Literal["ordinal"] = Field(description="texts with an order", examples=["ordinal"])
+    categories: Categories = Field(
+        description="from lowest to highest", examples=[["low", "medium", "high"]]
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The categories, from lowest to highest."""
+        return self.categories
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Each category."""
+        yield from ((("categories", i), text) for i, text in enumerate(self.categories))
+
+
+class Boolean(ColumnBase):
+    """One of two texts."""
+
+    truth: ClassVar[bool] = True
+    questions: ClassVar = (
+        Question("false", "which text stands for false?", Category, default="false"),
+        Question("true", "which text stands for true?", Category, default="true"),
+    )
+    sketch: ClassVar = ("false: no, true: yes   the texts in the table",)
+
+    type: Literal["boolean"] = Field(description="two texts", examples=["boolean"])
+    false: Category = Field(
+        default="false", description="the text that stands for false", examples=["no"]
+    )
+    true: Category = Field(
+        default="true", description="the text that stands for true", examples=["yes"]
+    )
+
+    @model_validator(mode="after")
+    def _two_labels(self) -> Boolean:
+        if self.false == self.true:
+            raise wrong(("true", f"labels of false and true are both {self.true!r}"))
+        if alike((self.false, self.true)) is not None:
+            raise wrong(
+                (
+                    "true",
+                    (
+                        f"labels of false and true, {self.false!a} and {self.true!a}, look the same"
+                        " and are not"
+                    ),
+                )
+            )
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The text of false, then the text of true."""
+        return (self.false, self.true)
+
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Both texts."""
+        yield from ((("false",), self.false), (("true",), self.true))
