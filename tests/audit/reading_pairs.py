@@ -252,6 +252,12 @@ def pair_domain() -> Domain:
             "bins": 9,
             "resolution": "second",
         },
+        "code": {
+            "type": "text-code",
+            "codes": ("1.5", "true", "f", "01", "9007199254740993", "2020-01-01", "nan", "x"),
+            "prefix": 4,
+            "missing": True,
+        },
     }
     kind = TypeAdapter[Any](Column)
     return Domain.from_spec({name: kind.validate_python(entry) for name, entry in columns.items()})

@@ -175,7 +175,7 @@ def test_a_known_number_of_rows_says_delta_and_leaves_the_batch_to_the_rule(
         '"<fill in: total for everything in the run, e.g. 1>"', "1"
     )
     filled = filled.replace(
-        'type: "<fill in: categorical, ordinal, boolean, integer, number or datetime>"',
+        'type: "<fill in: categorical, ordinal, boolean, integer, number, datetime or text-code>"',
         "type: boolean\n    false: n\n    true: y",
     )
     spec = parse_spec(

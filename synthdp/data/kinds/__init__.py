@@ -10,6 +10,7 @@ from synthdp.data.column_domain import ColumnDomain
 from synthdp.data.kinds.categories import BooleanKind, CategoricalKind, OrdinalKind
 from synthdp.data.kinds.kind import ColumnKind
 from synthdp.data.kinds.ranges import DatetimeKind, IntegerKind, NumberKind
+from synthdp.data.kinds.text_code import TextCodeKind
 from synthdp.spec.model import Column
 
 __all__ = ["COLUMN_KINDS", "ColumnKind", "column_kind"]
@@ -23,6 +24,7 @@ COLUMN_KINDS: dict[str, ColumnKind[Any]] = {
         IntegerKind(),
         NumberKind(),
         DatetimeKind(),
+        TextCodeKind(),
     )
 }
 """The kind of each type, by the type's name in a spec."""

@@ -20,6 +20,7 @@ from synthdp.spec.model.columns.ranges import (
     Number,
     Ranged,
 )
+from synthdp.spec.model.columns.text_code import TextCode
 
 __all__ = [
     "CODEBOOK",
@@ -37,13 +38,14 @@ __all__ = [
     "Ordinal",
     "Question",
     "Ranged",
+    "TextCode",
     "Unread",
     "category_types",
     "derived_of",
 ]
 
 Column = Annotated[
-    Categorical | Ordinal | Boolean | Integer | Number | Datetime,
+    Categorical | Ordinal | Boolean | Integer | Number | Datetime | TextCode,
     Field(discriminator="type"),
 ]
 
