@@ -227,7 +227,7 @@ class Bundle:
         if isinstance(value, date):
             return value.isoformat()
         if column is not None and column.truth and value in (True, False):
-            return column.true if value else column.false
+            return column.labels[bool(value)]
         return str(value)
 
     def _json(self, name: str) -> Any:
