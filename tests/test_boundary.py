@@ -311,6 +311,7 @@ PLANTED: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rule", RULES)
 def test_the_tree_keeps_the_rule(rule: str) -> None:
     assert breaches(ROOT, RULES[rule]) == []

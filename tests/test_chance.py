@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from synthdp.privacy.noise import Streams, fresh_generator
 from tests.chance import CHANCES, seeded
@@ -18,6 +19,7 @@ def test_chances_of_all_tests_sum_to_less_than_one_in_ten_thousand() -> None:
     assert [name for name in CHANCES if not (TESTS / name).exists()] == []
 
 
+@pytest.mark.check
 def test_no_test_draws_from_numpy_without_a_seed() -> None:
     found = [
         f"{path.relative_to(TESTS)}:{node.lineno}"

@@ -40,6 +40,7 @@ def dashboard(folder: Path, written: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, (folder / "page.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.check
 def test_every_figure_is_shown_with_its_topic_date_and_command(tmp_path: Path) -> None:
     status, shown, page = dashboard(tmp_path, lines(*NAMES))
     assert status == 0
@@ -53,6 +54,7 @@ def test_every_figure_is_shown_with_its_topic_date_and_command(tmp_path: Path) -
     ]
 
 
+@pytest.mark.check
 def test_a_missing_figure_is_said_and_is_a_failure(tmp_path: Path) -> None:
     status, shown, page = dashboard(tmp_path, lines(*NAMES[1:]))
     assert status == 1
@@ -61,11 +63,13 @@ def test_a_missing_figure_is_said_and_is_a_failure(tmp_path: Path) -> None:
     assert dashboard(tmp_path, [])[2].count("| not run |") == len(NAMES)
 
 
+@pytest.mark.check
 def test_nothing_measured_at_all_is_a_failure(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), str(tmp_path / "nowhere"), str(tmp_path / "page.md")]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 1
 
 
+@pytest.mark.check
 def test_zero_is_a_measurement_and_figures_of_one_name_add_up(tmp_path: Path) -> None:
     status, _, page = dashboard(
         tmp_path, lines(*NAMES[1:]) + lines(NAMES[0], value=0) + lines(NAMES[0], value=0)
@@ -74,6 +78,7 @@ def test_zero_is_a_measurement_and_figures_of_one_name_add_up(tmp_path: Path) ->
     assert f"| {NAMES[0]} | 0 / 8 |" in page
 
 
+@pytest.mark.check
 def test_a_figure_that_is_not_on_the_list_is_shown_all_the_same(tmp_path: Path) -> None:
     status, shown, page = dashboard(tmp_path, lines(*NAMES, "a new one [red]"))
     assert status == 0
@@ -81,6 +86,7 @@ def test_a_figure_that_is_not_on_the_list_is_shown_all_the_same(tmp_path: Path) 
     assert page.index("## Others") < page.index("a new one")
 
 
+@pytest.mark.check
 def test_the_fixture_writes_what_the_dashboard_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Callable[..., None]
 ) -> None:

@@ -4,7 +4,11 @@ finding.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.findings import FINDINGS, marked
+
+pytestmark = pytest.mark.check
 
 
 def test_every_mended_finding_has_a_test_and_every_marker_a_finding() -> None:

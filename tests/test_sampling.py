@@ -137,6 +137,7 @@ def distance(a: pd.DataFrame, b: pd.DataFrame) -> float:
 # --- the law ---
 
 
+@pytest.mark.check
 def test_rows_are_calibrated_as_the_released_table_is() -> None:
     table, raw = draw(sampler(), 60_000), draw(sampler(rake=False), 60_000)
     assert (
@@ -147,6 +148,7 @@ def test_rows_are_calibrated_as_the_released_table_is() -> None:
     assert abs((table["visits"] == 0).sum() / 60_000 - 0.4) < 0.01
 
 
+@pytest.mark.check
 def test_conditions_are_on_the_law_that_is_sampled_without_them() -> None:
     """Against keeping the rows that fulfil the condition. Evidence weights without raking's, or
     raking without evidence's, are another law.
@@ -220,6 +222,7 @@ def test_a_condition_that_too_few_draws_serve_is_refused(monkeypatch: pytest.Mon
         draw(sampler(rake=False), 10, given=("visits=0",))
 
 
+@pytest.mark.check
 def test_constraints_hold_in_every_sample() -> None:
     table = draw(sampler("weight >= 60 or sex == 'female'", "visits < age"), 30_000)
     assert (
@@ -283,6 +286,7 @@ def test_every_wrong_setting_is_told_at_once() -> None:
         assert part in text, part
 
 
+@pytest.mark.check
 def test_files_come_in_blocks_and_keep_their_types(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

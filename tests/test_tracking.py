@@ -99,6 +99,7 @@ def _interrupted(opened: Tracker, error: BaseException) -> None:
         raise error
 
 
+@pytest.mark.check
 def test_a_release_is_one_run_with_its_facts(store: Store) -> None:
     opened = release(store, "whole")
     assert opened.warnings == []
@@ -269,6 +270,7 @@ def test_unreachable_store_is_refused_before_anything_is_spent(store: Store) -> 
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.check
 @pytest.mark.finding("redteam D2")
 def test_two_first_releases_at_once_make_one_store(tmp_path: Path) -> None:
     """Both make MLflow's tables, which takes seconds; the slower one once ended with an
@@ -313,6 +315,7 @@ def test_off_means_off(store: Store, tmp_path: Path) -> None:
     assert isinstance(opened, NullTracker) and not list(tmp_path.iterdir())
 
 
+@pytest.mark.check
 def test_import_is_lazy_and_telemetry_is_off_before_it(tmp_path: Path) -> None:
     """In a fresh interpreter: nothing of mlflow is imported early, nothing is sent, nothing is
     printed.

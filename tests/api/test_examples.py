@@ -36,6 +36,7 @@ EXAMPLES = list(examples())
 SLOW = {"synthdp.api.audit.audit_release"}  # replays every mechanism, training among them
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "example",
     [

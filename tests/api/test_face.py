@@ -64,6 +64,7 @@ def test_rooms_of_the_package_stay_importable_beside_the_names() -> None:
 # --- specs and plans ---
 
 
+@pytest.mark.check
 def test_a_spec_from_python_is_the_one_in_the_file(at_work: Path) -> None:
     content = yaml.safe_load(CLINIC.replace("1e-5", "0.00001").replace("1e-4", "0.0001"))
     assert synthdp.Spec.from_dict(content).content == synthdp.Spec.load("clinic.yaml").content
@@ -100,6 +101,7 @@ def test_a_plan_reads_no_rows_and_makes_no_ledger(tmp_path: Path) -> None:
 # --- rows from Python ---
 
 
+@pytest.mark.check
 def test_rows_from_python_are_counted_under_the_dataset_as_those_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def test_risk_is_the_papers_and_its_rates_have_exact_intervals() -> None:
     assert risk.shown and risk.warnings == () and risk.guesses == 200
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("guesses", [12, 40])
 @pytest.mark.parametrize(
     ("hit", "miss"), [(0.3, 0.3), (0.05, 0.02), (0.95, 0.9), (0.9, 0.3), (0.02, 0.4), (0.5, 0.0)]
@@ -193,6 +194,7 @@ def test_the_closest_rows_vote() -> None:
     ]  # the last two are one and two columns away from their closest rows
 
 
+@pytest.mark.check
 def test_a_copied_table_shows_every_risk_and_trees_some() -> None:
     report = asked(1.0)
     assert [risk.question for risk in report.risks] == [
@@ -217,6 +219,7 @@ def test_a_copied_table_shows_every_risk_and_trees_some() -> None:
     assert "singling out by several columns" in {risk.question for risk in trees.shown}
 
 
+@pytest.mark.check
 def test_a_private_release_shows_no_risk() -> None:
     report = asked(0.0, seed=2)
     assert report.shown == () and report.conclusion.startswith("None of 5 attacks")
@@ -231,6 +234,7 @@ def test_a_private_release_shows_no_risk() -> None:
     assert asked(0.0, seed=2) == report
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "form", [lambda table: table.astype(np.uint16), lambda table: table.tolist()]
 )

@@ -25,6 +25,8 @@ from synthdp_attacks.features import EXTRACTORS
 from synthdp_attacks.likelihood import LIKELIHOODS
 from synthdp_attacks.threat import Codes, Trainer
 
+pytestmark = pytest.mark.check
+
 
 def with_outlier(rows: int, seed: int) -> Codes:
     """A population whose row 0 is isolated, though each of its levels is common."""

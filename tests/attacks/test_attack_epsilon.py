@@ -94,6 +94,7 @@ def test_lower_bound_looks_in_both_directions_and_never_below_zero() -> None:
     assert epsilon_lower_bound(Counts(50, 100, 50, 100)) == 0
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("models", [20, 60])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 2.0])
 def test_lower_bound_exceeds_the_truth_in_at_most_one_run_of_twenty(

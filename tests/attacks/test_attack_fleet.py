@@ -61,6 +61,7 @@ def test_all_tasks_run_once(tmp_path: Path, runs: Path, runner: Serial | Loky) -
     ]
 
 
+@pytest.mark.check
 def test_a_killed_worker_loses_no_finished_model(tmp_path: Path, runs: Path) -> None:
     harvest = Fleet(folder=tmp_path / "f", runner=Loky(2)).run(
         squares(runs, kills=lambda i, run: i == 5 and run == 1), 12, fingerprint="a"

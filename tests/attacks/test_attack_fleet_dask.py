@@ -102,6 +102,7 @@ def test_serial_and_dask_give_the_same_game(tmp_path: Path, processes: str) -> N
     assert serial.shadow_members.tolist() == dask.shadow_members.tolist()
 
 
+@pytest.mark.check
 def test_a_task_that_always_kills_is_reported_and_nothing_else_runs_twice(
     tmp_path: Path, runs: Path, processes: str
 ) -> None:
@@ -260,6 +261,7 @@ def test_a_missing_dask_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None
         Dask("tcp://127.0.0.1:9").check()
 
 
+@pytest.mark.check
 def test_an_address_is_needed() -> None:
     for empty in (None, ""):
         with pytest.raises(FleetError, match="address of a scheduler"):

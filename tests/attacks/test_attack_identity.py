@@ -79,6 +79,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("ask", ASKED)
 def test_every_process_gives_the_same_name(tmp_path: Path, ask: str) -> None:
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")

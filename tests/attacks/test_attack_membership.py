@@ -96,6 +96,7 @@ def attacked(
     )
 
 
+@pytest.mark.check
 def test_power_on_a_full_bootstrap(tmp_path: Path) -> None:
     assert isolated_targets(table(200), 1, np.random.default_rng(1)) == (0,)
     report = attacked(
@@ -126,6 +127,7 @@ def test_no_false_alarm_where_the_target_is_not_used(tmp_path: Path) -> None:
     assert any("15 test models" in w for w in report.warnings)
 
 
+@pytest.mark.check
 def test_a_played_control_is_at_chance_where_the_attack_wins(tmp_path: Path) -> None:
     report = attacked(tmp_path, Bootstrap(200), pairs=40, control_pairs=20)
     assert (
@@ -157,6 +159,7 @@ def test_a_control_of_too_few_models_is_no_verdict(
     ) != told
 
 
+@pytest.mark.check
 def test_several_targets_are_judged_together(tmp_path: Path) -> None:
     report = attacked(
         tmp_path,

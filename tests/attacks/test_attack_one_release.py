@@ -108,6 +108,7 @@ def test_distance_scores_by_hand() -> None:
     assert (SCORES["domias"](view, asked)[:1] > 0).all()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_is_greater_for_copied_rows_and_never_sees_who_is_asked_first(
     name: str,

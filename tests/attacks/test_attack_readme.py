@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.check
+
 README = Path(__file__).parents[2] / "attacks" / "README.md"
 
 

@@ -125,6 +125,7 @@ def test_a_gap_that_one_attack_could_tell_is_not_told_by_one_of_three() -> None:
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("models", [20, 50])
 def test_three_blind_attacks_tell_in_at_most_one_run_of_twenty(models: int) -> None:
     """Exactly, by summing over every pair of counts; at 95% each, three would in 6% of runs on 50

@@ -190,6 +190,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("models", [100, 250, 1000])
 def test_the_interval_at_a_low_rate_covers_the_truth_on_both_sides(models: int, shape: str) -> None:

@@ -252,6 +252,7 @@ def test_a_verdict_of_tables_reaches_what_theory_allows(tmp_path: Path) -> None:
     assert report.to_json()["main"]["extractor"] == "tables"
 
 
+@pytest.mark.check
 def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_the_white_one(
     tmp_path: Path,
 ) -> None:
@@ -275,6 +276,7 @@ def test_an_impostor_with_a_tenth_of_its_noise_passes_the_black_box_and_fails_th
     assert not honest.refutes_claim
 
 
+@pytest.mark.check
 def test_a_white_box_declared_beside_the_black_one_refutes_for_both(tmp_path: Path) -> None:
     """The impostor again, in one report: what one attack finds speaks for all, and all share the 5%
     of error.
@@ -315,6 +317,7 @@ def test_a_white_box_declared_beside_the_black_one_refutes_for_both(tmp_path: Pa
         attacked(tmp_path / "no", releaser(1.0), also=(("tables", "random_forest"),))
 
 
+@pytest.mark.check
 def test_a_model_that_learnt_its_rows_by_heart_is_seen_by_its_likelihood_on_every_target(
     tmp_path: Path,
 ) -> None:
@@ -348,6 +351,7 @@ def test_a_model_that_learnt_its_rows_by_heart_is_seen_by_its_likelihood_on_ever
         assert report.control is not None and report.control.contains(0)
 
 
+@pytest.mark.check
 def test_a_white_box_that_ignores_its_rows_gives_nothing_away(tmp_path: Path) -> None:
     def ignorant(rows: Codes, *, seed_sequence: np.random.SeedSequence) -> WhiteBox:
         rng = np.random.default_rng(seed_sequence)

@@ -78,6 +78,7 @@ def test_the_ratio_is_that_of_the_two_laws_of_all_cells(outside: Codes) -> None:
     assert two_worlds_ratio(outside, INSIDE)(tables) == pytest.approx(expected)
 
 
+@pytest.mark.check
 def test_it_reaches_what_theory_allows_whatever_noise_the_release_states() -> None:
     """mu = 1.17: the best advantage is .44. By Neyman and Pearson no attack does better."""
     best = best_table_advantage(measurer(1.0)(INSIDE))

@@ -50,6 +50,7 @@ def claim_of(settings: DpSgd) -> CurveClaim:
     return CurveClaim.of([settings.event(1)], delta=1e-5, adjacency="add_remove")
 
 
+@pytest.mark.check
 def test_the_true_kernel_passes() -> None:
     def passes() -> bool:
         true = audit_canaries(SETTINGS, canaries=8000)
@@ -59,6 +60,7 @@ def test_the_true_kernel_passes() -> None:
     assert not fails_so_often(passes, 5)
 
 
+@pytest.mark.check
 def test_half_the_noise_is_found() -> None:
     def found() -> bool:
         half = audit_canaries(SETTINGS, canaries=8000, fresh=HalfNoise.fresh)
@@ -67,6 +69,7 @@ def test_half_the_noise_is_found() -> None:
     assert not fails_so_often(found, 6)
 
 
+@pytest.mark.check
 def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     norms = layers.NodeLinear.norms
     monkeypatch.setattr(
@@ -77,6 +80,7 @@ def test_twice_the_clip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not fails_so_often(lambda: audit_canaries(SETTINGS, canaries=8000).alarm, 6)
 
 
+@pytest.mark.check
 def test_canaries_among_rows_that_train_a_model() -> None:
     domain = Domain(
         tuple(ColumnDomain(name, "categorical", tuple("xyz"), False) for name in "abcd")
@@ -130,6 +134,7 @@ def test_either_statement_raises_the_alarm() -> None:
     assert judge_canaries(scores, coins, claim, Guesses(bound=0, curve=0)) == (0.0, False)
 
 
+@pytest.mark.check
 def test_false_alarms_and_bounds_of_simulated_audits(figure: Callable[..., None]) -> None:
     claim, repeats = claim_of(SETTINGS), 200
     honest, faulty = (SimulatedCanaries.of(SETTINGS, noise_factor=factor) for factor in (1.0, 0.5))

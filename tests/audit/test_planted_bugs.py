@@ -63,6 +63,7 @@ def found_by(mechanism: Any, pairs: list[Pair], domain: Domain) -> Iterator[Repl
         yield from replay(mechanism, [pair], domain=domain, rows_per_unit=ROWS_PER_UNIT).findings
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", [name for name, bug in BUGS.items() if bug[1]])
 def test_a_planted_bug_is_caught_and_named(name: str, domain: Domain, pairs: list[Pair]) -> None:
     """Up to the first pair that shows it."""
@@ -73,12 +74,14 @@ def test_a_planted_bug_is_caught_and_named(name: str, domain: Domain, pairs: lis
     assert caught.mechanism == mechanism.name and caught.where and caught.found != caught.allowed
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", [name for name, bug in BUGS.items() if not bug[1]])
 def test_what_is_right_is_not_called_a_bug(name: str, domain: Domain, pairs: list[Pair]) -> None:
     done = replay(BUGS[name][0](domain), pairs, domain=domain, rows_per_unit=ROWS_PER_UNIT)
     assert done.findings == () and done.largest_share > 0.99
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["tables", "training"])
 def test_the_hole_alone_is_no_bug(name: str, domain: Domain, pairs: list[Pair]) -> None:
     """The class that the bugs are planted in, with nothing planted: it is the bug that is found."""
@@ -121,11 +124,13 @@ def caught_reading(read: Any) -> bool:
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", READERS)
 def test_a_planted_reader_is_caught(name: str) -> None:
     assert caught_reading(READERS[name])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_kernels_reader_keeps_neighbours_neighbours(unit: str) -> None:
     done = replay_reading(dataset(unit), Domain.from_spec(COLUMNS))

@@ -23,6 +23,7 @@ SEED = 20261123  # of made-up values, not of noise
 TEXT_WAYS = ("texts of a file", "texts of a dictionary")
 
 
+@pytest.mark.check
 @pytest.mark.finding("math F1")
 @pytest.mark.finding("math F2")
 def test_no_value_changes_what_another_is_read_as() -> None:
@@ -31,6 +32,7 @@ def test_no_value_changes_what_another_is_read_as() -> None:
     assert done.findings == () and done.pairs > 2_500
 
 
+@pytest.mark.check
 def test_nor_in_batches() -> None:
     done = replay_values(
         ways=[w for w in WAYS if w != "objects of a database"],

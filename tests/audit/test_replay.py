@@ -150,6 +150,7 @@ def run(configuration: Configuration, pairs: Any) -> Any:
     return replay(mechanism, pairs, domain=domain, rows_per_unit=rows, adjacency=adjacency)
 
 
+@pytest.mark.check
 def test_every_mechanism_of_the_kernel_is_registered_and_moves_in_a_replay(
     domain: Domain, figure: Callable[..., None]
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_mechanism_without_an_example_is_named(monkeypatch: pytest.MonkeyPatch
     assert unregistered() == {NoisyMarginals}
 
 
+@pytest.mark.check
 def test_what_is_right_raises_no_alarm_on_some_pairs(domain: Domain) -> None:
     """Every configuration, on a few pairs of its own."""
     for number, configuration in enumerate(configurations(domain)):
@@ -261,6 +263,7 @@ def plan(domain: Domain, adjacency: Adjacency = "add_remove", rows: int = 1) -> 
     return Plan(1.0, 1e-5, adjacency, rows, spends)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("adjacency", "rows"),
     [
@@ -303,6 +306,7 @@ class Leaky(PerExampleLoss):
         return losses * (losses - losses.mean()).detach()
 
 
+@pytest.mark.check
 def test_a_plan_with_a_leaky_module_does_not_pass() -> None:
     small = narrow()
     done = replay_plan(plan(small), small, module=lambda purpose, domain: Leaky(vae(domain)))
@@ -407,6 +411,7 @@ def test_nothing(replay):
 """
 
 
+@pytest.mark.check
 def test_the_fixture_works_in_a_project_of_third_parties(tmp_path: Path) -> None:
     (tmp_path / "test_third_party.py").write_text(THIRD_PARTY)
     done = subprocess.run(

@@ -83,6 +83,7 @@ def test_scores_of_real_runs_follow_the_accountants_model(name: str, adjacency: 
         assert 0.85 < real.std() / model.std() < 1.15
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adjacency) -> None:
@@ -103,6 +104,7 @@ def test_half_the_noise_is_found_and_the_noise_is_not(name: str, adjacency: Adja
     assert not fails_so_often(found, 6)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["tables", "gradients"])
 def test_units_of_several_rows(name: str) -> None:
     def passes() -> bool:
@@ -116,6 +118,7 @@ def test_units_of_several_rows(name: str) -> None:
     )
 
 
+@pytest.mark.check
 def test_batches_of_fixed_size_are_found_and_poisson_batches_are_not() -> None:
     def found() -> bool:
         broken = audit(BatchGame(TRAINING), runs=4000, fresh=FixedBatches.fresh)
@@ -152,6 +155,7 @@ def test_noise_before_clipping_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert not fails_so_often(lambda: audit(game_of("gradients"), runs=2000).alarm, 6)
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("seeded")
 def test_the_unit_grows_until_the_fault_would_be_seen() -> None:
     faint = TableGame.of(dataclasses.replace(TABLES, sigma=100.0), 1, "add_remove")
@@ -233,6 +237,7 @@ def test_too_many_directions_are_refused() -> None:
         directions.DirectionLoss(40_000, clip=1.0)
 
 
+@pytest.mark.check
 def test_audit_of_a_plan_covers_its_mechanisms_and_reports_progress() -> None:
     plan = Plan(
         5.0,

@@ -33,7 +33,7 @@ from synthdp.privacy.dpsgd.settings import DpSgd
 from synthdp.privacy.session import Rehearsal
 from synthdp_attacks.statistics import Interval
 
-pytestmark = pytest.mark.usefixtures("seeded")
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
 
 ROWS = 2000
 

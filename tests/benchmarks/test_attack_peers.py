@@ -15,6 +15,8 @@ from benchmarks import attack_peers, peers_run
 from benchmarks.attack_peers import Bootstrap, PeerTrainer, trainer
 from benchmarks.peers_run import Peer, Request
 
+pytestmark = pytest.mark.check
+
 FAKE = "tests.benchmarks.fake_peer"
 LEVELS = {"c0": 2, "c1": 5}
 

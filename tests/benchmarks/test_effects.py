@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.effects import NAMES, real_rows, summary
 
+pytestmark = pytest.mark.check
+
 
 def test_real_effects_are_differences_of_means() -> None:
     table = pd.read_csv("specs/data/rand-hie.csv")

@@ -17,6 +17,8 @@ from benchmarks.membership_cells import SURVEY_NODES, TABLES, Cell, Learner, cel
 from benchmarks.membership_text import effect, effects, findings, page
 from synthdp_attacks import WhiteBox
 
+pytestmark = pytest.mark.check
+
 
 def arrows(graph: str, table: str = "synthetic") -> set[tuple[str, str]]:
     return set(setting(Cell(table, graph, 1.0), rows=60, steps=2).shadow.graph.directed)

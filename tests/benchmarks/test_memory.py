@@ -6,8 +6,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from benchmarks.memory import peak_mb
+
+pytestmark = pytest.mark.check
 
 
 def test_a_small_child_of_a_large_parent_is_small() -> None:

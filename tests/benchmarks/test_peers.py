@@ -17,6 +17,8 @@ from benchmarks.peers_plot import MARKERS, plot
 from benchmarks.peers_run import Outcome, Peer, Request
 from benchmarks.tabular_protocol import Table
 
+pytestmark = pytest.mark.check
+
 FAKE = "tests.benchmarks.fake_peer"
 LEVELS = {"c0": 2, "c1": 5}
 

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kernels import KERNELS, UNBROKEN, Broken
 from run import ROOT, judge, try_kernel
 
+pytestmark = pytest.mark.check
+
 TRUE = {"tests.privacy.test_noise.test_noise[discrete]": "the discrete sampler is wrong"}
 BROKEN = Broken(
     "noise.py", (("a", "b"),), caught=("test_noise[discrete]",), place="discrete", says="sampler"

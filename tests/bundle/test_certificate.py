@@ -45,6 +45,7 @@ def _certificate(release: Any) -> Certificate:
     )
 
 
+@pytest.mark.check
 def test_epsilon_is_composed_from_the_plan(release: Any) -> None:
     certificate = _certificate(release)
     events = [
@@ -222,6 +223,7 @@ def test_text_without_gates_does_not_speak_of_them(release: Any) -> None:
     assert "decision to publish" not in render(_certificate(release))
 
 
+@pytest.mark.check
 def test_id_unit_replace_one_and_approximate_rows(
     build: Build, tmp_path: Path, spec_text: str
 ) -> None:

@@ -78,6 +78,7 @@ class TestVerdicts:
         assert {f.verdict for f in found.findings} == {"same"} and found.graph.same
         assert {f.topic for f in found.findings} == {"budget", "graph", "table", "quality"}
 
+    @pytest.mark.check
     def test_more_noise_is_a_better_guarantee(self, made: Path, other: Callable[..., Path]) -> None:
         found = compare(made, other(sigma=24.0))
         assert (

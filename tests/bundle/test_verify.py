@@ -67,6 +67,7 @@ def test_a_good_bundle_passes(made: Path) -> None:
     assert len(report.checks) == 22
 
 
+@pytest.mark.check
 def test_a_bundle_of_an_id_unit_passes(
     build: Callable[..., Any], tmp_path: Path, spec_text: str
 ) -> None:

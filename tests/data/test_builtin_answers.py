@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
 from synthdp.data.builtin import frame
 from synthdp.data.builtin.answers import (
@@ -19,6 +20,8 @@ from synthdp.data.builtin.answers import (
     topics,
 )
 from synthdp.data.builtin.answers import frame as draw
+
+pytestmark = pytest.mark.check
 
 
 def test_most_is_missing_and_both_answers_occur_in_every_column() -> None:

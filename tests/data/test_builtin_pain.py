@@ -5,6 +5,7 @@ ranges.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from synthdp.data.builtin import frame
 from synthdp.data.builtin.pain import LEAK, LINK, causes, labels
@@ -18,6 +19,7 @@ def test_the_graph_is_the_published_one() -> None:
     assert len(labels()) == 222 and sum(into) == 770 and max(into) == 20 and into.count(0) == 27
 
 
+@pytest.mark.check
 def test_a_label_without_a_present_cause_appears_at_its_leak_and_one_cause_adds_its_link() -> None:
     table = {label: values.to_numpy() for label, values in draw(rows=ROWS).items()}
     assert (LEAK, LINK) == ((0.01, 0.05), (0.2, 0.8))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from synthdp.data.builtin.survey import EDGES, STRUCTURE, frame
 
@@ -61,6 +62,7 @@ def test_causes_come_before_effects() -> None:
     )
 
 
+@pytest.mark.check
 def test_every_edge_can_be_seen_and_non_edges_vanish_given_the_parents() -> None:
     """Large sample: a cause moves its effect while the effect's other parents are held, and a
     stranger does not.

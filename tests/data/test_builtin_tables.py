@@ -35,12 +35,14 @@ def test_a_spec_can_name_exactly_the_tables_there_are() -> None:
     assert get_args(BuiltinSource.model_fields["name"].annotation) == tuple(builtin.TABLES)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", SHAPES)
 def test_everybody_has_the_same_rows_of_the_stated_shape(name: str) -> None:
     pd.testing.assert_frame_equal(builtin.frame(name), builtin.frame(name))
     assert builtin.frame(name).shape == SHAPES[name]
 
 
+@pytest.mark.check
 def test_the_wide_tables_are_those_that_figures_were_published_on() -> None:
     assert [int(builtin.frame(name).to_numpy().sum()) for name in ("pain1000", "pain5000")] == [
         21300,

@@ -65,6 +65,7 @@ def test_the_index_leads_to_every_page() -> None:
     assert index in {(ROOT / target).resolve() for target in links(ROOT / "README.md")}
 
 
+@pytest.mark.check
 @EACH
 def test_commands_of_the_page_exist(page: Path) -> None:
     shown = [

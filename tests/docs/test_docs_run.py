@@ -187,6 +187,7 @@ def reader(
     return Reader(monkeypatch, capfd, request, request.param)
 
 
+@pytest.mark.check
 def test_the_guides_run(reader: Reader) -> None:
     for page in GUIDES:
         reader.follow(page)
@@ -201,12 +202,14 @@ def test_the_guides_run(reader: Reader) -> None:
     }
 
 
+@pytest.mark.check
 def test_the_page_on_python_runs(reader: Reader) -> None:
     reader.follow(ROOT / "docs" / "python.md")
     assert "holds no interrupted run 2" in reader.capfd.readouterr().out
     assert len(reader.ran) == 3
 
 
+@pytest.mark.check
 def test_the_readme_runs(reader: Reader) -> None:
     reader.follow(README)
     assert {"plan", "release", "verify", "sample"} <= {line.split()[1] for line in reader.ran}

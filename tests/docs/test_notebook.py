@@ -29,6 +29,7 @@ def shown(source: str, name: str, scope: dict[str, Any]) -> Any:
     return None if last is None else eval(compile(ast.Expression(last.value), name, "eval"), scope)
 
 
+@pytest.mark.check
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan, "GROUP_SIZES", (1, 2))  # bounds for larger groups take seconds

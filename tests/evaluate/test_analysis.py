@@ -78,6 +78,7 @@ class TestTwoSamples:
 
 
 class TestCoverage:
+    @pytest.mark.check
     def test_fresh_rows_cover_as_they_say(self) -> None:
         truth = both(people(200_000, 3))
         found = [
@@ -184,6 +185,7 @@ class TestLongProtocol:
         )  # t with one degree of freedom, deviation sqrt(2) / sqrt(2)
 
 
+@pytest.mark.check
 def test_everything_at_once_is_plain_json() -> None:
     import json
 

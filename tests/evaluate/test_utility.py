@@ -83,6 +83,7 @@ def run(
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("target", ["ill", "kind"])
 def test_another_draw_of_the_same_law_is_as_useful(target: str) -> None:
     report = run(TRAIN, TEST, table(1500, 3), target, classifiers=tuple(CLASSIFIERS))
@@ -196,6 +197,7 @@ POOR: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("poor", POOR)
 @pytest.mark.parametrize("side", ["train", "test", "synthetic"])
 def test_a_poor_table_is_judged_and_no_learner_fails(side: str, poor: str) -> None:
@@ -303,6 +305,7 @@ def test_metrics_have_the_names_that_gates_use() -> None:
     )
 
 
+@pytest.mark.check
 def test_a_bad_table_scores_worse() -> None:
     rng = np.random.default_rng(9)
     independent = TRAIN.apply(

@@ -20,6 +20,8 @@ from synthdp.errors import VerifyError
 from synthdp.ledger.ledger import Ledger
 from synthdp.verify.at_hand import check_published
 
+pytestmark = pytest.mark.check
+
 Make = Callable[..., Any]
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -14,6 +14,8 @@ from synthdp.ledger import database as ledger_database
 from synthdp.ledger.entries import missing
 from synthdp.ledger.ledger import Ledger
 
+pytestmark = pytest.mark.check
+
 Make = Callable[..., Any]
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.check
+
 SCRIPT = Path(__file__).with_name("copies.py")
 PLAYS = 200
 

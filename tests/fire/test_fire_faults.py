@@ -30,6 +30,8 @@ from synthdp.progress import Advance, Reporter
 from synthdp.release.run import release, resume
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 Make = Callable[..., Any]
 KINDS = ["cap", "reserve", "charge", "charge", "charge", "charge", "settle"]
 

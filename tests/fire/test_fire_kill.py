@@ -16,6 +16,8 @@ import pytest
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 
+pytestmark = pytest.mark.check
+
 PURPOSES = ["measure", "graph: validate", "graph: confirm", "train"]
 SIGKILL = -9
 

@@ -15,6 +15,8 @@ import pytest
 
 from synthdp.ledger.ledger import Ledger
 
+pytestmark = pytest.mark.check
+
 RACERS, EPSILON, CAP = 50, 0.3, 2.2
 FIT = 7  # floor(2.2 / 0.3)
 

@@ -55,6 +55,7 @@ LEAST = {
 }
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", LEAST)
 def test_networks_are_found_at_epsilon_one(name: str, network: Network, learn: Learn) -> None:
     """With the noise of the generic zCDP bound under replace-one: about that of epsilon .5 as a

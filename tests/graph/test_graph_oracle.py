@@ -51,6 +51,7 @@ def random_dag(draw: st.DrawFn, most: int = 7) -> CausalGraph:
     return graph_of(names, [pair for pair in combinations(order, 2) if draw(st.booleans())])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", [*NETWORKS, pytest.param("win95pts", marks=pytest.mark.slow)])
 def test_pc_finds_the_true_cpdag_of_every_network(
     name: str, network: Callable[[str], BayesianNetwork]
@@ -81,6 +82,7 @@ def test_how_many_networks_are_found(
     )
 
 
+@pytest.mark.check
 @settings(max_examples=80, deadline=None)
 @given(random_dag())
 def test_pc_finds_the_true_cpdag_of_random_dags(truth: CausalGraph) -> None:
@@ -202,6 +204,7 @@ def test_groups_are_complete_inside_and_searched_outside() -> None:
 # --- unseen common causes ---
 
 
+@pytest.mark.check
 @settings(max_examples=120, deadline=None)
 @given(random_dag(most=6), st.data())
 def test_declared_unseen_causes_leave_only_true_arrows(

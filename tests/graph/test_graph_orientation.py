@@ -85,6 +85,7 @@ def test_the_cause_is_found_whichever_column_it_is(score: Score, rows: int, turn
     assert found.probability > 0.95
 
 
+@pytest.mark.check
 def test_four_scores_and_several_pairs_share_the_planned_price() -> None:
     rng = np.random.default_rng(1)
     frame = cubic(40_000, rng).assign(z=rng.uniform(-1, 1, 40_000))

@@ -53,6 +53,7 @@ def chain(rows: int, rng: np.random.Generator) -> np.ndarray:
     return np.column_stack([a, b, c, d]).astype(np.uint16)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", NAMES)
 def test_a_clear_graph_is_found(name: str) -> None:
     codes = chain(50_000, np.random.default_rng(0))
@@ -107,6 +108,7 @@ def test_columns_without_order_are_refused(name: str) -> None:
     assert ALGORITHMS[name].spends(Graph(mode="learn"), two_and_missing, 100.0)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> None:
     domain, codes = domain_of("abcd"), chain(20_000, np.random.default_rng(1))
@@ -131,6 +133,7 @@ def test_what_the_spec_decides_is_neither_paid_for_nor_changed(name: str) -> Non
     assert free.edges == ()  # type: ignore[union-attr]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_meet_their_total(name: str, adjacency: Any) -> None:

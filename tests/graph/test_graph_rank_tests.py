@@ -55,6 +55,7 @@ def test_exact_tests_keep_their_size_within_strata(test: Exact) -> None:
     assert 0.025 < rejected / runs < 0.08
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["kendall", "spearman"])
 def test_noisy_tests_keep_their_size(name: str) -> None:
     """At much noise and little, for rare levels and common ones."""
@@ -83,6 +84,7 @@ def test_answers_are_three_valued() -> None:
     assert none.effect_upper < 0.1 < unclear.effect_upper
 
 
+@pytest.mark.check
 def test_detectable_effects_are_found_four_times_in_five() -> None:
     rng, noise, variance, rows = np.random.default_rng(3), 300.0, 2.25e5, 1e5
     detectable = noisy_rank_answer(

@@ -82,6 +82,7 @@ def asked(
     )[0]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("sigma", [0.0, 5.0, 30.0, 200.0])
 @pytest.mark.parametrize(("degree", "given"), [(1, ()), (1, ("z",)), (2, ("z",)), (3, ())])
 def test_independent_columns_are_called_dependent_at_no_more_than_the_level(
@@ -100,6 +101,7 @@ def test_independent_columns_are_called_dependent_at_no_more_than_the_level(
     )  # 0.05 plus three deviations
 
 
+@pytest.mark.check
 def test_the_level_is_used_where_nothing_is_tolerated() -> None:
     """Marginal tests have no tolerance, and a test that never rejects would have no power
     either.

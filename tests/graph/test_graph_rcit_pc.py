@@ -67,6 +67,7 @@ def learn(
     return found.value if isinstance(found, Released) else found
 
 
+@pytest.mark.check
 def test_arrows_of_a_collider_are_found() -> None:
     graph = learn(NUMBERS, collider(20_000, np.random.default_rng(0)), epsilon=3.0)
     assert set(graph.directed) == TRUE
@@ -160,6 +161,7 @@ def test_the_whole_budget_is_planned_and_two_values_are_released() -> None:
     assert isinstance(plan.spends[1].mechanism, MomentMatrix)
 
 
+@pytest.mark.check
 def test_links_that_pc_leaves_open_are_turned_at_a_planned_price() -> None:
     rng = np.random.default_rng(5)
     x = rng.uniform(-1.2, 1.2, 40_000)

@@ -49,6 +49,7 @@ def without(graph: CausalGraph, index: int) -> CausalGraph:
     return replace(graph, edges=graph.edges[:index] + graph.edges[index + 1 :])
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["asia", "survey", "sachs"])
 def test_the_true_graph_stands(name: str, network: Network, check: Check) -> None:
     refuted = [bool(check(name, network(name).graph(), seed=seed).refuted) for seed in range(10)]
@@ -68,6 +69,7 @@ def test_the_true_graph_stands_in_95_of_100(
     assert refuted <= 10  # binomial(100, .05) exceeds 10 with probability .01
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["asia", "sachs"])
 def test_deleted_arrows_are_noticed(name: str, network: Network, check: Check) -> None:
     graph = network(name).graph()
@@ -121,6 +123,7 @@ def test_what_looks_worst_is_measured_again_and_judged_by_that_alone(network: Ne
     assert {f.claim for f in again.refuted} == {f.claim for f in first.refuted}
 
 
+@pytest.mark.check
 def test_strong_arrows_are_supported_and_invented_ones_refuted(
     network: Network, check: Check
 ) -> None:
@@ -140,6 +143,7 @@ def test_strong_arrows_are_supported_and_invented_ones_refuted(
         report.apply("fail")
 
 
+@pytest.mark.check
 def test_little_budget_decides_nothing(network: Network, check: Check) -> None:
     """But for the errors that the level allows: noise alone seems to support some arrow in at most
     one of 20 runs.

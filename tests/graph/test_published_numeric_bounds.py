@@ -141,6 +141,7 @@ def _rho(a: Floats, b: Floats) -> float:
     return float(12 * (rankdata(a) - centre) @ (rankdata(b) - centre) / (m * (m**2 - 1)))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_spearman_moves_by_exactly_six_over_m_plus_one(m: int) -> None:
     """Theorem 1 says 30 / m. Exhaustive over all orders and replacements, ties included: 6 / (m +

@@ -14,6 +14,8 @@ import yaml
 from synthdp.bundle.certificate.facts import PlannedSpend, plan_digest
 from synthdp.ledger.ledger import entry_hash
 
+pytestmark = pytest.mark.check
+
 LEDGER, CERTIFICATE = "privacy/ledger.json", "privacy/certificate.json"
 SECONDS, MAX_BYTES = 10, 150_000
 Event = dict[str, Any]

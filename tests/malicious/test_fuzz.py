@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).parent.parent.parent
 SLOW = float(os.environ.get("FUZZ_SECONDS", "600"))
 

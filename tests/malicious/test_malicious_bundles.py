@@ -19,6 +19,8 @@ from synthdp.bundle.signing.statement import STATEMENT
 from synthdp.bundle.write import FILES
 from synthdp.ledger.ledger import entry_hash
 
+pytestmark = pytest.mark.check
+
 LEDGER, CERTIFICATE = "privacy/ledger.json", "privacy/certificate.json"
 Spoil = Callable[[Path], object]
 

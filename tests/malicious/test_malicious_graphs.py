@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.check
+
 TWO = "variable a { type discrete [ 2 ] { x, y }; }\n"
 MANY = "".join(f"variable v{i} {{ type discrete [ 2 ] {{ x, y }}; }}\n" for i in range(60))
 

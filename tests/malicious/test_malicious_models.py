@@ -19,6 +19,8 @@ from safetensors.numpy import load_file, save_file
 from synthdp.ledger.entries import INTERNAL
 from synthdp.ledger.ledger import Ledger
 
+pytestmark = pytest.mark.check
+
 Spoil = Callable[[Path], object]
 WEIGHTS, MODEL = "model.safetensors", "model.json"
 

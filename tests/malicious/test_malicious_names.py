@@ -29,6 +29,8 @@ from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.spec.load.loader import parse_spec
 from synthdp.tracking.note import PublicationVerdict, note, public_params
 
+pytestmark = pytest.mark.check
+
 SQL = [
     "'; DROP TABLE synthdp_ledger; --",
     '" OR 1=1 --',

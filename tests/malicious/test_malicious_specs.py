@@ -19,6 +19,8 @@ from synthdp.errors import SpecError
 from synthdp.release.run import steward_name
 from synthdp.spec.load.loader import parse_spec
 
+pytestmark = pytest.mark.check
+
 TEXT = (Path(__file__).parent.parent / "spec" / "complete_spec.yaml").read_text(encoding="utf-8")
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)

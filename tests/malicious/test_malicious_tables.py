@@ -36,6 +36,8 @@ from synthdp.spec.model import (
     SqlSource,
 )
 
+pytestmark = pytest.mark.check
+
 CANARY = "zq-canary-9182"
 DOMAIN = Domain.from_spec(
     {

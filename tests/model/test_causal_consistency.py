@@ -115,6 +115,7 @@ def check_jacobian(vae: CausalVae, parents: tuple[tuple[int, ...], ...]) -> None
     assert torch.equal(reached, expected), (reached ^ expected).nonzero().tolist()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", [*NETWORKS, "synthetic", "1", "2", "3"])
 def test_a_columns_logits_have_no_slope_in_any_column_but_its_parents(
     name: str, figure: Callable[..., None]
@@ -141,6 +142,7 @@ def test_a_weight_that_connects_another_column_is_seen() -> None:
         check_jacobian(vae, vae.architecture.parents)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["asia", "alarm", "pain1000", "1"])
 def test_the_samplers_logits_stay_bit_by_bit_when_any_other_column_changes(name: str) -> None:
     vae = network(graph_named(name))
@@ -219,6 +221,7 @@ def drawn(vae: CausalVae, graph: CausalGraph, rows: int = 60_000) -> npt.NDArray
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["asia", "survey", "sachs", "synthetic", "1", "2", "3"])
 def test_what_the_graph_separates_is_independent_in_samples(
     name: str, figure: Callable[..., None]

@@ -113,6 +113,7 @@ def agreement(codes: npt.NDArray[np.uint16]) -> float:
 APART = (("c", "d"),)  # z is for c and d alone, so a and b can only depend through an arrow
 
 
+@pytest.mark.check
 def test_an_arrow_lets_a_dependence_be_learned() -> None:
     graph = Graph(mode="given", edges=("a -> b",), latent=APART)
     result, codes = fitted(graph)
@@ -121,6 +122,7 @@ def test_an_arrow_lets_a_dependence_be_learned() -> None:
     assert abs(agreement(codes[:, [0, 2]]) - (0.5 * 0.7 + 0.5 * 0.3)) < 0.05  # a and c stay apart
 
 
+@pytest.mark.check
 def test_without_the_arrow_it_cannot_be_learned() -> None:
     _, codes = fitted(Graph(mode="given", edges=("c -> d",), latent=APART))
     assert abs(agreement(codes) - 0.5) < 0.05
@@ -130,6 +132,7 @@ def test_without_the_arrow_it_cannot_be_learned() -> None:
     assert high_where_yes > 0.85 and high_where_no < 0.25  # the arrow that is there was learned
 
 
+@pytest.mark.check
 def test_raked_marginals_are_the_tables_whatever_was_learned() -> None:
     _, codes = fitted(Graph(mode="none"))
     for column in range(4):
@@ -149,6 +152,7 @@ def test_small_steps_use_one_thread(
     assert threads_for(wanted, Domain.from_spec(wanted.columns)) == (8 if many else 1)
 
 
+@pytest.mark.check
 def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_know_it() -> None:
     """Without an arrow the model holds a and b apart; their measured table brings them together."""
     wanted = release(Graph(mode="given", edges=("c -> d",), latent=APART))
@@ -177,6 +181,7 @@ def test_a_pair_that_is_measured_is_right_in_the_sample_though_the_model_cannot_
     assert agreement(codes) > 0.9
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("arrows", [("a -> b", "c -> d"), ("c -> d",)])
 def test_a_target_is_learned_from_its_causes_in_a_stage_of_its_own(arrows: tuple[str, ...]) -> None:
     """Without an arrow to it, which a learned graph may not find, the network learns it as any

@@ -228,6 +228,7 @@ def test_a_model_without_arrows_does_not_know_what_interventions_do() -> None:
         errors(network, fitted(network, steps=1500, arrows=False)).check()
 
 
+@pytest.mark.check
 def test_conditioning_in_place_of_intervening_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The right model with do() read as `given` fails: what is upstream moves."""
     network = read_bif(DATA / "cancer.bif")

@@ -43,6 +43,7 @@ def law(vae: CausalVae) -> npt.NDArray[np.float64]:
     return np.array(found).reshape(SIZES)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("points", "off"), [(32, 0.1), (4096, 0.01)])
 @pytest.mark.parametrize(
     "latent_of", [((0, 1, 3),) * 2, ((0,), (3,)), ((0,),)], ids=["all", "each its own", "a alone"]

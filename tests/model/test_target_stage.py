@@ -182,6 +182,7 @@ def test_groups_change_no_number() -> None:
         )
 
 
+@pytest.mark.check
 def test_the_stage_learns_what_targets_depend_on() -> None:
     """y is yes with odds that rise by e for each unit of a, without noise worth the name."""
     rng = np.random.default_rng(0)

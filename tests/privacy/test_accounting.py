@@ -55,6 +55,7 @@ def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
 # --- DP-SGD ---
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID)
 def test_dp_sgd_agrees_with_opacus_prv(rate: float, noise: float, steps: int, delta: float) -> None:
     with warnings.catch_warnings():
@@ -68,6 +69,7 @@ def test_dp_sgd_agrees_with_opacus_prv(rate: float, noise: float, steps: int, de
     assert mine == pytest.approx(independent, rel=0.02)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "noise", [30.0, 486.5379890610883]
 )  # at the second the accounting library finds no tail of the mixture
@@ -84,6 +86,7 @@ def test_units_whose_rows_all_join_every_batch_move_by_all_of_them(noise: float)
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("noise", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -121,6 +124,7 @@ def test_composed_gaussians_are_not_below_the_closed_form(noise: float, steps: i
         assert truth - 1e-12 <= delta <= truth * 1.02 + 1e-8
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rows", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 5))])
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), GRID[2:5])
 def test_sampled_composition_is_not_below_a_simulation(
@@ -190,6 +194,7 @@ def partitions(k: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
 EPSILONS = (0.0, 0.01, 0.1, 0.3, 0.7, 1.0, 2.0, 4.0)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("sigma", [0.4, 0.8, 1.0, 2.5, 7.0, 20.0])
 @pytest.mark.parametrize("k", range(1, 7))
 def test_no_spread_of_counts_is_above_the_charge(sigma: float, k: int) -> None:
@@ -289,6 +294,7 @@ EVENTS = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("event", EVENTS, ids=["sgd", "gaussian", "discrete"])
 def test_replace_one_costs_at_least_add_remove(event: dp_accounting.DpEvent) -> None:
     costs = [
@@ -297,6 +303,7 @@ def test_replace_one_costs_at_least_add_remove(event: dp_accounting.DpEvent) -> 
     assert costs[1] > costs[0]
 
 
+@pytest.mark.check
 def test_more_rows_cost_more() -> None:
     costs = [
         accounting.epsilon([sgd(0.02, 2.0, 100, rows=k)], delta=1e-5, adjacency="add_remove")
@@ -306,6 +313,7 @@ def test_more_rows_cost_more() -> None:
     assert costs[0] < costs[1]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rows", [2, 5])
 def test_unit_of_rows_is_not_below_direct_integration(rows: int) -> None:
     noise, rate = 1.5, 0.2

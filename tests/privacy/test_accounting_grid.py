@@ -267,6 +267,7 @@ QUICK = [
 ] + TABLES[1:]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("setting", QUICK, ids=str)
 def test_a_cell_is_within_its_bounds(setting: Setting) -> None:
     assert faults(setting, setting.epsilon()) == set()

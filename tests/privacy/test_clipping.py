@@ -146,6 +146,7 @@ def test_a_bad_example_takes_no_coins_from_the_others(train: Callable[..., Noise
     assert train(module, rows, replace(ONE_STEP, steps=4)).forward_passes == [3] * 4
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [(64, 64), (1024, 1024), (2048, 1024), (8192, 8192), (65536, 8192), (16384, 200)],

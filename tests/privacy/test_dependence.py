@@ -42,6 +42,7 @@ def test_scores_equal_their_definitions(ties: bool) -> None:
             assert spearman(a, b) == pytest.approx(m * spearmanr(a, b).statistic)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("score", "bound"), [(spearman, SPEARMAN_SENSITIVITY), (kendall, KENDALL_SENSITIVITY)]
 )

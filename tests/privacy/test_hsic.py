@@ -163,6 +163,7 @@ def rejections(values: Floats, *, noise: float, runs: int) -> int:
     return sum(mechanism.run(table_of(values), Streams.fresh()) for _ in range(runs))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("noise", [1e-6, 1.0, 10.0])
 def test_independent_columns_are_rejected_at_the_level(noise: float) -> None:
     rng = np.random.default_rng(1)
@@ -171,6 +172,7 @@ def test_independent_columns_are_rejected_at_the_level(noise: float) -> None:
     assert low <= false <= high
 
 
+@pytest.mark.check
 def test_a_circle_is_seen_through_moderate_noise_and_not_through_heavy_noise() -> None:
     rng = np.random.default_rng(2)
     angle = rng.uniform(0, 2 * np.pi, 3000)

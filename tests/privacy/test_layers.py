@@ -230,6 +230,7 @@ def true_gradient(plain: CausalVae, example: Tensor) -> Tensor:
     )
 
 
+@pytest.mark.check
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 @pytest.mark.parametrize("seed", range(18))
 @pytest.mark.parametrize("clip", [1e-2, 1.0, 1e3])

@@ -215,6 +215,7 @@ except BudgetError as error:
 """
 
 
+@pytest.mark.check
 def test_eight_processes_racing_for_the_last_of_a_cap(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'l.db'}"
     reserve(Ledger(url), "first", 2.5)

@@ -181,6 +181,7 @@ def test_tables_are_charged_for_all_rows_of_a_unit(
         assert costs[0] < 0.5 * costs[1] and exact * (1 - 1e-3) <= costs[1] <= 1.12 * exact
 
 
+@pytest.mark.check
 @pytest.mark.finding("math loose several rows")
 def test_a_plan_gives_units_of_several_rows_the_noise_whose_cost_is_exact(
     domain_of: MakeDomain, table_of: Callable[..., Table]
@@ -345,6 +346,7 @@ def check_plan(made: tuple[ReleaseSpec, dict[str, float]]) -> None:
     assert recomputed <= target
 
 
+@pytest.mark.check
 @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(releases(whole_range=False))
 def test_plans_meet_their_total_with_some_noise_everywhere(
@@ -353,6 +355,7 @@ def test_plans_meet_their_total_with_some_noise_everywhere(
     check_plan(made)
 
 
+@pytest.mark.check
 def test_a_plan_whose_delta_pays_for_everything_at_first() -> None:
     """A delta near 1 / rows and a small epsilon: the search meets plans of epsilon zero on its
     way.
@@ -403,6 +406,7 @@ def test_order_of_spends_is_irrelevant(example: tuple[ReleaseSpec, Plan]) -> Non
         ) == pytest.approx(plan.epsilon_spent, rel=1e-6)
 
 
+@pytest.mark.check
 def test_groups_cost_more_the_larger_they_are(example: tuple[ReleaseSpec, Plan]) -> None:
     groups = list(example[1].group_epsilons.values())
     assert groups == sorted(groups)

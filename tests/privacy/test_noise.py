@@ -151,6 +151,7 @@ MILLION = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("noise_of", QUICK, ids=str)
 def test_noise_has_its_scale_and_no_other(noise_of: Discrete | Rounded | Lattice) -> None:
     accepted, rejected = verdicts(noise_of, 20_000, (0.7, 1.3))

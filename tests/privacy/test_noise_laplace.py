@@ -37,6 +37,7 @@ def draw(count: int, scale: float) -> Ints:
     return Streams.fresh().discrete_laplace(np.zeros(count, dtype=np.int64), scale=scale)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("scale", [0.4, 3.0, 40.0])
 def test_noise_has_its_scale_and_no_other(scale: float) -> None:
     samples = draw(20_000, scale)

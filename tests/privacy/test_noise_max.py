@@ -33,6 +33,7 @@ def p_value(counts: np.ndarray, scale: float) -> float:
     return float(stats.chisquare(counts, law(SCORES, scale) * counts.sum()).pvalue)
 
 
+@pytest.mark.check
 @pytest.mark.finding("math loose selection")
 def test_choice_has_its_scale_and_no_other() -> None:
     scale = 3.0

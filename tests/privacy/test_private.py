@@ -122,6 +122,7 @@ def test_confidential_keeps_its_reason_and_stays_confidential() -> None:
 receipts = st.frozensets(st.builds(Receipt, st.text(max_size=3), st.text(max_size=3)), max_size=4)
 
 
+@pytest.mark.check
 @given(receipts, receipts)
 def test_released_keeps_all_receipts(mine: frozenset[Receipt], other: frozenset[Receipt]) -> None:
     a, b = Released(1, mine, key=_KERNEL_KEY), Released("x", other, key=_KERNEL_KEY)

@@ -180,6 +180,7 @@ def climb(
     return best
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("test", TESTS)
 def test_no_row_of_a_small_table_moves_more_than_is_charged(
     test: RankTest, figure: Callable[..., None]
@@ -236,6 +237,7 @@ def test_adversarial_rows_stay_below_the_charge_and_come_near(
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("test", TESTS)
 def test_a_row_more_never_takes_weight_away(test: RankTest) -> None:
     """So that replacing a row moves the weight by one bound only."""

@@ -172,6 +172,7 @@ def test_the_event_is_of_each_score_and_of_the_units_rows(rows: int, domain_of: 
     }
 
 
+@pytest.mark.check
 def test_the_noise_is_that_of_the_charge_and_no_other(domain_of: MakeDomain) -> None:
     domain, targets = domain_of(2), ("a",) * 1200
     for factor, accepted in ((1.0, True), (0.7, False), (1.3, False)):

@@ -253,6 +253,7 @@ def test_packed_values_come_back(kind: type, domain_of: DomainOf, table_of: Tabl
         assert repr(back) == repr(value)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kind", [SparseVector, Selection])
 @pytest.mark.parametrize(
     ("rows_per_unit", "adjacency"), [(1, "add_remove"), (3, "add_remove"), (1, "replace_one")]
@@ -282,6 +283,7 @@ def test_neighbours_differ_by_what_is_charged(
     )
 
 
+@pytest.mark.check
 def test_a_sieve_that_claims_less_than_its_rows_move_is_found(
     domain_of: DomainOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.check
 @pytest.mark.finding("math F3")
 @pytest.mark.parametrize("rows", [100, 1024])
 @pytest.mark.parametrize("scale", [0.3, 3.0, 64.0])
@@ -217,6 +218,7 @@ def test_in_batches_of_several_chunks_one_other_example_may_move(
     )
 
 
+@pytest.mark.check
 def test_with_two_threads_too(summed: Sums) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -271,6 +273,7 @@ def test_each_way_to_place_rows_is_as_likely(rows: int, ways: int) -> None:
     assert ways == 1 or stats.chisquare(list(found.values())).pvalue > RAREST
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("last", [0, -1])
 def test_one_row_more_has_the_law_of_the_coupling(rows: int, last: int) -> None:

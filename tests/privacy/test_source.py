@@ -304,6 +304,7 @@ def test_units_keep_at_most_max_rows_and_lose_their_ids(read: Read) -> None:
     assert len(read(people({"p": 5}), unit=by_id(64)).codes) == 5
 
 
+@pytest.mark.check
 def test_choice_of_rows_is_uniform(read: Read) -> None:
     kept = np.zeros(4)
     for _ in range(100):

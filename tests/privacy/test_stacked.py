@@ -191,6 +191,7 @@ def followed(
     return seen
 
 
+@pytest.mark.check
 @pytest.mark.finding("issue flaky stacked")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.mlflow_run import tracker
 from synthdp.tracking.server import store_of
 
+pytestmark = pytest.mark.check
+
 RELATIVE = (
     "sqlite:///led.db",
     "sqlite:///./led.db?timeout=5",

@@ -31,7 +31,7 @@ from synthdp_attacks.game import GameOutcome
 from synthdp_attacks.report import attack_row
 from synthdp_attacks.threat import FloatArray
 
-pytestmark = pytest.mark.usefixtures("seeded")
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
 
 BLACK = DeclaredAttack(
     attack="targeted with random_forest",

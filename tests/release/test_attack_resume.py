@@ -41,6 +41,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.verify.checks import verify_bundle
 from synthdp_attacks import Serial
 
+pytestmark = pytest.mark.check
+
 PAIRS = 4
 MODELS = 2 * PAIRS
 ATTACK = {"membership": {"enabled": True, "rows": 40, "pairs": PAIRS, "steps": 2}}

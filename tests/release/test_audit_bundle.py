@@ -19,7 +19,7 @@ from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.verify import noise
 from synthdp.verify.noise import published_tables
 
-pytestmark = pytest.mark.usefixtures("seeded")
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6}
 

@@ -21,6 +21,8 @@ from synthdp.privacy.dpsgd.training import Training
 from synthdp.privacy.mechanisms.marginals import NoisyMarginals
 from synthdp.release import judge as judging
 
+pytestmark = pytest.mark.check
+
 ID, CATEGORY, NUMBER, DATE = (
     "patient-Zq7Xw1",
     "canaryCategoryK9",

@@ -20,6 +20,8 @@ from synthdp import __version__
 from synthdp.cli.main import app
 from synthdp.ledger.ledger import Ledger
 
+pytestmark = pytest.mark.check
+
 COMMANDS = (
     "validate",
     "schema",

@@ -15,6 +15,8 @@ from synthdp.errors import GateError, SpecError, VerifyError
 from synthdp.sample.sampler import Sampler
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 TEXTS = [
     "visits == 0 or weight >= 60",
     "joined >= '2021-01-01' or not smoker",

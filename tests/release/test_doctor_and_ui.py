@@ -23,6 +23,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 from synthdp.tracking.server import serving, store_of
 
+pytestmark = pytest.mark.check
+
 
 def examined(
     synthdp: Callable[..., Any], *arguments: object

@@ -32,6 +32,8 @@ from tests.chance import seeded
 from tests.release.conftest import Tiny
 from tests.release.test_resume import InterruptedAt
 
+pytestmark = pytest.mark.check
+
 CHARGED = {
     "evaluation": {"disclosure": "private", "disclosure_share": 0.5},
     "gates": [{"metric": "tv2_dp", "at_most": 0.9}],

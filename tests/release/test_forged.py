@@ -22,6 +22,8 @@ from synthdp.verify import rows
 from synthdp.verify.checks import inspect_bundle
 from synthdp.verify.noise import FALSE_ALARMS, noise_of
 
+pytestmark = pytest.mark.check
+
 ROWS = 4000
 LARGE: dict[str, Any] = {
     "dataset": {"rows": {"kind": "approximate", "value": ROWS}},

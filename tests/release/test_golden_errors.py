@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.check
+
 FOLDER = Path(__file__).parents[1] / "golden" / "errors"
 CANARY = "canary-7391"  # a value of a row: no error may tell it
 Case = Callable[[Any, Callable[..., Any]], Any]

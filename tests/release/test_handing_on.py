@@ -35,6 +35,8 @@ from synthdp.spec.model import Gate, ReleaseSpec
 from synthdp_attacks import ThreatModel
 from tests.release.conftest import table as frame_of
 
+pytestmark = pytest.mark.check
+
 
 class Stop(Exception):
     """The seam was reached."""

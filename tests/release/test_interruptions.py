@@ -15,6 +15,8 @@ import pytest
 
 from synthdp.errors import OutputError, budget_note
 
+pytestmark = pytest.mark.check
+
 
 def raiser(error: BaseException) -> Callable[..., Any]:
     def fails(*_: object, **__: object) -> Any:

@@ -15,6 +15,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import ReleaseSpec
 from synthdp_attacks import Dask, Loky
 
+pytestmark = pytest.mark.check
+
 SPEC = Path(__file__).parents[2] / "specs" / "adult.yaml"
 NOWHERE = "tcp://127.0.0.1:9"
 

@@ -48,7 +48,7 @@ from synthdp_attacks import (
     shared_confidence,
 )
 
-pytestmark = pytest.mark.usefixtures("seeded")
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("seeded")]
 
 SURVEY = Path(__file__).parents[2] / "specs" / "synthetic-learn.yaml"
 

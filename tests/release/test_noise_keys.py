@@ -17,6 +17,8 @@ from synthdp.release import run as release_module
 from synthdp.release.run import resume
 from tests.release.test_resume import InterruptedAt
 
+pytestmark = pytest.mark.check
+
 PROTECTING = ("noise", "sampling", "latent")
 
 

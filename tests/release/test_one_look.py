@@ -31,6 +31,8 @@ from synthdp.release import run as release_module
 from synthdp.release import run_folder
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 
 class KilledInTraining:
     """A display that presses Ctrl-C after step 12 of training; a checkpoint was kept after step

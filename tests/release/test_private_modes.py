@@ -17,6 +17,8 @@ from synthdp.bundle.certificate.audit_record import CONFIDENTIAL_FILE, PUBLIC_FI
 from synthdp.ledger.ledger import Ledger
 from synthdp.release import run_folder
 
+pytestmark = pytest.mark.check
+
 CONFIDENTIAL = ("out/internal", ".synthdp", "mlflow.db", "mlflow-artifacts")
 
 

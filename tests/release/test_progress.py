@@ -11,6 +11,8 @@ from synthdp.cli import progress_bar as show_progress
 from synthdp.cli.progress_bar import ProgressDisplay
 from synthdp.progress import Reporter, Steps
 
+pytestmark = pytest.mark.check
+
 
 def shown(capfd: pytest.CaptureFixture[str], *, seconds: float) -> str:
     """What stderr shows of a stage that is at its fourth step of twelve, and of what follows."""

@@ -29,6 +29,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp.spec.model import Gate
 from synthdp.verify.checks import inspect_bundle, verify_bundle
 
+pytestmark = pytest.mark.check
+
 Calls = list[tuple[str, dict[str, Any], bool]]
 
 

@@ -27,6 +27,8 @@ from synthdp.release.run import resume
 from synthdp.release.run_folder import RunFolder
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 
 class InterruptedAt:
     """A display that presses Ctrl-C when `stage` begins, or when it has done `step`."""

@@ -23,6 +23,8 @@ from synthdp.release import run as release_module
 from synthdp.release.run import resume
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 COUNTS = {
     name: {"type": "integer", "lower": 0, "upper": 20, "spikes": [0]} for name in ("seen", "left")
 }

@@ -22,6 +22,8 @@ from synthdp.spec.load.loader import load_spec
 from synthdp_attacks import MembershipReport, Serial, shared_confidence
 from tests.release.conftest import table
 
+pytestmark = pytest.mark.check
+
 # --- the ledger: one neighbour relation for all runs of a dataset ---
 
 

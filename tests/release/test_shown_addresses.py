@@ -17,6 +17,8 @@ from synthdp.errors import SynthdpError
 from synthdp.ledger.ledger import Ledger
 from synthdp.spec.addresses import UNSHOWN, reason, shown_address, shown_path
 
+pytestmark = pytest.mark.check
+
 SECRET = "s3cr3t"
 PORT = "127.0.0.1:9"  # the discard service: nothing listens there
 FORMS = (

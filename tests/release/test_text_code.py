@@ -13,6 +13,8 @@ import pytest
 from synthdp.errors import SpecError, VerifyError
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 DIAGNOSIS = {
     "type": "text-code",
     "codes": ["E11.9", "E11.65", "I10", "J45.0"],

@@ -15,6 +15,8 @@ from synthdp.release.internal import TRACKED
 from synthdp.tracking.mlflow_run import NullTracker
 from synthdp.tracking.note import AttackOutcome, PublicationVerdict
 
+pytestmark = pytest.mark.check
+
 MISFITS = 37
 METRICS = {
     *("epsilon_planned", "epsilon_spent", "tv1_noisy", "edges_given"),

@@ -17,6 +17,8 @@ import pytest
 from benchmarks.scaling import Point, run_apart
 from synthdp.verify.checks import verify_bundle
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).parents[2]
 SPECS = ROOT / "specs"
 MAX_MB = 4096

@@ -17,6 +17,8 @@ from synthdp.model.total import DEVIATIONS, check_total, noisy_total
 from synthdp.privacy.mechanisms.marginals import NoisyTable
 from synthdp.spec.load.loader import load_spec
 
+pytestmark = pytest.mark.check
+
 DECLARED = {"rows": {"kind": "approximate", "value": 20_000}}
 
 

@@ -172,6 +172,7 @@ def names_of_tags(page: Page) -> set[str]:
     return {tag for tag, _ in page.tags}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("names", [None, HOSTILE])
 def test_the_page_needs_nothing_and_runs_nothing(names: list[str] | None) -> None:
     html = render(content(names, title=names[0] if names else "A table", notes=tuple(names or ())))
@@ -205,6 +206,7 @@ def test_the_page_needs_nothing_and_runs_nothing(names: list[str] | None) -> Non
     )
 
 
+@pytest.mark.check
 def test_hostile_names_are_shown_as_text() -> None:
     page = Page(render(content(HOSTILE)))
     for name in HOSTILE[:3]:
@@ -213,6 +215,7 @@ def test_hostile_names_are_shown_as_text() -> None:
     assert len([t for t, _ in page.tags if t == "img"]) == 1  # the graph's picture
 
 
+@pytest.mark.check
 def test_ids_are_unique_and_references_resolve() -> None:
     html = render(content())
     page = Page(html)
@@ -222,6 +225,7 @@ def test_ids_are_unique_and_references_resolve() -> None:
     assert len(wanted) > 20 and set(wanted) <= set(ids)
 
 
+@pytest.mark.check
 def test_it_says_on_top_that_it_is_confidential_and_figures_are_described() -> None:
     page = Page(render(content()))
     assert (
@@ -296,6 +300,7 @@ def test_pairs_of_columns_are_listed_furthest_off_first_with_their_own_figures()
     assert table.left_out == len(near.pairs) * (len(near.pairs) - 1) // 2 - 2
 
 
+@pytest.mark.check
 def test_a_wide_table_stays_below_the_size_limit(tmp_path: Path) -> None:
     names = [f"a column with a rather long name, number {i}" for i in range(110)]
     table = domain(names, levels=300)
@@ -313,6 +318,7 @@ def test_a_wide_table_stays_below_the_size_limit(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -347,6 +353,7 @@ def test_what_is_absent_or_wrong_is_said(changes: dict[str, Any], says: str) -> 
     assert says in Page(render(content(**changes))).text
 
 
+@pytest.mark.check
 def test_numbers_that_are_not_finite_do_not_break_the_json(tmp_path: Path) -> None:
     write_internal_report(
         tmp_path, content(tv1_noisy=float("nan"), attack=attack(epsilon_lower=float("inf")))

@@ -165,6 +165,7 @@ def test_what_is_only_rare_together_is_not_refused() -> None:
     ]  # and hides no true contradiction
 
 
+@pytest.mark.check
 def test_only_a_spec_with_constraints_imports_numpy() -> None:
     specs = Path(__file__).parents[2] / "specs"
     code = (

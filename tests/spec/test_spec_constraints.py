@@ -230,6 +230,7 @@ def test_an_expression_is_bounded_in_size_and_depth() -> None:
         assert parse(text, MODELS)[0] is None
 
 
+@pytest.mark.check
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(

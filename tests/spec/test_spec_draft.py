@@ -66,6 +66,7 @@ def test_headers(
     assert read_header(table(header + rows)) == (delimiter, names)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -163,6 +163,7 @@ def test_the_list_ends_after_a_hundred() -> None:
     assert "150 more mistakes" in caught.value.problems[-1].message
 
 
+@pytest.mark.check
 def test_many_wrong_names_are_told_quickly() -> None:
     edges = "".join(f"    - x{i} -> y{i}\n" for i in range(20_000))
     with pytest.raises(SpecError, match="more mistakes"):
@@ -234,6 +235,7 @@ def _flow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 _YAML = st.recursive(st.sampled_from(_ATOMS), _flow, max_leaves=6)
 
 
+@pytest.mark.check
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_change_to_a_spec(data: st.DataObject) -> None:

@@ -45,6 +45,7 @@ def _value(text: str) -> object:
     return value["x"]
 
 
+@pytest.mark.check
 def test_the_committed_page_is_what_the_generator_writes() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
 

@@ -119,6 +119,7 @@ def test_depth_is_bounded(bomb: str) -> None:
     assert [f"{MAX_DEPTH} levels" in m.message for m in mistakes] == [True]
 
 
+@pytest.mark.check
 def test_size_is_bounded() -> None:
     tree, mistakes = read("[" + "1," * (MAX_NODES + 1) + "]")
     assert tree is None
